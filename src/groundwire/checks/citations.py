@@ -203,7 +203,6 @@ def _may_cite(text: str) -> bool:
 
 
 def _in_tags(text: str) -> list[Citation]:
-    """Return the ADRs that tags and comments name, which nobody sees."""
     return [
         Citation("adr", match["adr"], *match.span(), UNSHOWN)
         for start, end in tags_of(text)
@@ -213,7 +212,6 @@ def _in_tags(text: str) -> list[Citation]:
 
 
 def _with_unshown(text: str, citations: list[Citation]) -> list[Citation]:
-    """Return the citations with the doubt of those that are struck out, and with those that tags hold."""
     parts = unshown(text)
     marked = [
         cited._replace(doubt=UNSHOWN) if any(start <= cited.start < end for start, end in parts) else cited

@@ -26,12 +26,7 @@ _COMPOSED: Final = 256
 
 
 def comparable(name: object) -> str:
-    """Return a name as it is compared: NFKC, without case, one space for each run of white space.
-
-    Args:
-        name: A name, a role or a version; None is the empty name. Text of more than 256 characters that is not
-            ASCII keeps its Unicode form: two forms of it differ, which never grounds anything.
-    """
+    """Return a name as it is compared: NFKC, without case, one space for each run of white space."""
     if name is None:
         return ""
     text = name if isinstance(name, str) else str(name)

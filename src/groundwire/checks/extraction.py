@@ -82,11 +82,6 @@ def extract_claims(answer: str, limit: int, citable: Citable | None = None) -> l
 
     Claims are as written, less marks of citation, list markers, emphasis and superfluous white space. Extracting
     from the claims, one a paragraph, gives the claims again. Work is in proportion to the answer's length.
-
-    Args:
-        answer: what the model wrote, Markdown included.
-        limit: claims at most; the first ones are kept.
-        citable: what the answer may cite; None where it is not known, and names in brackets are words.
     """
     claims: list[str] = []
     seen: set[str] = set()
@@ -119,12 +114,11 @@ def _is_claim(text: str) -> bool:
     if text.startswith(("#", "|")) or _META.match(text.lstrip("\"'(")) or tells_no_answer(text):
         return False
     words = [word.lower() for word in _WORD.findall(_CODE.sub(" x ", text))]
-    return len(words) >= SHORTEST and not _leans_on_another(words) and _states(words)
-
-
-def _leans_on_another(words: list[str]) -> bool:
-    """Tell whether a sentence begins with a pronoun for something said before; "this setting" says what."""
-    return words[0] in _PRONOUNS or (words[0] in _POINTERS and _may_be_verb(words[1]))
+    return (
+        len(words) >= SHORTEST
+        and not (words[0] in _PRONOUNS or (words[0] in _POINTERS and _may_be_verb(words[1])))
+        and _states(words)
+    )
 
 
 def _states(words: list[str]) -> bool:

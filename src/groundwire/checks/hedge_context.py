@@ -140,7 +140,6 @@ def is_name(text: str, start: int, end: int) -> bool:
 
 
 def _is_borne(before: str) -> bool:
-    """Tell whether the last word before a place is what bears a text or a name."""
     return _BEARER_BEFORE.search(before, before.rfind(" ", 0, -1) + 1) is not None
 
 

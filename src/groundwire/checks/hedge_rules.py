@@ -42,7 +42,6 @@ class HedgeRule:
 
     @cached_property
     def _edges(self) -> tuple[frozenset[str] | None, ...]:
-        """The tokens of which one stands somewhere before the word, right before it, and right behind it."""
         before = _expanded(self._before)
         firsts = edge(before, 1)
         return (
@@ -62,12 +61,7 @@ class HedgeRule:
         return firsts is None or not firsts.isdisjoint(before)
 
     def match(self, before: list[str], behind: str) -> tuple[int, int] | None:
-        """Return how many tokens of the hedge stand before its word and behind it, or None.
-
-        Args:
-            before: the tokens before the word.
-            behind: those behind the word, each with a space before it, and one behind the last.
-        """
+        """Return how many tokens of the hedge stand before its word and behind it, or None."""
         last = 0
         if self.after is not None:
             found = self.after.match(behind)
@@ -89,12 +83,7 @@ _ABSENT: Final = re.compile(r"\(\?<?!")
 
 
 def edge(pattern: str, step: int) -> frozenset[str] | None:
-    """Return the tokens of which a match of a pattern has one at its edge, or None where it may have any.
-
-    Args:
-        pattern: as in the grammar, classes written out.
-        step: 1 for the tokens that it may begin with, -1 for those that it may end with.
-    """
+    """Return the tokens of which a match of a pattern has one at its edge, or None where it may have any."""
     found = _edge(_atoms(pattern.replace(r"\w{1,15}ly", _ADVERB)), step)
     return None if found is None or "" in found else frozenset(found | _MARKS)
 
@@ -116,7 +105,6 @@ def _edge(atoms: list[str], step: int) -> set[str] | None:
 
 
 def _edge_of_word(atoms: list[str], step: int) -> set[str] | None:
-    """Return the same of atoms between which no gap stands, from the edge inwards."""
     found: set[str] = set()
     while atoms:
         atom, atoms = atoms[0], atoms[1:]
@@ -144,7 +132,6 @@ def _edge_of_word(atoms: list[str], step: int) -> set[str] | None:
 
 
 def _atoms(pattern: str) -> list[str]:
-    """Cut a pattern into characters, classes and groups, each with its count, less what must not stand there."""
     atoms: list[str] = []
     depth = 0
     for piece in _PIECE.findall(pattern):
@@ -167,7 +154,6 @@ def _split(atoms: list[str], mark: str) -> list[list[str]]:
 
 
 def _lines() -> Iterator[str]:
-    """Yield the lines of the grammar, each with those that go on with it."""
     whole = ""
     for line in (files("groundwire.checks") / "hedge_grammar.txt").read_text("utf-8").splitlines():
         if line.startswith("    "):

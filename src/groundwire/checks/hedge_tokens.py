@@ -135,7 +135,6 @@ class HedgeTokens:
 
 
 def _read_chunk(chunk: str) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
-    """Return the tokens of what stands between two blanks, and where in it each starts and ends."""
     if chunk.isascii() and chunk.isalpha() and (chunk.islower() or chunk[1:].islower()):
         word = _small(chunk)
         pieces = [(_WHOLE.get(word, word), 0, len(chunk))]
@@ -150,7 +149,6 @@ CHUNKS: Final = PerToken(_read_chunk, 1 << 14)
 
 
 def _pieces(chunk: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the tokens of a chunk, those of a contraction as one text."""
     if chunk == "-":
         yield "\u2013", 0, 1
         return

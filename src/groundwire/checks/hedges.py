@@ -189,7 +189,6 @@ def built_in(text: str) -> Iterator[_Match]:
 
 
 def _first_match(tokens: HedgeTokens, index: int) -> tuple[str, int, int] | None:
-    """Return the category of the hedge that a token is the word of, and how many tokens of it stand on either side."""
     left, right = tokens.beside(index)
     before: list[str] = []
     behind = ""
@@ -218,7 +217,6 @@ _ACCENTED: Final = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{4,}")
 
 
 def _as_latin(text: str) -> str:
-    """Return a text of the same length in which letters that look like Latin ones are these, and without accents."""
     bare = _MARKS.sub("\u200b", text).translate(_LOOKS)
     return _ACCENTED.sub(_without_accents, bare)
 
@@ -256,7 +254,6 @@ _RIGHT: Final = f"(?!{_LETTER.pattern})(?!_{{1,2}}{_LETTER.pattern})"
 
 
 def _compile(phrases: Iterable[str]) -> re.Pattern[str] | None:
-    """Compile an operator's phrases, longest first, or return None where there are none."""
     wanted = {read(phrase).text.strip() for phrase in phrases} - {""}
     patterns = []
     for phrase in sorted(wanted, key=lambda phrase: (-len(phrase), phrase)):

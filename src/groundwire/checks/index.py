@@ -47,10 +47,6 @@ def check_index(
     A chunk without a revision, and a file without a current one, is not checked: it is neither current nor
     stale. One chunk of another revision makes its file stale.
 
-    Args:
-        chunks: what was retrieved.
-        current_revisions: file -> revision.
-
     Raises:
         pydantic.ValidationError: for a mapping that is no chunk.
     """
@@ -121,12 +117,7 @@ class VersionConflicts:
 
 
 def version_conflicts(chunks: Iterable[Chunk | Mapping[str, Any]]) -> VersionConflicts:
-    """Find documents of which several versions were retrieved; the time is linear in the number of chunks.
-
-    Args:
-        chunks: `{document_id?, version?, ...}`; a chunk without either says nothing. Versions are compared as
-            they are written.
-    """
+    """Find documents of which several versions were retrieved; the time is linear in the number of chunks."""
     versions: dict[str, dict[str, None]] = {}
     for chunk in chunks:
         document, version = part(chunk, "document_id"), part(chunk, "version")

@@ -234,7 +234,6 @@ class Citable:
         return {found for text in self._texts for found in _BRACKET.findall(text)}
 
     def _found(self, name: str) -> tuple[set[int] | None, set[int]]:
-        """Return the pages of what was retrieved under a name, and those that the name asks for."""
         key, asked = _key(name)
         for form in dict.fromkeys((key, _key(_LINES.sub("", name.strip(_QUOTES)))[0])):
             ends = (form, *(end for end in _ends(form) if end in self._paths))
@@ -252,10 +251,6 @@ class Citable:
 
 def marks(text: str, sources: Citable | None = None) -> list[Mark]:
     """Return the marks of citation of a text, in its order and without overlaps.
-
-    Args:
-        text: an answer; or a passage, whose marks name what was not retrieved.
-        sources: what the answer may cite; None for a passage: then only brackets that are marks by their form are.
 
     What names nothing that was retrieved is `missing` of its mark, but for links to elsewhere.
     """
@@ -342,7 +337,6 @@ class _MarkReader:
                 done = end
 
     def _below(self, head: re.Match[str]) -> Iterator[tuple[int, int, tuple[Reference, ...], bool]]:
-        """Yield the head of a list of sources, and its entries up to the first line that is none."""
         text = self._text
         stop = _line_end(text, head.end())
         if text[head.end() : stop].strip():
@@ -520,13 +514,7 @@ class _MarkReader:
         return self._references(number or body, said=True, numbers=True) or ()
 
     def _references(self, body: str, *, said: bool, numbers: bool = False) -> tuple[Reference, ...] | None:
-        """Return what each part of a mark refers to; None where a part is no reference.
-
-        Args:
-            body: what stands in the mark.
-            said: it says that it is one: whatever else it holds is a name.
-            numbers: its parts may be bare numbers.
-        """
+        """Return what each part of a mark refers to; None where a part is no reference."""
         whole = body.strip(_QUOTES)
         if whole and not whole.isdigit() and self._names(whole):
             return (whole,)
@@ -614,12 +602,10 @@ def _may_be_cited(before: str, behind: str, *, attached: bool, several: bool) ->
 
 
 def _is_plain_word(word: str) -> bool:
-    """Tell whether a word can end a sentence, rather than name an array."""
     return len(word) > 1 and word.isalpha() and (word[1:].islower() or word.isupper())
 
 
 def _numbers(body: str) -> tuple[int, ...]:
-    """Return the numbers of a body that holds nothing else."""
     if _PLAIN_NUMBERS.fullmatch(body) is None:
         return ()
     return tuple(map(int, _DIGITS.findall(body)))
@@ -642,7 +628,6 @@ def _is_page(part: str, name: str) -> bool:
 
 
 def _key(name: str) -> tuple[str, set[int]]:
-    """Return a name in the form in which names are compared, and the pages of it that are named."""
     plain = name.strip(_QUOTES)
     pages: set[int] = set()
     if len(plain) > _LONGEST:
@@ -658,7 +643,6 @@ def _key(name: str) -> tuple[str, set[int]]:
 
 
 def _ends(key: str) -> Iterator[str]:
-    """Yield a path, and what is left of it without the folders in front."""
     yield key
     parts = key.rsplit("/", _FOLDERS)
     yield from ("/".join(parts[at:]) for at in range(1, len(parts)))

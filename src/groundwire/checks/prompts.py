@@ -65,11 +65,6 @@ def grounded_prompt(
 
     Sources are numbered from 1, in the order of the chunks, each with its file and lines (C-51).
 
-    Args:
-        query: what is asked.
-        chunks: what was retrieved, as records or plain mappings.
-        unsupported: claims of an answer before that its sources do not hold: shown to be left out or mended (S4-39).
-
     Raises:
         pydantic.ValidationError: for a mapping that is no chunk.
     """
@@ -85,7 +80,6 @@ def grounded_prompt(
 
 
 def _mark(texts: Sequence[str]) -> str:
-    """Derive a mark from texts that occurs in none of them."""
     digest = hashlib.sha256()
     for text in texts:
         data = text.encode(errors="surrogatepass")

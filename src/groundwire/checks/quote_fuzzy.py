@@ -91,7 +91,6 @@ class _Pair:
         self._words = _WORD_STEPS * (self.length // SHORT + 1)
 
     def span(self, first: int, last: int) -> tuple[int, int]:
-        """Return where in the source the windows from first to last lie."""
         return max(0, first + 1 - self.length), min(self.size, last + 1)
 
     def most(self, first: int, beyond: int) -> float:
@@ -116,12 +115,6 @@ def best_windows(quote: str, source: str, least: float, steps: Steps) -> Iterato
     Of each stretch the best comes first; whoever asks on gets the best of what lies at least half a quote
     away from those before. The order is by stretches, not by score.
 
-    Args:
-        quote: Not empty, at most as long as the source (S1-28) and as `LONGEST`; in normal form.
-        source: In normal form.
-        least: From 0 to 1.
-        steps: The work allowed.
-
     Raises:
         OutOfSteps: The work allowed is used up.
     """
@@ -144,7 +137,6 @@ def best_windows(quote: str, source: str, least: float, steps: Steps) -> Iterato
 
 
 def _best(pair: _Pair, first: int, beyond: int, least: float) -> tuple[int, Window] | None:
-    """Return number and window of the best among windows first to beyond, if it scores enough."""
     if len(pair.quote) <= SHORT:
         return _best_of_short(pair, first, beyond, least)
     waiting = [(-pair.most(first, beyond), first, beyond)]
@@ -184,7 +176,6 @@ def _best_of_short(pair: _Pair, first: int, beyond: int, least: float) -> tuple[
 
 
 def _turned(pair: _Pair, least: float) -> Iterator[Window]:
-    """Yield the whole source where a part of an equally long quote scores on it as partial_ratio would say."""
     turned = _Pair(pair.source, pair.quote, pair.steps)
     found = _best(turned, 0, turned.windows, least)
     if found is not None:
@@ -207,11 +198,6 @@ def differs(quote: str, source: str, window: Window) -> Literal["number", "negat
     What the quote has and the window has not may stand beside the window, so that much is read there too, and
     words that are cut are read whole. Words at the edges that the quote does not have do not count for
     numbers, nor, where they belong to another clause, for negations.
-
-    Args:
-        quote: In the form in which quotes are compared, as is the source.
-        source: The source.
-        window: One that the quote nearly matches.
     """
     missing = len(quote) - round(window.score * (len(quote) + window.end - window.start) / 2)
     around = _words(quote, _whole(source, window.start - missing, window.end + missing))
@@ -229,7 +215,6 @@ def differs(quote: str, source: str, window: Window) -> Literal["number", "negat
 
 
 def _whole(source: str, start: int, end: int) -> str:
-    """Return a part of the source with the words at its edges whole."""
     start = max(start, 0)
     start = max(source.rfind(" ", max(0, start - _REACH), start + 1) + 1, start - _REACH)
     stop = source.find(" ", max(end - 1, 0), end + _REACH)
@@ -253,7 +238,6 @@ def _unheld(words: list[_Word]) -> int:
 
 
 def _one_clause(words: list[_Word], lead: int, trail: int) -> list[_Word]:
-    """Leave out the words at the edges that the quote has not and that belong to another clause."""
     first, last = 0, len(words)
     for place in range(lead):
         if words[place].text.endswith(_CLAUSE_ENDS):

@@ -90,11 +90,7 @@ def comparison_form(text: str, *, remove_soft: bool = False) -> str:
 
 
 def mark_words(text: str) -> str:
-    r"""Return a text with a line feed at each end of each word: marked texts contain one another by whole words.
-
-    Args:
-        text: In normal form, which holds no line feed.
-    """
+    r"""Return a text with a line feed at each end of each word: marked texts contain one another by whole words."""
     pieces: list[str] = []
     start = 0
     while start < len(text):
@@ -227,10 +223,6 @@ def standing(quotes: Iterable[str], source: str) -> Iterator[tuple[str, bool]]:
     """Yield each different quote and whether it stands in a source (S1-16).
 
     The time grows in proportion to the text of source and quotes, however many quotes there are.
-
-    Args:
-        quotes: In the form in which they are compared, none of them empty; repeats are yielded once.
-        source: In that form too.
     """
     different = list(dict.fromkeys(quotes))
     size = len(source) + sum(map(len, different))
@@ -242,7 +234,6 @@ def standing(quotes: Iterable[str], source: str) -> Iterator[tuple[str, bool]]:
 
 
 def _at_once(quotes: list[str], source: str) -> set[str]:
-    """Return the quotes that stand in a source, by the automaton of Aho and Corasick."""
     steps, ends = _tree(quotes)
     fallback, order = _fallbacks(steps, len(ends))
     seen = bytearray(len(ends))
@@ -259,7 +250,6 @@ def _at_once(quotes: list[str], source: str) -> set[str]:
 
 
 def _tree(quotes: list[str]) -> tuple[dict[int, int], list[str]]:
-    """Return the steps of the tree of all quotes, and for each state the quote that ends there."""
     steps: dict[int, int] = {}
     ends = [""]
     for quote in quotes:
@@ -274,7 +264,6 @@ def _tree(quotes: list[str]) -> tuple[dict[int, int], list[str]]:
 
 
 def _fallbacks(steps: dict[int, int], states: int) -> tuple[list[int], list[int]]:
-    """Return for each state that of its longest proper suffix, and the states from shortest to longest."""
     children: list[list[tuple[int, int]]] = [[] for _ in range(states)]
     for step, following in steps.items():
         children[step >> _LETTERS].append((step & (1 << _LETTERS) - 1, following))

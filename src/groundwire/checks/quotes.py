@@ -336,7 +336,6 @@ class _Source:
         return self._clauses
 
     def standing(self, quotes: list[str]) -> dict[str, bool]:
-        """Tell of each quote whether it stands here as it is."""
         if not self._rules.word_boundaries:
             return dict(standing(quotes, self.text))
         marked = {quote: mark_words(quote) for quote in quotes}
@@ -391,7 +390,6 @@ def _compared(forms: list[str], source: _Source, rules: QuoteRules) -> Iterator[
 
 
 def _unfit(form: str, rules: QuoteRules) -> RejectionReason | None:
-    """Return why a quote is not even looked for, else None."""
     if not form:
         return "empty"
     if len(form) < rules.min_characters or len(form.split()) < rules.min_words:

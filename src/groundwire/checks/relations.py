@@ -143,7 +143,6 @@ class Timeline:
         return chain.from_iterable(filter(None, found))
 
     def _at(self, moment: Hashable) -> list[RelationStatement]:
-        """Return what is stated for a moment, else what was newest at it."""
         if not isinstance(moment, datetime):
             return [] if moment is None else self._dated.get(moment, [])
         place = bisect_right(self._moments, moment)
@@ -236,7 +235,6 @@ def _grouped(
 
 
 def _in_force(statements: Sequence[RelationStatement]) -> list[RelationStatement]:
-    """Return the statements that none of the same line supersedes."""
     lines = _grouped(statements, _line)
     found: list[RelationStatement] = []
     for line in lines.values():
@@ -251,7 +249,6 @@ def _line(statement: RelationStatement) -> Hashable:
 
 
 def _by_age(statements: list[RelationStatement]) -> list[RelationStatement]:
-    """Return statements from the oldest to the newest, as they came where nothing tells their age."""
     ages = _ages(statements)
     order = sorted(range(len(ages)), key=ages.__getitem__) if ages else range(len(statements))
     return [statements[place] for place in order]
@@ -415,7 +412,6 @@ class _Rules:
     def examine(
         self, place: int, claim: RelationStatement, index: RelationIndex
     ) -> tuple[list[Violation], bool]:
-        """Return a claim's violations, and whether it leaves a version out."""
         found = index.find(claim)
         if found is None:
             return [Violation(place, RelationReason.MISSING_SOURCE)], False
@@ -463,5 +459,4 @@ def _violation(
 
 
 def _missing(claim: RelationStatement, truth: RelationStatement) -> list[str]:
-    """Return the names of the truth's qualifiers that a claim lacks or contradicts."""
     return [name for name, value in truth.qualifiers.items() if claim.qualifiers.get(name) != value]

@@ -97,13 +97,7 @@ _LEADING_STEMS: Final = _SAYS | _AGAINST | _DIRECTLY_AGAINST | _VOID | _COUNTERS
 
 
 def denied(text: str, start: int, end: int) -> bool:
-    """Tell whether a text denies what it cites, or sets itself against it.
-
-    Args:
-        text: the claim.
-        start: where the citation begins, in characters.
-        end: behind its last character.
-    """
+    """Tell whether a text denies what it cites, or sets itself against it."""
     before = [*dropwhile(_MARKS.__contains__, _words(_before(text, start))[::-1])]
     behind = [*dropwhile(_MARKS.__contains__, _words(_behind(text, end)))]
     if not (before or behind) and max(start, len(text) - end) >= _FAR:
@@ -141,7 +135,6 @@ def _behind(text: str, start: int) -> str:
 
 
 def _blank(text: str) -> bool:
-    """Tell whether so much of a window is blank that it may hold too few words."""
     return len("".join(text.split())) < _WINDOW // 2
 
 
@@ -154,7 +147,6 @@ def _negates(word: str) -> bool:
 
 
 def _leads_against(words: Sequence[str]) -> bool:
-    """Read the words before a citation backwards, to the first that does not only lead to it."""
     direct = True
     for word, earlier in zip(words[:_STEPS], [*words[1 : _STEPS + 1], ""], strict=False):
         if word in _ONLY_BEHIND:
@@ -172,12 +164,7 @@ def _leads_against(words: Sequence[str]) -> bool:
 
 
 def _goes_against(words: Sequence[str], *, governed: bool) -> bool:
-    """Read the words behind a citation: what became of it, and what it is said not to say.
-
-    Args:
-        words: in their order.
-        governed: a preposition stands before it: the sentence goes on about something else, but for what is inserted.
-    """
+    """Read the words behind a citation: what became of it, and what it is said not to say."""
     if words[:1] in ([","], ["("]):
         if not words[1:]:
             return False
@@ -186,7 +173,6 @@ def _goes_against(words: Sequence[str], *, governed: bool) -> bool:
 
 
 def _is_denial(words: Sequence[str]) -> bool:
-    """Tell whether a predicate says of its subject that it is void, or does not say something."""
     is_ = negated = says = False
     for earlier, word in zip(("", *words), words[:_STEPS], strict=False):
         base = stem(word)

@@ -49,13 +49,7 @@ class TagReport:
 
 
 def check_tags(answer: str, citable: Citable, *, required: bool) -> TagReport:
-    """Check the marks of citation of an answer.
-
-    Args:
-        answer: the answer, with marks like `[source:2]` or `[source:1,3]`; numbers count chunks from 1.
-        citable: what was retrieved.
-        required: paragraphs need a mark even where the answer has no `[source:N]`.
-    """
+    """Check the marks of citation of an answer."""
     found = marks(answer, citable)
     tags = tuple(name for mark in found for name in mark.references)
     phantom = tuple(dict.fromkeys(name for mark in found for name in mark.missing))
@@ -82,7 +76,6 @@ class _Claim(NamedTuple):
 
 
 def _served(shown: str, found: Sequence[Mark]) -> Iterator[_Claim]:
-    """Yield the technical claims of an answer without its marks."""
     spans = sentences(shown)
     code = [edge for span in spans if span.code for edge in (span.start, span.end)]
     ends = [gap.start() for gap in _BREAK.finditer(shown) if bisect_right(code, gap.start()) % 2 == 0]

@@ -101,7 +101,6 @@ class _Passage:
 
 
 def _pieces(chunk: Chunk) -> tuple[list[str], bool]:
-    """Return a chunk's lines, encoded, or the whole of it where its numbering is off, and which it is."""
     lines = _NEWLINE.split(chunk.content)
     count = chunk.end_line - chunk.start_line + 1
     if len(lines) == count + 1 and not lines[-1]:
@@ -168,7 +167,6 @@ class FilePassages:
 
 
 def _offsets(passages: Iterable[_Passage]) -> Iterator[list[int]]:
-    """Yield, for each passage, where its pieces start in the file's text, and where the last one ends."""
     position = 0
     for passage in passages:
         starts = list(accumulate(map(len, passage.tokens), initial=position + 1))
@@ -177,7 +175,6 @@ def _offsets(passages: Iterable[_Passage]) -> Iterator[list[int]]:
 
 
 def _union(ranges: Iterable[tuple[int, int]]) -> list[tuple[float, float]]:
-    """Join sorted ranges of lines that overlap or follow one another."""
     joined: list[tuple[float, float]] = []
     for start, end in ranges:
         if joined and start <= joined[-1][1] + 1:

@@ -121,14 +121,7 @@ _STEMS: Final = PerToken(_stem, 1 << 14)
 def read_clause(
     tokens: Sequence[str], first: int, names: Collection[str], states: Collection[int] = ()
 ) -> Clause:
-    """Find the verb of a claim and the role of each token, in linear time.
-
-    Args:
-        tokens: From `groundwire.text.tokens.tokenize`.
-        first: How many of them are the first sentence: its verb counts.
-        names: Those of them that are written with a capital.
-        states: Places of words that, with no "by" behind them, say how something is: "is closed", as "is open".
-    """
+    """Find the verb of a claim and the role of each token, in linear time."""
     verb = _verb_place(tokens[:first], names)
     roles: list[int] = []
     role: int = WordRole.SUBJECT
@@ -157,7 +150,6 @@ def read_clause(
 
 
 def _turned(tokens: Sequence[str], place: int, verb: int, role: int) -> int:
-    """Return the role from a word on, where the words before it have another one."""
     token = tokens[place]
     if token in _ROLES:
         counted = token in _BOUNDS and not "".join(tokens[place + 1 : place + 2]).isalpha()
@@ -205,7 +197,6 @@ def participle_at(tokens: Sequence[str], verb: int) -> int:
 
 
 def _verb_place(tokens: Sequence[str], names: Collection[str]) -> int:
-    """Return the place of the first word that is a verb for all that can be told, or 0."""
     relative = False
     before = 0
     for place, token in enumerate(tokens):
@@ -225,7 +216,6 @@ def _verb_place(tokens: Sequence[str], names: Collection[str]) -> int:
 
 
 def _is_verb(tokens: Sequence[str], place: int, names: Collection[str]) -> bool:
-    """Tell whether a word behind another one is a finite verb, by its form and its neighbours."""
     token, back = tokens[place], place - 1
     if token in FUNCTION_WORDS or not token.isalpha():
         return False
@@ -249,7 +239,6 @@ def _is_verb(tokens: Sequence[str], place: int, names: Collection[str]) -> bool:
 
 
 def _opens(follower: str, names: Collection[str]) -> bool:
-    """Tell whether a word behind a verb can begin what the verb is about."""
     if follower in _OPENERS or follower in names or follower in CARDINALS:
         return True
     return follower.endswith("ing") or not follower.isalpha()

@@ -74,11 +74,7 @@ def clock_times(tokens: Sequence[str]) -> list[int]:
 
 
 def dates(tokens: Sequence[str]) -> list[tuple[DatePart, int]]:
-    """Return the parts of the dates among tokens, each with the place of the token that says it.
-
-    Args:
-        tokens: From `groundwire.text.tokens.tokenize`.
-    """
+    """Return the parts of the dates among tokens, each with the place of the token that says it."""
     return dates_at(tokens, [place for place, token in enumerate(tokens) if _MAY_DATE[token]])
 
 

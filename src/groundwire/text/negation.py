@@ -117,11 +117,7 @@ def _either(words: frozenset[str]) -> str:
 
 
 def negations(tokens: Sequence[str]) -> list[str]:
-    """Return `FULL` or `WEAK` for each negation among the tokens of a claim, in text order.
-
-    Args:
-        tokens: From `groundwire.text.tokens.tokenize`.
-    """
+    """Return `FULL` or `WEAK` for each negation among the tokens of a claim, in text order."""
     found: list[str] = []
     if not any(map(_MAY_NEGATE.__getitem__, tokens)):  # as nearly always
         return found
@@ -265,12 +261,7 @@ class Clauses:
         return _negates(self._around(place), place)
 
     def always_negates(self, quote: str, *, whole_words: bool = False) -> bool:
-        """Tell whether each place at which a quote stands is negated.
-
-        Args:
-            quote: One that stands in the source.
-            whole_words: Places inside a word do not count.
-        """
+        """Tell whether each place at which a quote stands is negated."""
         place = self._source.find(quote)
         for _ in range(_MOST_PLACES):
             if place < 0:

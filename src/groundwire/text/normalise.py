@@ -91,10 +91,6 @@ class NormalisedText(NamedTuple):
 def normalise(text: str, *, split: bool = False) -> NormalisedText:
     """Read a text in normal form: NFKC, straight apostrophes, one space for each run of white space.
 
-    Args:
-        text: any string, lone surrogates included.
-        split: read an invisible character as a space; by default it is left out.
-
     Returns:
         The reading. It is idempotent: normalising its text again changes nothing.
     """
@@ -140,15 +136,11 @@ def plain(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Tell whether each character stands for itself."""
     if not is_normalized("NFKC", text) or _INVISIBLE.search(text):
         return False
-    return not _is_unfolded(text) or not any(map(_combines, set(text)))
-
-
-def _is_unfolded(text: str) -> bool:
-    """Tell whether there is white space that is not one space at a time; a single expression for it is slow."""
-    return "  " in text or (not text.isprintable() and _OTHER_SPACE.search(text) is not None)
+    return not (
+        "  " in text or (not text.isprintable() and _OTHER_SPACE.search(text) is not None)
+    ) or not any(map(_combines, set(text)))
 
 
 def _positions(text: str) -> Sequence[int]:
@@ -201,7 +193,6 @@ def _runs(text: str) -> Iterator[tuple[int, int, bool]]:
 
 
 def _clusters(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Cut text[start:end] before each character that does not combine with the one in front of it."""
     for position in range(start + 1, end):
         if not _combines(text[position]):
             yield start, position
@@ -210,7 +201,6 @@ def _clusters(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _one_by_one(run: str) -> str:
-    """Return the normal form of a run where each of its characters gives one, else an empty text."""
     if any(map(_combines, run)):
         return ""
     forms = list(map(_alone, run))

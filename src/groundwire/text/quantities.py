@@ -87,11 +87,7 @@ class _Number(NamedTuple):
 
 
 def quantities(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the numbers and the units among the tokens of a claim, in text order.
-
-    Args:
-        tokens: From `groundwire.text.tokens.tokenize`.
-    """
+    """Return the numbers and the units among the tokens of a claim, in text order."""
     words = _words(tokens)
     numbers: list[str] = []
     units: list[str] = []
@@ -152,7 +148,6 @@ def _number(words: Sequence[str], place: int) -> _Number | None:
 
 
 def _with_next(words: Sequence[str], number: _Number) -> _Number:
-    """Take the word after a number for its unit, if it is one."""
     if number.end >= len(words) or not _CODES.issuperset(number.units) or number.value.endswith("th"):
         return number
     word = words[number.end]

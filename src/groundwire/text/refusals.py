@@ -99,12 +99,7 @@ _MORE = re.compile(
 
 
 def is_claim(text: str, *, code: bool = False) -> bool:
-    """Tell whether a sentence, less its source tags, is a technical claim.
-
-    Args:
-        text: the sentence, or a fenced code block with its fences.
-        code: it is a code block: a claim unless it is empty.
-    """
+    """Tell whether a sentence, less its source tags, is a technical claim."""
     if code:
         return _WORD.search(text.partition("\n")[2]) is not None
     plain = " ".join(text.replace("\u2019", "'").split())
@@ -376,12 +371,11 @@ def claims_nothing(clauses: Iterable[str]) -> bool:
 
     A text without a word to check may state all the same: "Yes.", "Indeed, he did."
     """
-    lacking = {clause: tells_no_answer(clause) or _lacks(clause) for clause in clauses}
+    lacking = {
+        clause: tells_no_answer(clause) or any(lack_of(part) is not None for part in _TURN.split(clause))
+        for clause in clauses
+    }
     return any(lacking.values()) and all(lacks or is_courtesy(clause) for clause, lacks in lacking.items())
-
-
-def _lacks(clause: str) -> bool:
-    return any(lack_of(part) is not None for part in _TURN.split(clause))
 
 
 _TURN = re.compile(r"\b(?:but|however)\b|:")

@@ -115,7 +115,6 @@ def _lines(text: str) -> list[_Line]:
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
-    """Cut a text into code blocks and stretches of prose that no sentence crosses."""
     lines = _lines(text)
     closings = _closings(text, lines)
     paragraph: list[_Line] = []
@@ -144,7 +143,6 @@ def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
 
 
 def _closings(text: str, lines: list[_Line]) -> dict[int, int]:
-    """Map the line number of each opening fence to that of the fence that closes it."""
     fences = [
         (number, match[1] or match[2], match.end() == match.end(match.lastindex or 0))
         for number, line in enumerate(lines)
@@ -173,7 +171,6 @@ def _closings(text: str, lines: list[_Line]) -> dict[int, int]:
 
 
 def _stretches(text: str, lines: list[_Line]) -> Iterator[tuple[int, int, bool]]:
-    """Cut a paragraph where its writer broke a line on purpose rather than for want of room."""
     if not lines:
         return
     width = max(_WRAP, *(line.end - line.start for line in lines))
@@ -199,7 +196,6 @@ def _broken(text: str, line: _Line, following: _Line, width: int) -> bool:
 
 
 def _boundaries(text: str, start: int, end: int) -> Iterator[int]:
-    """Yield where sentences end within text[start:end], the last one left out."""
     done = start
     for stop in _STOP.finditer(text, start, end):
         if stop[0][0] == "`" or stop.start() < done or stop.end() == end:
@@ -217,7 +213,6 @@ def _end(pattern: re.Pattern[str], text: str, position: int, end: int) -> int:
 
 
 def _ends(text: str, start: int, stop: re.Match[str], position: int, end: int) -> bool:
-    """Tell whether a full stop ends its sentence, by the words on both sides."""
     after = _end(_SPACE, text, position, end)
     if stop[0] in {"...", "\u2026"}:
         return not text[after : after + 1].islower()

@@ -61,9 +61,6 @@ def tokenize(text: str) -> list[str]:
     NFKC, lower case, white space, and the punctuation at the edges of every word. Tokenising the tokens joined by
     spaces gives the same tokens, where they hold no markup.
 
-    Args:
-        text: Any text; the empty text has no tokens.
-
     Returns:
         Tokens, none of them empty.
     """

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def _name_of(verb: str) -> str:
-    """Return a verb's stem, or the pair of opposites that it belongs to."""
     side = side_of(verb)
     return side.pair if side else stem_of(verb)
 
@@ -45,14 +44,7 @@ _NEAREST: Final = 2  # words from "was" to the date that it states
 
 
 def repeats(tokens: Sequence[str], clause: Clause, dated: Collection[int], named: Collection[int]) -> bool:
-    """Tell whether a claim tells of an event of a kind that may have happened on other dates as well.
-
-    Args:
-        tokens: Of the claim, in text order.
-        clause: Their roles.
-        dated: The places of its dates.
-        named: The places of numbers that name what it is about.
-    """
+    """Tell whether a claim tells of an event of a kind that may have happened on other dates as well."""
     if named or clause.verb >= len(tokens):
         return False
     verb = tokens[clause.verb]
@@ -67,13 +59,7 @@ def repeats(tokens: Sequence[str], clause: Clause, dated: Collection[int], named
 
 
 def is_ordinal_name(tokens: Sequence[str], place: int, *, leads: bool) -> bool:
-    """Tell whether a word numbers the noun behind it: "the second round", not "in second place" or "came second".
-
-    Args:
-        tokens: Of the claim, in text order.
-        place: Of the word.
-        leads: It stands before the verb: "sales in the second quarter were good".
-    """
+    """Tell whether a word numbers the noun behind it: "the second round", not "in second place" or "came second"."""
     if tokens[place] not in ORDINALS or place + 1 == len(tokens):
         return False
     follower = tokens[place + 1]

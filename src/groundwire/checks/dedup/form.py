@@ -284,7 +284,6 @@ class _FormReader:
         }
 
     def _named(self) -> set[int]:
-        """Return the places of the numbers that tell what the claim is about, or which event it tells of."""
         verb = self._clause.verb
         places = [place for place, kind in self._varying if kind.flags & _COUNTS and place not in self._dated]
         named = {place for place in places if self._leads[place] and self._is_name(place)}
@@ -298,7 +297,6 @@ class _FormReader:
         return named
 
     def form(self) -> ClaimForm:
-        """Put together what was read."""
         words = self._words()
         denied = self._denied()
         about = self._about() if self._dated or self._naming else []
@@ -335,13 +333,11 @@ class _FormReader:
         return words
 
     def _replaced(self, places: Collection[int], token: str) -> list[str]:
-        """Return the tokens with another one at some places."""
         if not places:
             return self._tokens
         return [token if place in places else own for place, own in enumerate(self._tokens)]
 
     def _is_content(self, place: int, kind: _Kind) -> bool:
-        """Tell whether a word is no unit of the number before it, no part of a date and denies nothing."""
         counted = kind.flags & _UNIT and place > 0 and self._kinds[place - 1].flags & _OPENS
         denying = kind.flags & _NEGATES and denies(self._tokens, place)
         return not (counted or denying or place in self._dated)
@@ -405,7 +401,6 @@ class _FormReader:
         return found + [("T", kind + value) for kind, value in leading if kind != "n"]
 
     def _signed(self) -> Iterator[tuple[str, str]]:
-        """Yield the sides of opposites by what they are for, those of a pair numbered in text order."""
         verb, found = self._clause.verb, list(self._sides.items())
         if self._flags & _PARTICLE:
             found += [
@@ -442,7 +437,6 @@ class _FormReader:
         return "P", head_of(self._tokens[:verb]) if states else ""
 
     def _order(self, words: Sequence[Word], values: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        """Yield the order of several numbers, and of what is denied among several words."""
         numbers = [value for kind, value in values if kind in "NQ"]
         denied = [
             " ".join(
@@ -456,7 +450,6 @@ class _FormReader:
             yield "S", "\0".join((*numbers, *denied))
 
     def _frame(self, words: list[Word]) -> str:
-        """Return the claim's frame, and mark the words that fill it."""
         frame = frame_of(self._tokens, self._clause, self._names)
         about = {words[place].stem for place in frame.about} - {""}
         if not about:

@@ -96,13 +96,7 @@ class Frame(NamedTuple):
 
 
 def frame_of(tokens: Sequence[str], clause: Clause, names: Collection[str]) -> Frame:
-    """Return the frame of a claim.
-
-    Args:
-        tokens: Of the claim, in text order.
-        clause: Their roles.
-        names: The tokens that are written with a capital.
-    """
+    """Return the frame of a claim."""
     verb = clause.verb
     if not verb or tokens[0] in _INDEFINITE:
         return Frame()
@@ -142,7 +136,6 @@ def _done(tokens: Sequence[str], about: range) -> tuple[str, Sequence[int]]:
 
 
 def _timed(predicate: str, *, past: bool) -> str:
-    """Return a predicate with its tense, where at another time another thing may fill it."""
     return f"{predicate}\0{'past' if past and predicate not in _FOR_GOOD else ''}"
 
 
@@ -155,7 +148,6 @@ def _end_of_noun(tokens: Sequence[str], start: int) -> int:
 
 
 def _predicate(tokens: Sequence[str], clause: Clause, names: Collection[str]) -> tuple[str, int]:
-    """Return verb and preposition of a claim behind which only one thing can stand, and the place of that."""
     participle = participle_at(tokens, clause.verb)
     place = participle or clause.verb
     stem, start = stem_of(tokens[place]), place + 1

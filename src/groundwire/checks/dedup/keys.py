@@ -90,10 +90,6 @@ class KeyFunction(Protocol):
 def key_function(method: str, thresholds: Thresholds) -> KeyFunction:
     """Return the key function of a method for thresholds.
 
-    Args:
-        method: ``minhash`` or ``partition``.
-        thresholds: In basis points.
-
     Raises:
         ValueError: The method is neither, or cannot serve a threshold.
     """
@@ -126,7 +122,6 @@ def _about(form: ClaimForm) -> bytes:
 
 
 def _frame_keys(form: ClaimForm) -> list[bytes]:
-    """Return the key of a claim's frame, if it has one."""
     if not form.frame:
         return []
     text = form.frame.encode("utf-8", "surrogatepass")
@@ -182,8 +177,7 @@ class MinHashKeys:
         return PerToken(self._hash, _CACHED_TOKENS)
 
     def _hash(self, token: str) -> bytes:
-        """Return a token's hash under each permutation."""
-        mixed = _mix(_hash32(token))
+        mixed = _mix(int.from_bytes(token_digest(token)[:4], "little"))
         return _SKETCH.pack(*(factor * mixed + summand & _WORD for factor, summand in _permutations()))
 
 
@@ -215,7 +209,6 @@ class PartitionKeys:
         )
 
     def _part_counts(self, form: ClaimForm) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the numbers of parts that a claim is stored under, and those that it looks up."""
         content = len(set(map(_STEM, form.words)) - {""})
         words = len(set(map(_TOKEN, form.words)))
         return _part_counts(content, words, self._thresholds.conflict, self._thresholds.duplicate)
@@ -223,7 +216,6 @@ class PartitionKeys:
 
 @lru_cache(_CACHED_SIZES)
 def _part_counts(content: int, words: int, conflict: int, duplicate: int) -> tuple[list[int], list[int]]:
-    """Return the numbers of parts that a claim of so many words is stored under, and those that it looks up."""
     near = range(_least(words, duplicate), _most(words, duplicate) + 1)
     alike = range(_least(content, conflict), _most(content, conflict) + 1)
     own = {_part_count(content, conflict), _part_count(words, duplicate)}
@@ -239,13 +231,8 @@ def _most(size: int, points: int) -> int:
     return size * WHOLE // points
 
 
-def _differing(size: int, points: int) -> int:
-    """Return in how many words a pair may differ of which one has so many."""
-    return size * (WHOLE - points) // points
-
-
 def _part_count(size: int, points: int) -> int:
-    count = _differing(size, points) + 1
+    count = (size * (WHOLE - points) // points) + 1
     if count <= _EXACT_PARTS:
         return count
     # More parts are exact too. Rounded up in steps of an eighth to a quarter, a long claim probes
@@ -276,7 +263,6 @@ def _part_keys(digests: Sequence[bytes], numbers: Sequence[int], count: int, abo
 
 
 def _part_heads(count: int, length: int) -> list[blake2b]:
-    """Return what the hashes of the parts begin with."""
     heads = [_PARTITION.copy() for _ in range(count)]
     for part, head in enumerate(heads):
         head.update(_PART.pack(count, part, length))
@@ -306,10 +292,6 @@ def _permutations() -> list[tuple[int, int]]:
     twister.setstate((3, (*state, _TWISTER), None))
     factors = [(twister.getrandbits(32) & 0x7FFFFFFF) * 2 + 1 for _ in range(_PERMUTATIONS)]
     return [(factor, twister.getrandbits(32)) for factor in factors]
-
-
-def _hash32(token: str) -> int:
-    return int.from_bytes(token_digest(token)[:4], "little")
 
 
 def _mix(value: int) -> int:

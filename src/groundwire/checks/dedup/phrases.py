@@ -35,13 +35,7 @@ _SHORTEST: Final = 4  # words of a claim that has one
 
 
 def in_place(tokens: list[str], sentence: str, first: int) -> tuple[list[str], range]:
-    """Return a claim's tokens with the phrase that opens it at the end of its sentence, and the places of that phrase.
-
-    Args:
-        tokens: Of the claim, in text order.
-        sentence: Its first sentence, as a reader sees it.
-        first: How many of the tokens that has.
-    """
+    """Return a claim's tokens with the opening phrase moved to the end of its sentence, and its places."""
     end = _opening(tokens[:first], sentence)
     moved = [*tokens[end:first], *tokens[:end], *tokens[first:]] if end else tokens
     return moved, range(first - end, first)
@@ -73,17 +67,15 @@ def _end(tokens: Sequence[str], comma: int) -> int:
             return 0  # the verb, but for "3 May"
         if said and token in _SUBJECTS and not role_of(before) and before not in _NO_END:
             return place
-        if said and _measures(before) and not _continues(token):
+        if (
+            said
+            and _measures(before)
+            and not (token in FUNCTION_WORDS or may_count(token) or _measures(token))
+        ):
             return place
         said = said or (before in AUXILIARIES and token not in FUNCTION_WORDS)
     return 0
 
 
 def _measures(token: str) -> bool:
-    """Tell whether a word may be the last one of a date, time or amount."""
     return is_unit(token) or may_date(token) or may_be_time(token) or token in _SEASONS
-
-
-def _continues(token: str) -> bool:
-    """Tell whether a word goes on with a date, time or amount, or with the phrase that it stands in."""
-    return token in FUNCTION_WORDS or may_count(token) or _measures(token)

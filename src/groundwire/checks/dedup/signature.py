@@ -216,12 +216,6 @@ def overlap(a: bytes, b: bytes) -> tuple[int, int]:
 def compare(a: bytes, b: bytes, thresholds: Thresholds, *, rejected: bool = False) -> Comparison | None:
     """Compare a claim with a stored one (S0-121); symmetric, but that the stored one may say a word more.
 
-    Args:
-        a: The signature of the claim.
-        b: The signature of the stored one.
-        thresholds: From where on they say the same.
-        rejected: A person rejected one of them: then only its repetition counts, at a lower threshold.
-
     Returns:
         None where they are not about the same, or neither repeats nor contradict each other.
 
@@ -243,7 +237,7 @@ def compare(a: bytes, b: bytes, thresholds: Thresholds, *, rejected: bool = Fals
     found = _difference(one, other, framed=framed, near=near)
     if (rejected and found not in _REPEATING) or (not near and found is Difference.NONE):
         return None
-    if not (near or alike) and _is_sided(one) and found not in _POLAR:
+    if not (near or alike) and ("F" in one.values or "P" in one.values) and found not in _POLAR:
         return None
     return Comparison(inter, union, found)
 
@@ -268,7 +262,6 @@ def _is_of_another_thing(one: _Parsed, other: _Parsed) -> bool:
 
 
 def _replaced(one: _Parsed, other: _Parsed, kind: str) -> bool:
-    """Tell whether each claim has a value of a kind that the other lacks."""
     mine, theirs = one.values.get(kind, _NO_VALUES), other.values.get(kind, _NO_VALUES)
     return bool(mine - theirs and theirs - mine)
 
@@ -337,13 +330,7 @@ def _is_dated(of: _Parsed) -> bool:
     return not of.values.keys().isdisjoint("YMDW")
 
 
-def _is_sided(of: _Parsed) -> bool:
-    """Tell whether a claim's frame is a thing with a side."""
-    return "F" in of.values or "P" in of.values
-
-
 def _opposed(one: _Parsed, other: _Parsed) -> bool:
-    """Tell whether one claim names a thing by the side that it is not on for the other."""
     named, said = one.values.get("F"), other.values.get("P")
     return bool(named and said and named != said)
 
@@ -362,5 +349,4 @@ def _exchanged(one: _Parsed, other: _Parsed) -> bool:
 
 
 def _order(of: _Parsed, beside: _Parsed) -> list[bytes]:
-    """Return the content words that both claims have, by role and place."""
     return [stem for _, stem in of.content if stem in beside.stems]

@@ -27,13 +27,7 @@ _JOINTS: Final = words_of(", and or")
 
 
 def cost_of_additions(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> float:
-    """Return what it costs a claim to add what nothing given holds, or to add up what nothing given joins.
-
-    Args:
-        atom: the claim.
-        masks: number of a sentence -> the units of the claim that it holds, as bits.
-        evidence: the index of the passages.
-    """
+    """Return what it costs a claim to add what nothing given holds, or to add up what nothing given joins."""
     cost = _UNATTACHED if _is_unattached(atom, masks, evidence) else 0.0
     foreign, strange, held, count = False, False, True, 0
     for part in own_parts(atom):
@@ -51,12 +45,10 @@ def cost_of_additions(atom: Atom, masks: Mapping[int, int], evidence: Evidence) 
 
 
 def _known(keys: Sequence[frozenset[str]], evidence: Evidence) -> list[bool]:
-    """Tell of each word that says something whether evidence or question holds it."""
     return [evidence.knows(each) for each in keys if each and not each <= LIGHT]
 
 
 def _gives_reason(atom: Atom, evidence: Evidence) -> bool:
-    """Tell whether a claim gives a reason of which nothing given has a word."""
     tokens = [token for token in atom.statement.tokens if token.start <= atom.units[-1].start]
     at = next((at for at, token in enumerate(tokens) if token.text in _REASONS), len(tokens))
     behind = {token.start for token in tokens[at + 1 :]}
@@ -65,7 +57,6 @@ def _gives_reason(atom: Atom, evidence: Evidence) -> bool:
 
 
 def _adds_item(atom: Atom, evidence: Evidence) -> bool:
-    """Tell whether a word of a list is foreign to what is given, and the rest of the claim is not."""
     lacking = [unit for unit in atom.units if unit.stem not in LIGHT and not evidence.knows(unit.keys)]
     if len(lacking) != 1 or lacking[0].value:
         return False
@@ -75,13 +66,11 @@ def _adds_item(atom: Atom, evidence: Evidence) -> bool:
 
 
 def _is_item(tokens: Sequence[ValueToken], at: int) -> bool:
-    """Tell whether a word stands alone between two joints, or behind the last one."""
     before, behind = tokens[at - 1].text if at else "", tokens[at + 1].text if at + 1 < len(tokens) else "."
     return before in _JOINTS and (behind in _JOINTS or behind == ".")
 
 
 def _is_unattached(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> bool:
-    """Tell whether a claim says of a name what only sentences far from that name say, of something that they name."""
     name = _first_name(atom, evidence)
     rest = sum(1 << at for at, unit in enumerate(atom.units) if at >= name and unit.stem not in LIGHT)
     if not name or not rest:
@@ -97,7 +86,6 @@ def _is_unattached(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> 
 
 
 def _first_name(atom: Atom, evidence: Evidence) -> int:
-    """Return how many units the name has with which a claim begins, 0 where it begins otherwise."""
     written = {token.start: token.written for token in atom.statement.tokens}
     count = 0
     for unit in atom.units:
@@ -125,13 +113,8 @@ def names_somebody_else(atom: Atom, evidence: Evidence) -> bool:
         and _NAME.fullmatch(token.written) is not None
         and not (at and tokens[at - 1].mark and tokens[at - 1].text != ",")
         and not any(
-            _is_known_name(beside, evidence)
+            (beside.written[:1].isupper() and any(map(evidence.recalls, beside.stems)))
             for beside in (*tokens[max(0, at - 1) : at], *tokens[at + 1 : at + 2])
         )
         for at, token in enumerate(tokens)
     )
-
-
-def _is_known_name(token: ValueToken, evidence: Evidence) -> bool:
-    """Tell whether a word beside a name is another part of it, and known."""
-    return token.written[:1].isupper() and any(map(evidence.recalls, token.stems))

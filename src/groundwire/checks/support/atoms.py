@@ -243,14 +243,7 @@ class Atom:
 def atoms(
     answer: str, said: Iterable[ValueStatement], given: Given | None = None, *, declared: bool = False
 ) -> Iterator[Atom]:
-    """Yield the atomic claims of an answer, in text order.
-
-    Args:
-        answer: the text whose statements are given.
-        said: its statements, from `groundwire.checks.values.statements.statements`.
-        given: what evidence and question hold: courtesy is a claim where neither holds its words.
-        declared: the text was given as a claim: whatever says anything is one.
-    """
+    """Yield the atomic claims of an answer, in text order."""
     found = [
         atom
         for statement in said
@@ -287,7 +280,6 @@ def _of_statement(answer: str, statement: ValueStatement) -> Iterator[Atom]:
 
 
 def _claims_nothing(answer: str, atom: Atom, given: Given) -> bool:
-    """Tell whether a clause only frames, greets, asks again, or tells what the sources lack."""
     text = answer[atom.start : atom.end]
     if is_wish(text):
         return len(atom.units) <= _WISHED and not any(unit.value or unit.name for unit in atom.units)
@@ -303,7 +295,6 @@ def _claims_nothing(answer: str, atom: Atom, given: Given) -> bool:
 
 
 def _frames(answer: str, atom: Atom, given: Given) -> bool:
-    """Tell whether a clause of words that claim nothing, and of the question, stands where such a one only frames."""
     whole = answer[atom.statement.start : atom.statement.end].rstrip("*_\"' )")
     leads = whole[-1:] == ":" and ":" not in whole[:-1]
     header = "|" in whole and _RULE.match(answer, atom.statement.end) is not None
@@ -390,7 +381,6 @@ def _atom(tokens: list[ValueToken], statement: ValueStatement, *, first: bool) -
 
 
 def _acts(tokens: Sequence[ValueToken]) -> bool:
-    """Tell whether the first word of a clause does what the second says to something definite."""
     if len(tokens) <= _REPORTED:
         return False
     _, verb, what = tokens[: _REPORTED + 1]
@@ -408,7 +398,6 @@ def _word_units(token: ValueToken, *, named: bool) -> list[Unit]:
 
 @lru_cache(1 << 13)
 def _said_by(stems: tuple[str, ...], *, named: bool) -> Sequence[tuple[frozenset[str], float, str, bool]]:
-    """Return keys, weight, stem, and whether it is a name, of each unit of a word."""
     return [
         (
             SAME.get(stem) or frozenset((stem,)),

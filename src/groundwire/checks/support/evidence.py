@@ -57,14 +57,6 @@ class Evidence:
         read: StatementReader,
         question: str = "",
     ) -> None:
-        """Index passages.
-
-        Args:
-            texts: id -> text, or texts, which are numbered from 1.
-            said: the statements of the answer.
-            read: reads a text's statements.
-            question: what was asked: it says what an answer speaks of, and supports nothing.
-        """
         named = texts if isinstance(texts, Mapping) else {str(n): text for n, text in enumerate(texts, 1)}
         ordered = sorted(named, key=lambda name: (named[name], name))
         passages = [(name, read(without_marks(named[name]))) for name in ordered]

@@ -224,13 +224,11 @@ def _reach(texts: Sequence[str], place: int) -> int:
 
 
 def _first(texts: Sequence[str], place: int, marks: frozenset[str]) -> int:
-    """Return the place of the first of some words from a place on, or where the reach of a word there ends."""
     reach = _reach(texts, place)
     return next((at for at in range(place, reach) if texts[at] in marks), reach)
 
 
 def _start(texts: Sequence[str], place: int) -> int:
-    """Return where the clause starts that stands at a place."""
     for at in range(min(place, len(texts)) - 1, max(0, place - _REACH) - 1, -1):
         text = texts[at]
         behind = texts[at + 1] if at + 1 < len(texts) else ""
@@ -241,7 +239,6 @@ def _start(texts: Sequence[str], place: int) -> int:
 
 
 def _framed(texts: Sequence[str]) -> Iterator[Scope]:
-    """Yield the scopes of fixed phrases."""
     whole = " ".join(texts)
     starts: list[int] = []
     for force, pattern in ((Force.DENIED, _UNTRUE), (Force.DENIED, _EXCLUDED), (Force.OPEN, _HEARSAY)):
@@ -267,7 +264,6 @@ def _framed(texts: Sequence[str]) -> Iterator[Scope]:
 
 
 def _governed(statement: ValueStatement, following: ValueStatement | None) -> Iterator[Scope]:
-    """Yield the scopes of verbs and nouns that take a clause."""
     texts = statement.texts
     others = [*texts, *(following.texts if following else ())]
     disputed = not _CONTESTED.isdisjoint(map(stem_of, others))
@@ -286,7 +282,6 @@ def _governed(statement: ValueStatement, following: ValueStatement | None) -> It
 
 
 def _force_of(statement: ValueStatement, place: int, *, disputed: bool) -> Force | None:
-    """Return the force that a word gives to what follows it in its clause."""
     texts = statement.texts
     text, base = texts[place], stem_of(texts[place])
     before = texts[place - 1] if place else ""
@@ -327,7 +322,6 @@ def _contends(statement: ValueStatement, place: int) -> bool:
 
 
 def _plans(statement: ValueStatement, place: int) -> bool:
-    """Tell whether a verb of planning has what is planned behind it."""
     texts = statement.texts
     if stem_of(texts[place]) not in _PLANNING or place + 1 >= len(texts):
         return False
@@ -335,7 +329,6 @@ def _plans(statement: ValueStatement, place: int) -> bool:
 
 
 def _begins(statement: ValueStatement, place: int) -> bool:
-    """Tell whether a word may begin a subject or an object."""
     return statement.texts[place] in _SUBJECTS or statement.tokens[place].written[:1].isupper()
 
 
@@ -382,7 +375,6 @@ _NO_CONDITION: Final = words_of(
 
 
 def _conditional(statement: ValueStatement) -> Iterator[Scope]:
-    """Yield a condition, and what depends on it."""
     texts = statement.texts
     for place, text in enumerate(texts):
         if not _begins_condition(texts, place):
@@ -407,7 +399,6 @@ def _conditional(statement: ValueStatement) -> Iterator[Scope]:
 
 
 def _hedged(statement: ValueStatement) -> Iterator[Scope]:
-    """Yield the clauses that a hedge makes uncertain."""
     text = statement.reading.text
     if not may_begin(text):
         return
@@ -467,7 +458,13 @@ def _others(atom: Atom, alignment: Alignment, evidence: Evidence) -> Iterator[Se
     """Yield the sentences, and pairs of them in a row, that hold most of a claim; a bounded number."""
     weights = [unit.weight for unit in atom.units]
     masks = alignment.masks
-    for number in sorted(masks, key=lambda number: (-_weight(masks[number], weights), number))[:_LOOKED]:
+    for number in sorted(
+        masks,
+        key=lambda number: (
+            -sum(weight for place, weight in enumerate(weights) if masks[number] >> place & 1),
+            number,
+        ),
+    )[:_LOOKED]:
         yield (number,)
         if number + 1 in masks and evidence.sentences[number + 1].follows:
             yield number, number + 1
@@ -513,7 +510,6 @@ def _read(evidence: Evidence, number: int) -> Sequence[Scope]:
 
 
 def _own(atom: Atom) -> set[Force]:
-    """Return the forces that a claim has itself, with those that it need not have beside them."""
     tokens, texts = atom.statement.tokens, atom.statement.texts
     own = {scope.force for scope in scopes(atom.statement)}
     says = any(
@@ -529,10 +525,6 @@ def _own(atom: Atom) -> set[Force]:
     return own
 
 
-def _weight(mask: int, weights: Sequence[float]) -> float:
-    return sum(weight for place, weight in enumerate(weights) if mask >> place & 1)
-
-
 def _said(
     atom: Atom,
     window: Sequence[int],
@@ -540,7 +532,6 @@ def _said(
     evidence: Evidence,
     forces: AbstractSet[Force],
 ) -> float:
-    """Return the weight of a claim that sentences say outside the scopes of some forces."""
     held = set[int]()
     for number in window:
         weak = _only_weak(evidence, number, atom, forces)
@@ -555,7 +546,6 @@ def _said(
 
 
 def _only_weak(evidence: Evidence, number: int, atom: Atom, forces: AbstractSet[Force]) -> set[str]:
-    """Return the words that a sentence says in the scopes of some forces only."""
     tokens = evidence.sentences[number].statement.tokens
     inside = set[int]()
     for scope in _read(evidence, number):
@@ -571,7 +561,6 @@ def _only_weak(evidence: Evidence, number: int, atom: Atom, forces: AbstractSet[
 
 
 def _keeps(scope: Scope, tokens: Sequence[ValueToken], units: Sequence[Unit]) -> bool:
-    """Tell whether a claim keeps what the tokens of a scope depend on, in part."""
     words = {stem for place in scope.condition if place < len(tokens) for stem in tokens[place].stems}
     words -= {stem for token in tokens[scope.first : scope.last] for stem in token.stems}
     return any(not unit.keys.isdisjoint(words) for unit in units)

@@ -64,13 +64,7 @@ _NOTHING: Final = frozenset[str]()
 
 
 def misplaced(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> bool:
-    """Tell whether a part of a claim says of one what the evidence says of another.
-
-    Args:
-        atom: the claim.
-        masks: number of a sentence -> the units of the claim that it holds, as bits.
-        evidence: the index of the passages.
-    """
+    """Tell whether a part of a claim says of one what the evidence says of another."""
     said = [part for part in own_parts(atom) if sum(map(bool, part.keys)) > _LEAST]
     return any(_is_misplaced(part, _near(part, atom, masks, evidence), evidence) for part in said) or any(
         _transposes(atom, evidence.sentences[number].statement.tokens) for number in _fullest(masks)
@@ -78,7 +72,6 @@ def misplaced(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> bool:
 
 
 def _fullest(masks: Mapping[int, int]) -> list[int]:
-    """Return the sentences that hold most of a claim."""
     return [
         number
         for _, number in nsmallest(_WHOLE, ((-mask.bit_count(), number) for number, mask in masks.items()))
@@ -111,12 +104,10 @@ def _transposes(atom: Atom, there: Sequence[ValueToken]) -> bool:
 
 
 def _role_before(tokens: Sequence[ValueToken], at: int) -> str:
-    """Return the word before another one, articles aside."""
     return next((token.text for token in reversed(tokens[:at]) if token.text not in _ARTICLES), "")
 
 
 def _written(token: ValueToken) -> str:
-    """Return what a word or a value says, empty for function words."""
     return min(token.value.keys) if token.value and not token.value.implied else " ".join(token.stems)
 
 
@@ -136,7 +127,6 @@ def own_parts(atom: Atom) -> Iterator[Part]:
 
 
 def _near(part: Part, atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> list[Part]:
-    """Return the parts of the sentences that hold most of a part of a claim."""
     places = {token.start for token in part.tokens}
     own = sum(1 << at for at, unit in enumerate(atom.units) if unit.start in places)
     ranked = nsmallest(_LOOKED, ((-(masks[number] & own).bit_count(), number) for number in masks))
@@ -151,13 +141,11 @@ def _is_misplaced(part: Part, found: Sequence[Part], evidence: Evidence) -> bool
 
 
 def _says_most(part: Part, other: Part) -> bool:
-    """Tell whether another part says nearly the same words."""
     held = [not keys.isdisjoint(other.all) for keys in part.keys if keys]
     return sum(held) > _LEAST and sum(held) >= _MOST * len(held)
 
 
 def _exchanges(part: Part, near: Sequence[Part], evidence: Evidence) -> bool:
-    """Tell whether one of the parts that say nearly the same words has two sides exchanged."""
     ends = _apart(_ends(part))
     pivots = [(keys, _apart(_sides(part, at))) for at, keys in enumerate(part.keys) if _is_pivot(part, at)]
     return (all(ends) and any(_crossed(ends, _ends(other)) for other in near)) or any(
@@ -172,7 +160,6 @@ def _exchanges(part: Part, near: Sequence[Part], evidence: Evidence) -> bool:
 
 
 def _is_pivot(part: Part, at: int) -> bool:
-    """Tell whether a word may be a verb, by what stands beside it."""
     token = part.tokens[at]
     if (
         not part.keys[at]
@@ -193,7 +180,6 @@ def _given_sides(part: Part, at: int, evidence: Evidence) -> Sides:
 
 
 def _sides(part: Part, at: int) -> Sides:
-    """Return what stands before and behind a word, the other way round in the passive."""
     before = _beside(part, range(at - 1, -1, -1))
     for place in (at + 1, at + 2):
         if part.text(place) == "by":
@@ -202,7 +188,6 @@ def _sides(part: Part, at: int) -> Sides:
 
 
 def _beside(part: Part, places: Iterable[int]) -> frozenset[str]:
-    """Return what the words from one on say, as far as the next preposition or the fourth of them."""
     found: list[frozenset[str]] = []
     tokens, keys = part.tokens, part.keys
     for at in places:
@@ -228,7 +213,6 @@ def _ends(part: Part) -> Sides:
 
 
 def _apart(sides: Sides) -> Sides:
-    """Return two sides less what both say."""
     left, right = sides
     return left - right, right - left
 
@@ -240,7 +224,6 @@ def _crossed(one: Sides, other: Sides) -> bool:
 
 
 def _is_said_of_another(part: Part, found: Sequence[Part], evidence: Evidence) -> bool:
-    """Tell whether all but a name, day or measure of a part is said of another one, and less of it of that one."""
     content = [at for at, keys in enumerate(part.keys) if keys]
     for group in _groups(part, content, evidence):
         said = part.keys[group[0]]
@@ -267,7 +250,6 @@ def _share(keys: Sequence[frozenset[str]], other: Part) -> float:
 
 
 def _groups(part: Part, content: Sequence[int], evidence: Evidence) -> Iterator[list[int]]:
-    """Yield the places of names that begin a part or follow a preposition, of days, and of values with a unit."""
     name: list[int] = []
     for at in content:
         value = part.tokens[at].value
@@ -297,7 +279,6 @@ def _is_name(part: Part, at: int, evidence: Evidence) -> bool:
 
 
 def _has_rival(part: Part, at: int, other: Part, evidence: Evidence) -> bool:
-    """Tell whether another part has another name, day or value in the place of one."""
     if value := part.tokens[at].value:
         kinds = dimensions(value.keys)
         given = (token.value for token in other.tokens if token.value and not token.value.implied)

@@ -99,16 +99,18 @@ def passages_of(atom: Atom, evidence: Evidence) -> tuple[str, ...]:
     sentences, postings = evidence.sentences, evidence.postings
     if atom.units and len(sentences) <= _CANDIDATES:  # none of them is left out of the postings
         spend(_ALIGNED)
-        rarest = min(([*_holding(unit, postings)] for unit in atom.units), key=len)
+        rarest = min(
+            (
+                [*chain.from_iterable(postings[key] for key in unit.keys if key in postings)]
+                for unit in atom.units
+            ),
+            key=len,
+        )
         for number in sorted(rarest):
             holds = sentences[number].holds
             if not any(unit.keys.isdisjoint(holds) for unit in atom.units):
                 return (sentences[number].passage,)
     return align(atom, evidence).passages
-
-
-def _holding(unit: Unit, postings: Mapping[str, Sequence[int]]) -> Iterator[int]:
-    return chain.from_iterable(postings[key] for key in unit.keys if key in postings)
 
 
 _Window = tuple[float, float, int, int, int]
@@ -123,7 +125,6 @@ _NONE: Final = (0.0, 0.0, 1, -1, 0)
 def _windows(
     masks: Mapping[int, int], weights: Sequence[float], sentences: Sequence[Sentence]
 ) -> Iterator[_Window]:
-    """Yield the windows that can bind a unit more firmly than another one that holds as much does."""
     shares = {mask: sum([weights[place] for place in _places(mask)]) for mask in {*masks.values()}}
     seen: set[int | tuple[int, int]] = set()
     for number in sorted(masks):
@@ -146,7 +147,6 @@ def _windows(
 
 
 def _masks(units: Sequence[Unit], evidence: Evidence) -> dict[int, int]:
-    """Return sentence -> the units that it holds, as bits."""
     masks: dict[int, int] = defaultdict(int)
     looked = 0
     postings = evidence.postings
@@ -206,7 +206,8 @@ def _is_replaced(said: Sequence[ValueToken], strange: set[int], there: Sequence[
     texts, others = _texts(said), _texts(there)
     between = _between(others)
     return any(
-        _around(texts, place, others, at) >= _SAME and _is_another(token, there[at - len(_EDGE)])
+        (_run(texts, place, others, at, -1) + _run(texts, place, others, at, 1)) >= _SAME
+        and _is_another(token, there[at - len(_EDGE)])
         for place, token in enumerate(said, start=len(_EDGE))
         if token.start in strange
         for at in between.get((texts[place - 1], texts[place + 1]), ())
@@ -216,11 +217,6 @@ def _is_replaced(said: Sequence[ValueToken], strange: set[int], there: Sequence[
 def _is_another(token: ValueToken, other: ValueToken) -> bool:
     """Tell whether a word says something else than another; of values that is seen elsewhere."""
     return not (other.value or other.text[:_ALIKE] == token.text[:_ALIKE])
-
-
-def _around(one: Sequence[str], place: int, other: Sequence[str], at: int) -> int:
-    """Count the words around a place that are the same around another, outwards to the first that is not."""
-    return _run(one, place, other, at, -1) + _run(one, place, other, at, 1)
 
 
 def _run(one: Sequence[str], place: int, other: Sequence[str], at: int, step: int) -> int:
@@ -241,7 +237,6 @@ def _texts(words: Sequence[ValueToken]) -> list[str]:
 
 
 def _between(texts: Sequence[str]) -> Mapping[tuple[str, str], Sequence[int]]:
-    """Return two words -> the places of a word between them."""
     places: dict[tuple[str, str], list[int]] = {}
     for place in range(len(_EDGE), len(texts) - len(_EDGE)):
         known = places.setdefault((texts[place - 1], texts[place + 1]), [])
@@ -327,14 +322,7 @@ def support_of(cost: float) -> float:
 def score(
     atom: Atom, alignment: Alignment, evidence: Evidence, faults: Sequence[UnsupportedValue] = ()
 ) -> ClaimScore:
-    """Return how well the evidence supports a claim.
-
-    Args:
-        atom: the claim.
-        alignment: where the evidence holds it.
-        evidence: the index of the passages.
-        faults: its values and negations that the passages do not hold, or hold of something else.
-    """
+    """Return how well the evidence supports a claim."""
     bound = [
         0.0 if unit.value and any(_denies(atom, unit, fault) for fault in faults) else share
         for unit, share in zip(atom.units, alignment.bound, strict=True)
@@ -365,7 +353,6 @@ def score(
 
 
 def _parts(atom: Atom, bound: Sequence[float], evidence: Evidence) -> float:
-    """Return what the words of a claim cost, each by itself."""
     cost = sum(_lack(unit, share, evidence) for unit, share in zip(atom.units, bound, strict=True))
     cost += sum(
         _SPEAKER if word in SPEAKER else _FUNCTION for word in atom.function if word not in evidence.words
@@ -387,7 +374,6 @@ def _lack(unit: Unit, share: float, evidence: Evidence) -> float:
 
 
 def _kinds_missing(atom: Atom, bound: Sequence[float], evidence: Evidence) -> int:
-    """Return 1 where a value is missing or a name, 2 where both are."""
     missing = [
         unit for unit, share in zip(atom.units, bound, strict=True) if not (share or evidence.asks_of(unit))
     ]
@@ -415,13 +401,11 @@ def _denies(atom: Atom, unit: Unit, fault: UnsupportedValue) -> bool:
 
 
 def _rest(atom: Atom) -> float:
-    """Return the share of a claim's weight beside one of its words."""
     total = sum(unit.weight for unit in atom.units)
     return (total - 1) / total if total > 1 else 0
 
 
 def _opposed(atom: Atom, window: Sequence[Sentence]) -> int:
-    """Count the words of a claim for which the window has the opposite."""
     own = {*atom.function, *(unit.stem for unit in atom.units if not unit.value)}
     asked = own & OPPOSITES.keys()
     if not asked:
@@ -431,7 +415,6 @@ def _opposed(atom: Atom, window: Sequence[Sentence]) -> int:
 
 
 def _exaggerates(atom: Atom, bound: Sequence[float], evidence: Evidence) -> bool:
-    """Tell whether a claim has a superlative that neither evidence nor question holds."""
     missing = {
         unit.start
         for unit, share in zip(atom.units, bound, strict=True)
@@ -441,15 +424,17 @@ def _exaggerates(atom: Atom, bound: Sequence[float], evidence: Evidence) -> bool
     return bool(missing) and any(
         token.start in missing
         and (
-            (token.text.endswith("est") and _is_superlative(token.text))
+            (
+                token.text.endswith("est")
+                and (
+                    token.text in _BEST
+                    or (len(token.text) > _SHORTEST and not token.text.endswith(_NO_SUPERLATIVES))
+                )
+            )
             or [before.text for before in tokens[max(0, at - 2) : at]] == ["the", "most"]
         )
         for at, token in enumerate(tokens)
     )
-
-
-def _is_superlative(word: str) -> bool:
-    return word in _BEST or (len(word) > _SHORTEST and not word.endswith(_NO_SUPERLATIVES))
 
 
 def _is_stronger(atom: Atom, window: Sequence[Sentence]) -> bool:

@@ -82,7 +82,6 @@ def _sharpened(fault: UnsupportedValue, value: Bound | None, evidence: Evidence)
 
 
 def _is_given_otherwise(value: Bound, evidence: Evidence) -> bool:
-    """Tell whether a passage gives another value in its place, one that the answer does not give as well."""
     words = value.statement.words
     own = frozenset(key for other in value.statement.near(value) for key in other.value.keys)
     return any(

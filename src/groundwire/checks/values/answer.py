@@ -115,7 +115,6 @@ _OTHER_FORMS: Final = {"bare": ("bare", "unit", "rate"), "unit": ("bare",), "rat
 
 
 def _form(amount: Amount) -> str:
-    """Return whether an amount is of so much a time, has a unit, or none."""
     return "rate" if amount.rate else "unit" if amount.readings else "bare"
 
 
@@ -123,7 +122,6 @@ class ValueQuery:
     """The words and values of an answer; a passage's statements without any of them are not indexed."""
 
     def __init__(self, statements: Iterable[ValueStatement]) -> None:
-        """Take all statements of the answer."""
         words: set[str] = set()
         keys: set[str] = set()
         for statement in statements:
@@ -134,7 +132,6 @@ class ValueQuery:
         self.keys = frozenset(keys)
 
     def __contains__(self, statement: ValueStatement) -> bool:
-        """Tell whether a statement of a passage shares a word or a value with the answer."""
         return not statement.words.isdisjoint(self.words) or any(
             not value.covers.isdisjoint(self.keys) for value in statement.given
         )
@@ -238,13 +235,6 @@ def check_values(
     """Return the values of an answer that its passages do not support (UNSUPPORTED_VALUE).
 
     Work and memory are in proportion to the length of both.
-
-    Args:
-        answer: what the model wrote, Markdown included.
-        passages: what it was given; without any, nothing is supported.
-        question: what was asked: its values are given, where no passage gives another.
-        read: reads a text's statements; a caching one serves several checks of the same texts.
-        citable: what the answer may cite; by default the passages, by their number.
     """
     answer = without_marks(answer, citable or Citable((), len(passages), passages))
     # a refusal says nothing of what it did not find (S2-21)
@@ -280,7 +270,6 @@ def with_swaps(listed: Sequence[UnsupportedValue]) -> list[UnsupportedValue]:
 
 
 def _are_large(*values: UnsupportedValue) -> bool:
-    """Tell whether bare numbers are too large to count a few things."""
     return all(
         value.kind == NUMBER and value.text.isdecimal() and int(value.text[:_DIGITS]) > _FEW
         for value in values
@@ -307,14 +296,6 @@ def judge(
     within: bool = True,
 ) -> tuple[int, list[UnsupportedValue]]:
     """Check the values of one statement against passages.
-
-    Args:
-        answer: the text of the statement.
-        statement: what is checked.
-        before: the statement before it, which names what a value without words is about.
-        values: the values of the passages.
-        sayings: their clauses, from `index_clauses`.
-        within: False past the limit of values that are looked up; then none is supported.
 
     Returns:
         The number of its values, and those that are unsupported, in text order.
@@ -345,7 +326,6 @@ def judge(
 
 
 def _why(value: Bound, before: ValueStatement | None, index: ValueIndex) -> tuple[str, bool]:
-    """Return why a value is not supported, or an empty text, and whether that is a hard fault."""
     words = value.own or value.statement.words or (before.words if before else frozenset())
     equal = [other for other in index.equal(value, words) if not excluded(value, other)]
     if not equal:
@@ -363,7 +343,6 @@ def _why(value: Bound, before: ValueStatement | None, index: ValueIndex) -> tupl
 def _why_placed(
     value: Bound, words: frozenset[str], about: Iterable[Bound], index: ValueIndex
 ) -> tuple[str, bool]:
-    """Return the same of a value that passages say of what the answer says it of, beside others or not."""
     rivals: Sequence[_Fit] | None = None
     hard = False
     for other in about:
@@ -446,7 +425,6 @@ def _cases(value: Bound) -> dict[str, frozenset[str]]:
 
 
 def _is_nearer_in_statement(value: Bound, other: Bound) -> bool:
-    """Tell whether the statement of an equal value binds another value more closely to the answer's words."""
     same_form = alike(value.statement, other.statement)
     closeness = similarity(value, other, same_form=same_form)
     kinds = dimensions(value.value.keys)
@@ -455,7 +433,13 @@ def _is_nearer_in_statement(value: Bound, other: Bound) -> bool:
     if value.value.ranged:  # the first end of "10 to 12 minutes" is a bare number as well
         kinds = kinds - {NUMBER, VERSION} or kinds
     return any(
-        not (rival.value.implied or (value.value.ranged and _are_ends(rival, other)))
+        not (
+            rival.value.implied
+            or (
+                value.value.ranged
+                and (rival.value.ranged and other.value.ranged and abs(rival.place - other.place) == 1)
+            )
+        )
         and similarity(value, rival, same_form=same_form) > closeness
         and differ(value, rival)
         and not kinds.isdisjoint(dimensions(rival.value.covers))
@@ -483,14 +467,8 @@ def _are_both_given(value: Bound, equal: Bound, rival: Bound) -> bool:
 
 
 def _is_next(value: Bound, other: Bound) -> bool:
-    """Tell whether a passage gives a value right before or behind another one of its statement."""
     around = other.statement.values[max(0, other.place - 1) : other.place + 2]
     return any(one is not other and not value.value.keys.isdisjoint(one.value.covers) for one in around)
-
-
-def _are_ends(one: Bound, other: Bound) -> bool:
-    """Tell whether two values are the ends of one range, neither of which tells anything against the other."""
-    return one.value.ranged and other.value.ranged and abs(one.place - other.place) == 1
 
 
 class _Fit(NamedTuple):
@@ -506,7 +484,6 @@ def _fit(words: frozenset[str], other: Bound) -> _Fit:
 
 
 def _is_said_of_another(value: Bound, fit: _Fit, rivals: Sequence[_Fit], words: int) -> bool:
-    """Tell whether another statement says most of the answer's words, more or as it does, of a different value."""
     said = value.statement
     return any(
         rival.statement is not fit.statement

@@ -185,7 +185,6 @@ class Binder:
         return list(words)[:OWN]
 
     def _columns(self) -> list[int]:
-        """Return the column of each token."""
         return list(accumulate(int(token.text == "|") for token in self._tokens))
 
     def _beside(self, place: int, step: int) -> str:

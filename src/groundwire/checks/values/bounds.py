@@ -64,12 +64,7 @@ def is_strict(bound: str) -> bool:
 
 
 def resolved(said: Sequence[ValueStatement], there: Iterable[ValueStatement]) -> Sequence[ValueStatement]:
-    """Return statements of an answer whose approximate values say what passages give in their place too.
-
-    Args:
-        said: of the answer.
-        there: of the passages.
-    """
+    """Return statements of an answer whose approximate values say what passages give in their place too."""
     if not any(value.bound for statement in said for value in statement.given):
         return said
     given: dict[str, set[str]] = {}
@@ -110,7 +105,6 @@ def _number(key: str) -> Fraction:
 
 
 def _holds(value: TextValue, own: Fraction, given: Fraction) -> bool:
-    """Tell whether a given number is what an approximate one says."""
     if value.bound == "~":
         digits = value.amount.literal.replace(".", "").rstrip("0") if value.amount else ""
         step = abs(own) / (int(digits) or 1) if digits.isdigit() else Fraction(0)  # of the last digit

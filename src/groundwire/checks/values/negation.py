@@ -109,7 +109,7 @@ def _clauses(statement: ValueStatement) -> Iterator[NegationScope]:
         if place < len(tokens) and (tokens[place].value or tokens[place].text not in _ENDS):
             continue
         said = tokens[start:place]
-        if _leaves_open(tokens, start):
+        if [token.text for token in tokens[max(0, start - 2) : start]] in (["with", "or"], ["whether", "or"]):
             said = said[1:]
         if clause := read(said, statement):
             inherits = start and tokens[start - 1].text == "or" and not clause.polarity
@@ -119,11 +119,6 @@ def _clauses(statement: ValueStatement) -> Iterator[NegationScope]:
             clause.leads = not start
             yield clause
         start = place + 1
-
-
-def _leaves_open(tokens: Sequence[ValueToken], place: int) -> bool:
-    """Tell whether a word denies nothing: "with or without", "whether or not"."""
-    return [token.text for token in tokens[max(0, place - 2) : place]] in (["with", "or"], ["whether", "or"])
 
 
 def _assertion(tokens: Sequence[ValueToken], statement: ValueStatement) -> NegationScope | None:
@@ -179,7 +174,6 @@ def _clause(tokens: Sequence[ValueToken], statement: ValueStatement) -> Negation
 
 
 def _negation(token: ValueToken) -> tuple[str, tuple[str, ...]]:
-    """Return the polarity that a word brings, if any, and the stems of what it says beside."""
     if token.mark and token.text != "!=":
         return "", token.stems
     if found := negation_of(token.text):

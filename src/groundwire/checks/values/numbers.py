@@ -272,7 +272,6 @@ def _also(amount: Amount) -> frozenset[str]:
 
 
 def _next_word(raw: Cut, place: int, end: int) -> tuple[int, str]:
-    """Return the word behind a number or its hyphen, in lower case, and the place behind the word."""
     tokens = raw.tokens
     if place + 1 < len(tokens) and tokens[place].text == "-":
         hyphen = tokens[place]
@@ -398,7 +397,7 @@ def _spelled(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
         last < len(tokens)
         and len(words) == 1
         and (part := _part_of(tokens[last].text))
-        and _are_parts(words, tokens[last].text)
+        and tokens[last].text.endswith("s") is (words != ["one"])
     ):
         return _share_of(raw, place, last, Fraction(quantities(words)[0][0]) / part)
     numbers, _ = quantities(words)
@@ -415,11 +414,6 @@ _PARTS: Final = {"third": 3, "quarter": 4, "fifth": 5, "sixth": 6, "eighth": 8, 
 def _part_of(word: str) -> int:
     """Return 3 for "third" and "thirds", 0 for what is no part of a whole."""
     return _PARTS.get(word.removesuffix("s"), 0)
-
-
-def _are_parts(words: Sequence[str], part: str) -> bool:
-    """Tell "two thirds" and "one third" from "two third parties"."""
-    return part.endswith("s") is (words != ["one"])
 
 
 def _part_behind(raw: Cut, place: int) -> int:

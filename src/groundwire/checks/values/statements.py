@@ -45,7 +45,6 @@ def scan(text: str) -> list[ValueToken]:
 
 
 def _scan(text: str) -> tuple[list[ValueToken], list[int]]:
-    """Return the tokens of a statement, and the places of those with a value."""
     raw = cut(text)
     if not raw.special:  # as often: words alone
         return raw.tokens, []
@@ -267,7 +266,6 @@ def _shared(tokens: Iterable[ValueToken]) -> set[str]:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """Cut an endless statement where a word ends, if one does."""
     start = 0
     while len(text) - start > _LONGEST:
         end = start + _LONGEST
@@ -308,7 +306,6 @@ def _push(stack: list[tuple[int, tuple[str, ...]]], level: int, words: tuple[str
 
 
 def _lines(text: str) -> Iterator[_ListLine]:
-    """Yield sentences, list items, table rows and lines of code, with what is above each."""
     above = _Above()
     breaks = [-1, *(match.start() for match in re.finditer("\n", text))]
     table: list[tuple[str, ...]] = []

@@ -154,10 +154,6 @@ def version_key(literal: str) -> str:
 def unit_readings(word: str, *, attached: bool = False) -> tuple[tuple[tuple[str, Fraction], ...], str]:
     """Return what a word after a number says as a unit, and its rate ("MB/s": bytes, "/s").
 
-    Args:
-        word: In lower case.
-        attached: It touches the number; "3in" is a length, "3 in a row" is not.
-
     Returns:
         Readings and rate; both empty where the word is no unit.
     """
