@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import Final
 
 from groundwire.checks.marks import Citable, without_marks
+from groundwire.text.lists import words_in
 from groundwire.text.normalise import tidy
 from groundwire.text.refusals import tells_no_answer
 from groundwire.text.sentences import sentences
@@ -52,29 +53,11 @@ _META: Final = re.compile(
 )
 _PRONOUNS: Final = words_of("it it's its they they're their he she his her him them")
 _POINTERS: Final = words_of("this that these those such")
-_AUXILIARIES: Final = words_of(
-    "is are was were be been am isn't aren't wasn't weren't has have had hasn't haven't hadn't does do did "
-    "doesn't don't didn't can could may might must shall should will would cannot can't couldn't won't wouldn't "
-    "shouldn't mustn't"
-)
-_NO_VERBS: Final = words_of(
-    "this its his has is was as us plus versus across always perhaps towards besides thus"
-)
-_BEFORE_NOUNS: Final = words_of(
-    "a an the of for in on at with by from as all some many most no per between its their"
-)
-_COMMON_VERBS: Final = words_of(
-    "run use need make take give get go come keep let set put read write send hold allow return support require "
-    "contain include provide fail retry expire start stop cost mean work depend apply store remain become became ran "
-    "default equal range last listen connect load handle process accept reject share block wait poll belong live "
-    "refer point define produce consume receive publish break happen occur exist begin end change differ match "
-    "made took gave got went came kept sent held began wrote built grew fell rose won lost led met left"
-)
-_COMMANDS: Final = words_of(
-    "run set use open add click see note install check ensure make try call create remove go follow consider remember "
-    "please copy paste start stop restart configure enable disable replace update verify visit read write pass put "
-    "select choose save delete do don't avoid keep let look type enter press import define"
-)
+_AUXILIARIES: Final = words_in(__package__, "auxiliaries")
+_NO_VERBS: Final = words_in(__package__, "no_verbs")
+_BEFORE_NOUNS: Final = words_in(__package__, "before_nouns")
+_COMMON_VERBS: Final = words_in(__package__, "common_verbs")
+_COMMANDS: Final = words_in(__package__, "commands")
 
 
 def extract_claims(answer: str, limit: int, citable: Citable | None = None) -> list[str]:

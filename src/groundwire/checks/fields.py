@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from groundwire.arguments import takes
 from groundwire.messages.records import Chunk
-from groundwire.text.stems import words_of
+from groundwire.text.lists import words_in
 
 # Each starts at the start of a word or at a sign, so that no run of letters is read more than once.
 _CODE_SPAN = re.compile(r"`(\w+)`")
@@ -24,51 +24,9 @@ _NAMED = re.compile(r"(?<!\w)(?:parameter|field|option)(?=\s+(?:(?:named|called)
 _NAME = re.compile(r"\w+")
 
 
-_PLAIN_WORDS = words_of(
-    # What follows "parameter", "field" or "option" in a sentence: to be and to do, prepositions, conjunctions
-    "is are was were be been being isn aren wasn weren has have had hasn haven do does did doesn don didn can "
-    "cannot could couldn may might must shall should shouldn will won would wouldn need needs needed to of for "
-    "in into on onto at by with within without from as about above after against among and or nor but before "
-    "behind below beneath beside besides between beyond during except if inside like near off out outside over "
-    "per plus since so than that then there through throughout thus till toward towards under unless until up "
-    "upon via versus when whenever where whereas wherever whether which whichever while who whom whose why how "
-    "what because although though however therefore hence only also too even just still yet already always "
-    "never often usually sometimes not no neither either both each every any all some most more less few many "
-    "much several such same other another again once twice here now later first second third last next "
-    # articles and pronouns
-    "a an the this these those it its itself they them their theirs he she his her we us our you your i me my "
-    "one two three none nothing something anything everything someone anyone everyone "
-    # verbs that say what it does, or what is done to it
-    "accept accepts accepted acts add adds added affect affects allow allows allowed appear appears apply "
-    "applies applied become becomes belong belongs bring brings called cause causes causing change changes "
-    "changed come comes configure configures configured configuring contain contains contained containing "
-    "control controls controlled controlling convert converts corresponds corresponding covers create "
-    "creates created decide decides default defaults defaulted defaulting define defines defined defining "
-    "denote denotes depend depends describe describes described describing determine determines determined "
-    "determining disable disables disabled disabling do done enable enables enabled enabling ensure ensures "
-    "equals exist exists existed expect expects expected expose exposes exposed express expresses forces "
-    "found get gets give gives given govern governs handles hold holds holding ignored include includes "
-    "included including indicate indicates indicating influence influences inherits keep keeps known lead "
-    "leads let lets limits limited list lists listed live lives made make makes making maps marks "
-    "matches mean means mentioned modify modifies named names naming omit omitted override overrides "
-    "overridden passed passes present prevent prevents produces provide provides provided providing read reads "
-    "receive receives refer refers referenced remain remains removed renamed replaced replaces represent "
-    "represents representing require requires required requiring reset returned returns runs said seem "
-    "seems selected selects send sends sent serve serves set sets setting shown shows specified specifies "
-    "specify specifying stand stands stays stores stored supplied supports supported switches "
-    "take taken takes taking tell tells turned turns understands use used uses using validated varies want "
-    "wants work works written "
-    # nouns and adjectives that are said of parameters in general
-    "parameter parameters field fields option options name value values type types available deprecated "
-    "optional mandatory missing unset empty invalid valid new old own following alone together instead "
-    "respectively etc e i eg ie vs description descriptions documentation section syntax"
-)
+_PLAIN_WORDS = words_in(__package__, "plain_words")
 # What a writer puts before a colon, with a type behind it: "Type: string", "one of: string or number"
-_LABELS = words_of(
-    "note notes warning caution important hint tip example examples answer question summary return returns throws "
-    "todo type types default defaults accepts expects takes of is are be as either namely including include includes "
-    "following follows these those g e eg ie"
-)
+_LABELS = words_in(__package__, "labels")
 _PATTERNS = (
     (_CODE_SPAN, frozenset[str]()),
     (_CALL, frozenset[str]()),

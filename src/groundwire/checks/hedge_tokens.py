@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import accumulate, chain
 from typing import Final
 
+from groundwire.text.lists import words_in
 from groundwire.text.stems import CARDINALS
 from groundwire.text.tokens import PerToken
 
@@ -57,24 +58,7 @@ _WHOLE: Final = {
     "hundred-percent": "100 %", "ive'": "i have",
 }  # fmt: skip
 _ENDINGS: Final = {"n't": "not", "'m": "am", "'re": "are", "'ve": "have", "'ll": "will", "'d": "would"}
-_IS: Final = frozenset(
-    (
-        "it",
-        "that",
-        "this",
-        "there",
-        "here",
-        "what",
-        "who",
-        "he",
-        "she",
-        "where",
-        "how",
-        "when",
-        "which",
-        "everything",
-    )
-)
+_IS: Final = words_in(__package__, "is")
 _BEFORE: Final = 14
 _BEHIND: Final = 40
 """Tokens beside a word that a rule may look at."""

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from groundwire.text.clauses import AUXILIARIES, FUNCTION_WORDS
-from groundwire.text.stems import words_of
+from groundwire.text.lists import words_in
 from groundwire.text.work import spend
 
 LARGEST: Final = 10**9
@@ -120,10 +120,7 @@ _RAISED: Final = str.maketrans(
 _PLAIN_NUMBERS: Final = re.compile(r"\s*[0-9]{1,3}(?:\s?[,;\u2013-]\s?[0-9]{1,3}){0,9}\s*")
 _LAST_WORD: Final = re.compile(r"[\w.]{0,39}\w$")
 _REACH: Final = 40  # characters before a bracket that tell what it is
-_OPERAND: Final = words_of(
-    "range ranges interval intervals between scale array arrays list lists vector tuple set index indices values value "
-    "equals is are was were returns gives contains"
-)
+_OPERAND: Final = words_in(__package__, "operand")
 _PAIRED: Final = _OPERAND | {"in", "from", "within", "over", "on", "of", "to"}
 _BEFORE: Final = frozenset(
     ".;!?)]}\"'%*_>|\u2026\u201d\u2019\u00bb\u3011\u3002\uff01\uff1f\u20ac$\u00a3\u00b0+"
@@ -133,9 +130,7 @@ _NEXT_WORD: Final = re.compile(r"[*_]{0,2} ([a-z]+)(?![\w'])")
 _MEASURING: Final = [
     [word] for word in ("most", "least", "than", "about", "only", "exactly", "nearly", "almost")
 ]
-_LENGTHS: Final = words_of(
-    "meter meters metre metres feet foot inch inches yard yards mile miles second seconds"
-)
+_LENGTHS: Final = words_in(__package__, "lengths")
 _LONG: Final = 4  # letters of a word that a raised digit may stand behind
 
 _HEAD: Final = re.compile(

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import dropwhile
 from typing import Final
 
+from groundwire.text.lists import words_in
 from groundwire.text.stems import stem, words_of
 
 DENIED: Final = "denied or set against"
@@ -31,19 +32,10 @@ _FAR: Final = 4_096  # a citation so far from every word gives no credit
 _STEPS: Final = 8  # words on each side
 
 _BE: Final = words_of("is are was were be been being am remains remained stays became got")
-_NOUNS: Final = words_of(
-    "a an the this that these those any our their its old such adr adrs decision decisions record records issue "
-    "issues ticket tickets bug pr commit commits text wording content statement scope section document thing sign "
-    "word one anyone"
-)
-_PREPOSITIONS: Final = words_of(
-    "in of by from to with per under on at about as according than for following via through like"
-)
+_NOUNS: Final = words_in(__package__, "nouns")
+_PREPOSITIONS: Final = words_in(__package__, "prepositions")
 _GOVERNED: Final = [[word] for word in sorted(_PREPOSITIONS | {"see"})]
-_LIGHT: Final = _BE | words_of(
-    "what which who where it has have had do does did will would can could should longer even yet ever now actually "
-    "explicitly itself anywhere also still there true case"
-)
+_LIGHT: Final = _BE | words_in(__package__, "light")
 # What a source does, and what is done with one: a denial of it denies the source.
 _SAYS: Final = _stems(
     "say said state mention document describe cover contain list specify discuss find found record define decide "
@@ -52,9 +44,7 @@ _SAYS: Final = _stems(
     "complies relies seen heard trust heed obey use take took"
 )
 _PASSED: Final = _LIGHT | _NOUNS | {"to"}
-_NOT: Final = words_of(
-    "not no never none neither nor nothing nobody hardly rarely cannot without lack lacks fail fails failed"
-)
+_NOT: Final = words_in(__package__, "not")
 # Prepositions may stand between: "contrary to what is said in".
 _AGAINST: Final = _stems(
     "unlike contrary contrast spite versus vs contradict oppose conflict differ deviate depart disagree instead "
@@ -88,11 +78,7 @@ _SUBJECTS: Final = words_of("this that these those it there")  # behind a citati
 _RELATIVE: Final = words_of("which that who now since")
 
 
-_LEADING: Final = words_of(
-    "see cf ref refs reference references source sources and or but both also our we you they gh architecture "
-    "architectural because since so if when while where therefore thus please context rationale link links e.g i.e "
-    "only"
-)
+_LEADING: Final = words_in(__package__, "leading")
 _LEADING_STEMS: Final = _SAYS | _AGAINST | _DIRECTLY_AGAINST | _VOID | _COUNTERS
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from groundwire.text.lists import words_in
 from groundwire.text.stems import CARDINALS, uninflected, words_of
 from groundwire.text.tokens import PerToken
 
@@ -16,34 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 BE: Final = words_of("is are was were be been being am isn't aren't wasn't weren't it's")
-AUXILIARIES: Final = BE | words_of(
-    "has have had does do did will would shall should can could may might must cannot can't won't don't doesn't didn't "
-    "hasn't haven't hadn't couldn't wouldn't shouldn't mustn't ought needs need"
-)
-_DETERMINERS: Final = words_of(
-    "a an the this that these those its my our your his her their each every any some no all both another such whose"
-)
-_SUBJECTS: Final = words_of(
-    "i we you he she it they who everyone everybody somebody someone nobody anybody anyone"
-)
+AUXILIARIES: Final = BE | words_in(__package__, "auxiliaries")
+_DETERMINERS: Final = words_in(__package__, "determiners")
+_SUBJECTS: Final = words_in(__package__, "subjects")
 _PREPOSITION_TABLE: Final = """
 in on at to from by for with of into onto over under above below between among through across during since until till
 against about as per via within without behind beside near inside outside upon after before than like towards instead
 along around beyond despite except
 """
 _PREPOSITIONS: Final = _PREPOSITION_TABLE.split()
-ADVERBS: Final = words_of(
-    "also still just even only already again always usually often now currently not longer never ever very too so "
-    "then there here however therefore really quite almost once soon yet meanwhile exactly simply more most less least "
-    "able anymore"
-)
-_JOINING: Final = words_of(
-    "and or but nor if when while because although though unless where whereas which that what how why whom etc "
-    "e.g i.e either neither whether"
-)
-_PRONOUNS: Final = words_of(
-    "me us him them itself himself herself themselves one ones nothing anything something"
-)
+ADVERBS: Final = words_in(__package__, "adverbs")
+_JOINING: Final = words_in(__package__, "joining")
+_PRONOUNS: Final = words_in(__package__, "pronouns")
 _OTHERS: Final = words_of("up down off out back away done doing having would've there's that's let's let yes")
 FUNCTION_WORDS: Final = frozenset(
     (*AUXILIARIES, *_DETERMINERS, *_SUBJECTS, *_PREPOSITIONS, *ADVERBS, *_JOINING, *_PRONOUNS, *_OTHERS)

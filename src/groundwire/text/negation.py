@@ -19,6 +19,7 @@ from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from groundwire.text.lists import words_in
 from groundwire.text.stems import content_words, stem, uninflected, words_of
 from groundwire.text.tokens import CACHED_LENGTH, PerToken
 
@@ -29,24 +30,13 @@ FULL: Final = "not"
 WEAK: Final = "rarely"
 
 # They reach the words behind them and mean nothing else.
-_FUNCTION_WORDS: Final = words_of(
-    "not no never none neither nor nothing nobody nowhere noone without w/o cannot lack lacks lacked lacking "
-    "avoid avoids avoided avoiding"
-)
+_FUNCTION_WORDS: Final = words_in(__package__, "function_words")
 _WEAK_WORDS: Final = words_of("hardly barely scarcely rarely seldom")
-_CONTRACTED: Final = words_of(
-    "dont doesnt didnt isnt arent wasnt werent wont cant couldnt shouldnt wouldnt mustnt neednt hasnt havent hadnt"
-)
+_CONTRACTED: Final = words_in(__package__, "contracted")
 # Negations only in front of "to".
-_BEFORE_TO: Final = words_of(
-    "fail fails failed failing refuse refuses refused refusing decline declines declined neglect neglects neglected "
-    "omit omits omitted forget forgets forgot ceases cease ceased"
-)
+_BEFORE_TO: Final = words_in(__package__, "before_to")
 # Negations only in front of a verb in "-ing", or of "of".
-_BEFORE_ING: Final = words_of(
-    "stop stops stopped stopping cease ceases ceased quit quits quitting abandon abandons abandoned discontinue "
-    "discontinues discontinued skip skips skipped"
-)
+_BEFORE_ING: Final = words_in(__package__, "before_ing")
 DENYING: Final = {
     word: tuple(endings.split())
     for words, endings in (
@@ -61,10 +51,7 @@ DENYING: Final = {
     for word in words
 }
 """Word that denies before another one -> how that one may end."""
-_NO_DOING: Final = words_of(
-    "string strings building king ring spring thing wing evening morning ceiling clothing nothing something anything"
-    " everything pricing setting heading lighting"
-)
+_NO_DOING: Final = words_in(__package__, "no_doing")
 """Words in -ing that say no doing: who skips one denies nothing."""
 # They reach nothing: what they negate stands in another clause, or in themselves.
 _BARE: Final = words_of("unless except false disable disables disabled disabling")

@@ -11,6 +11,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from groundwire.text.lists import words_in
 from groundwire.text.stems import words_of
 from groundwire.text.work import spend
 
@@ -59,16 +60,10 @@ _REACH = 16  # characters before a full stop in which an abbreviation is looked 
 
 
 _ALWAYS = words_of("e.g eg i.e ie cf vs viz approx ca incl excl resp esp dr mr mrs ms prof w.r.t a.k.a")
-_BEFORE_NUMBERS = words_of(
-    "no nos fig figs sec sect ch chap p pp eq ref refs ver v vol max min art tab ln jan feb mar apr jun jul aug "
-    "sep sept oct nov dec"
-)
+_BEFORE_NUMBERS = words_in(__package__, "before_numbers")
 # These may end a sentence too: then a word that opens one follows.
 _EITHER = words_of("etc inc ltd co corp jr sr al a.m p.m u.s u.k dept est ph.d")
-_OPENERS = words_of(
-    "the this that these those it its they there here a an in on at if when while for to as by with we you he she "
-    "use set note see however then each all both no not only after before since once and but or so"
-)
+_OPENERS = words_in(__package__, "openers")
 
 
 _SPAN = 10  # units of work that a sentence takes, beside those of its characters

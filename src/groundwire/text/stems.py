@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from groundwire.text.lists import words_in
 from groundwire.text.tokens import CACHED_LENGTH, PerToken
 
 _PART: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
@@ -39,19 +40,7 @@ IMPLIED: Final = {"no": 0, "none": 0, "single": 1, "once": 1, "sole": 1, "both":
 """Words that prove a number, but say none that could be wrong."""
 PARTICLES: Final = ("out", "back", "down", "off", "up")
 _COUNTING: Final = CARDINALS | ORDINALS.keys() | IMPLIED.keys() | {"a", "an", "half"}
-_FUNCTION_WORDS: Final = words_of(
-    "a an the this that these those it its itself they them their he him his she her hers we us our "
-    "you your i me my who whom whose which what when where why how there here is are was were be been "
-    "whoever whomever whichever whatever whenever wherever "
-    "being am isn't aren't wasn't weren't do does did done doing has have had having will would shall "
-    "should can could may might must ought of in on at by for with from to into onto over under above "
-    "below between among across through during before after since until till against about as per via "
-    "within without than then up down out off and or but nor so yet if unless while whereas although "
-    "though because however also too both either neither not no never none nothing cannot n't don't "
-    "doesn't didn't won't can't couldn't shouldn't wouldn't hasn't haven't hadn't more most less "
-    "least fewer such each every any all some other another same own very just only even still again "
-    "once set sets equal equals value values approximately roughly around exactly total e.g i.e etc"
-)
+_FUNCTION_WORDS: Final = words_in(__package__, "stems_function_words")
 _ENDINGS: Final = ("ingly", "edly", "ings", "ied", "ies", "ing", "ed", "es", "ly", "s", "e", "y")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from groundwire.text.clauses import ADVERBS, AUXILIARIES, BE, is_past, participle_at, role_of, stem_of
+from groundwire.text.lists import words_in
 from groundwire.text.opposites import side_of
 from groundwire.text.stems import ORDINALS, words_of
 
@@ -28,13 +29,7 @@ def _name_of(verb: str) -> str:
 _ONCE: Final = frozenset(
     map(
         _name_of,
-        words_of(
-            "founded establish create build construct erect invent discover born die marry divorce bury open "
-            "launch start complete publish release issue sign accept register patent elect hire join retire resign "
-            "graduate buy introduce deploy decommission abolish dissolve merge rename consecrate inaugurate occur "
-            "happen expire move emigrate set plan schedule convert replace land ship deliver arrive cease abandon "
-            "discontinue quit"
-        ),
+        words_in(__package__, "once"),
     )
 )
 _PAST: Final = words_of("was were wasn't weren't had hadn't has have hasn't haven't did didn't")

@@ -39,6 +39,7 @@ from groundwire.text.dates import (
     may_be_time,
     may_date,
 )
+from groundwire.text.lists import words_in
 from groundwire.text.negation import (
     DENYING,
     FULL,
@@ -107,9 +108,7 @@ _SENTENCE_END: Final = re.compile(r"[\n.!?;](?:(?<=\n)|(?<!\s\w.)(?<!\b[DMS][rst
 _NAME: Final = re.compile(r"[A-Z](?<!\w.)[\w'-]*")
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _NO_NAMES: Final = frozenset(("", "st", "nd", "rd", "th", "x", "v", "am", "pm"))
-_SYMMETRIC: Final = words_of(
-    "married engaged related connected linked equal identical similar adjacent borders twinned"
-)
+_SYMMETRIC: Final = words_in(__package__, "symmetric")
 _REACH: Final = 6  # words behind a negation among which the one that it denies is looked for
 _BEFORE_AMOUNT: Final = 4  # words that bound a number: "up to", "at least a"
 _TRUE: Final = words_of("true false correct incorrect untrue wrong case fact")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from groundwire.text.clauses import AUXILIARIES, EACH, FUNCTION_WORDS, role_of
 from groundwire.text.dates import may_be_time, may_date
+from groundwire.text.lists import words_in
 from groundwire.text.quantities import is_unit, may_count
 from groundwire.text.stems import words_of
 from groundwire.text.tokens import tokenize
@@ -20,15 +21,9 @@ if TYPE_CHECKING:
 
 _CONDITIONS: Final = words_of("when whenever if while once unless")
 _LEADING: Final = words_of("only always usually starting beginning")
-_SUBJECTS: Final = words_of(
-    "a an the this that these those my our your his her its their each every all no "
-    "i we you he she it they who everyone everybody nobody there"
-)
+_SUBJECTS: Final = words_in(__package__, "subjects")
 _NO_END: Final = words_of("and or nor but than of at least most all both")
-_SEASONS: Final = words_of(
-    "winter summer spring autumn night nights weekday weekdays weekend weekends holidays morning mornings afternoon "
-    "afternoons evening evenings noon midnight"
-)
+_SEASONS: Final = words_in(__package__, "seasons")
 _COMMA: Final = re.compile(r",\s")
 _LONGEST: Final = 16  # words of a phrase that is moved
 _SHORTEST: Final = 4  # words of a claim that has one

@@ -13,43 +13,14 @@ from __future__ import annotations
 from typing import Final
 
 from groundwire.text.clauses import stem_of
+from groundwire.text.lists import tables
 from groundwire.text.opposites import side_of
-
-_SAME: Final = """
-cost price
-last duration take
-weigh weight
-tall height
-long length
-wide width
-deep depth
-old age
-fast speed
-hold capacity seat carry accommodate
-keep retention store storage
-due deadline
-write author
-own owner
-manage manager
-lead leader
-found founder
-publish publisher
-direct director
-arrive land
-population inhabitant
-require requirement
-permission allow
-reservation reserve
-delivery deliver
-departure depart
-closure close
-"""
 
 
 def _table() -> dict[str, str]:
     found: dict[str, str] = {}
-    for line in _SAME.strip().splitlines():
-        first, *others = line.split()
+    for group in tables(__package__)["same"].removesuffix(";").split(";"):
+        first, *others = group.split()
         side = side_of(first)
         for word in others:
             found[stem_of(word)] = f"={side.pair}" if side else stem_of(first)

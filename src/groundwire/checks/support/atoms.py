@@ -21,24 +21,19 @@ from typing import Final, NamedTuple, Protocol
 
 from groundwire.checks.values.statements import ValueStatement
 from groundwire.checks.values.units import ValueToken
+from groundwire.text.lists import tables, words_in
 from groundwire.text.negation import negations
 from groundwire.text.opposites import opposite_words
 from groundwire.text.refusals import frame_of, is_courtesy, is_wish, lack_of, presumes, says_nothing
 from groundwire.text.stems import stem, words_of
 from groundwire.text.work import spend
 
-SPEAKER: Final = words_of(
-    "i me my mine myself we us our ours ourselves i'm i've i'd i'll 'm we're we've we'd we'll you your yours you're "
-    "you've you'd you'll"
-)
+SPEAKER: Final = words_in(__package__, "speaker")
 """A statement about the speaker or the listener is not supported by evidence that speaks of neither."""
 PRONOUNS: Final = words_of("he she they it him her them his their theirs hers its")
 """They refer to a name that the claim does not say."""
 
-INTERJECTIONS: Final = words_of(
-    "yes yeah yea yep no nope ok okay oh ah aha wow hmm haha lol well sure right indeed hi hello hey thanks thank "
-    "please sorry absolutely certainly exactly definitely"
-)
+INTERJECTIONS: Final = words_in(__package__, "interjections")
 """Courtesy and assent: nothing that evidence could support."""
 ASSENT: Final = words_of("yes yeah yea yep nope")
 """They answer a question that the evidence may not answer."""
@@ -55,29 +50,7 @@ CONTRACTED: Final = frozenset(
 LIGHT: Final = frozenset(
     map(
         stem,
-        words_of(
-            "based according passage passages provided provide provides context contexts document documents "
-            "source sources text texts article articles excerpt snippet information info details mentioned "
-            "mention mentions stated state states described listed summary summarize conclusion question answer "
-            "response additionally furthermore moreover therefore thus hence finally lastly firstly secondly "
-            "overall example examples instance including includes include following follow various different "
-            "important note noted specific specifically particular particularly essentially basically actually "
-            "namely such given unable regarding regardless main due necessary involve involves involved ensure "
-            "ensures help helps helping consider considered process further depend depends depending one ones "
-            "determine method methods like step steps way ways instructions vary varies indicate indicates differ "
-            "allow allows improve potential start effective alternatively achieve time times lead leads factor "
-            "factors range offer define definition make makes making possible mean means meaning using use used "
-            "uses high regard result results consistent option options maintain complete understand similar "
-            "appear appears desired positive concept concepts become type types describe describes function "
-            "associated recommended refer refers certain primary primarily contribute contributes reach cause "
-            "causes case cases best clear several multiple easy easier often good available unique purpose "
-            "purposes numerous appropriate proper properly adjust amount level levels generally higher suggest "
-            "suggests suggested explain explains worth especially however also additional require requires "
-            "required need needs needed difficult detail detailed related relate relates contrast compare "
-            "compared comparing well order able common commonly typically usually usual general rather "
-            "significant point points aspect aspects crucial essential key role play plays place take takes "
-            "taking keep give gives becomes likely work works working known call calls"
-        ),
+        words_in(__package__, "light"),
     )
 )
 """Stems of words by which an answer speaks of itself and its sources, or that say little in any sentence."""
@@ -85,12 +58,7 @@ LIGHT: Final = frozenset(
 COURTESY: Final = frozenset(
     map(
         stem,
-        words_of(
-            "hope helps help helpful know let need anything else question questions ask asking contact "
-            "assistance assist please feel free happy glad thank thanks welcome course sure certainly sorry "
-            "answer answers further here enjoy summary clarify clarification hesitate good great day like here's "
-            "today wish luck reply interest concern concerns want detail details explain provide"
-        ),
+        words_in(__package__, "courtesy"),
     )
 )
 """Stems of the words of courtesy; a sentence that begins as courtesy does and has others says something."""
@@ -98,25 +66,14 @@ COURTESY: Final = frozenset(
 _LEADING: Final = frozenset(
     map(
         stem,
-        words_of(
-            "attempt brief short quick correct final complete original simple overview breakdown list fact facts item "
-            "category description value feature aspect name number find found say says said tell learn ask asked topic "
-            "price cost fee time hour date day duration length weight size amount quantity unit currency age speed"
-        ),
+        words_in(__package__, "leading"),
     )
 )
 """Stems of words that lead in what an answer says next, and of words for a kind of value that stands below."""
 
-STRONG: Final = words_of(
-    "all every each always only never none no must entirely completely fully exclusively solely everyone everybody "
-    "everything guaranteed guarantees certainly definitely proves proven proved any whenever"
-)
+STRONG: Final = words_in(__package__, "strong")
 """They say more than the words of `WEAK`."""
-WEAK: Final = words_of(
-    "some most many several few often usually sometimes typically generally may might can could possibly probably "
-    "likely perhaps partly partially mostly mainly largely almost nearly about seldom rarely should suggests "
-    "suggested appears appeared seems seemed reportedly allegedly"
-)
+WEAK: Final = words_in(__package__, "weak")
 """A statement with one of these does not support the same statement with a word of `STRONG` instead."""
 
 _BARE: Final = words_of("above below before after under over more less fewer with without")
@@ -140,34 +97,10 @@ MARKERS: Final = STRONG | WEAK | _BARE
 KEPT: Final = frozenset(chain(MARKERS, SPEAKER, PRONOUNS))
 
 
-_GROUPS: Final = """
-go goes went gone; take took taken; make made create creates created; build built construct; begin began begun start;
-write wrote written writer author; say said says tell told state stated; find found; win won winner; know knew known;
-grow grew grown; speak spoke spoken talk; give gave given; hold held; keep kept; leave left; lose lost; meet met;
-run ran; see saw seen; send sent; sell sold; sit sat; teach taught; think thought; become became; bring brought;
-buy bought purchase; choose chose chosen select; come came; draw drew drawn; drive drove driven; eat ate eaten;
-fall fell fallen; fly flew flown; get got gotten receive obtain; hear heard; lead led; rise rose risen; sing sang sung;
-die died dies death dead; birth born; marry marriage married wedding; kill killed; old age aged;
-call called name named known referred; usual usually normally typically often commonly generally;
-type kind sort; big large; small little; movie film; child children kid kids; person people individual; man men;
-woman women; need require; show shows showed shown display; use uses used using utilize employ; help assist aid;
-located situated; establish established founded founder; release released launch launched publish published;
-country nation; company firm corporation business; job occupation; area region; allow allows permit let enable;
-increase rise grow; decrease reduce decline drop; fast quick rapid; important significant major key;
-doctor physician; want wants wish aim aims strive intend;
-famous well-known popular; tv television; around approximately; finish end complete;
-own owned owner; include includes contain contains comprise consist; originally initially first; get reach reached;
-because due; attorney lawyer; car vehicle automobile; home house; picture image photo photograph; song single track;
-show series program programme; student pupil; teacher professor; city town; road street; money cash;
-error mistake fault;
-delete remove; fix repair; choose pick; ask request; answer reply response; change modify alter; stop halt cease;
-"""
-
-
 def _groups() -> dict[str, frozenset[str]]:
     """Return stem -> the stems that stand for it; groups that share a word stay groups of their own."""
     table: dict[str, frozenset[str]] = {}
-    for group in _GROUPS.split(";"):
+    for group in tables(__package__)["groups"].split(";"):
         stems = frozenset(stem(word) for word in group.split())
         for one in stems:
             table[one] = table.get(one, frozenset()) | stems
@@ -194,10 +127,7 @@ _READ: Final = 20  # units of work that finding the claims of a statement takes,
 _TOKEN: Final = 6
 _REPORTED: Final = 2  # words behind the first that tell whether it is a name
 _DEFINITE: Final = words_of("the a an this that these those his her its their")
-_DID: Final = words_of(
-    "built wrote made led won took gave sold held found said began drew left lost met paid ran saw sent taught "
-    "became bought brought chose kept spoke was is has had"
-)
+_DID: Final = words_in(__package__, "did")
 _JOINTS: Final = frozenset(("but", "whereas", "while", "although", "though", "however"))
 _RULE: Final = re.compile(r"[ \t|]{0,9}\n[ \t|]{0,9}:?-{2}")
 """What stands behind the head of a table."""

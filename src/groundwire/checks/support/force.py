@@ -24,6 +24,7 @@ from groundwire.checks.support.score import Alignment
 from groundwire.checks.values.statements import ValueStatement
 from groundwire.checks.values.units import ValueToken
 from groundwire.text.clauses import AUXILIARIES, BE, FUNCTION_WORDS, is_past, read_clause, stem_of
+from groundwire.text.lists import words_in
 from groundwire.text.negation import FULL, denies, negated_stems, negation_of, negations
 from groundwire.text.stems import words_of
 from groundwire.text.work import spend
@@ -68,36 +69,21 @@ _PLANNING: Final = _verbs(
     "envisage contemplate expect"
 )
 _SAYING: Final = _verbs("say tell state write report describe according explain testify brochure advertise")
-_ATTITUDES: Final = words_of(
-    "allegation allegations accusation accusations suspicion suspicions belief notion idea theory hypothesis "
-    "assumption possibility speculation rumour rumours rumor rumors gossip legend tradition myth hearsay "
-    "story word suggestion"
-)
+_ATTITUDES: Final = words_in(__package__, "attitudes")
 _SCHEDULED: Final = words_of("set scheduled slated supposed meant")
-_PLANS: Final = words_of(
-    "plan plans proposal proposals intention promise pledge threat recommendation bid draft"
-)
+_PLANS: Final = words_in(__package__, "plans")
 _NOUNS: Final = _ATTITUDES | _PLANS | {"whether"}
 _CONTESTED: Final = _verbs(
     "deny dispute reject refute contest contradict disagree unconfirmed unproven reproduce absurd"
 )
 _BORNE_OUT: Final = _verbs("confirm prove verify establish admit acknowledge uphold succeed")
 _SETTLED: Final = words_of("indeed undisputed")
-_WHAT_WAS_SAID: Final = words_of(
-    "it this that them these so as allegation allegations claim claims story report reports"
-)
-_PARTIES: Final = words_of(
-    "prosecutor prosecutors plaintiff plaintiffs claimant claimants defendant defendants accuser accusers "
-    "critic critics opponent opponents rival rivals detractor detractors lawyer lawyers attorney attorneys "
-    "activist activists campaigner campaigners"
-)
+_WHAT_WAS_SAID: Final = words_in(__package__, "what_was_said")
+_PARTIES: Final = words_in(__package__, "parties")
 _DONE: Final = frozenset(
     (("took", "effect"), ("pressed", "ahead"), ("went", "ahead"), ("did", "so"), ("went", "through"))
 )
-_REVOKED: Final = words_of(
-    "denied rejected disputed disproved disproven debunked refuted discredited withdrawn retracted struck false untrue "
-    "unfounded baseless unconfirmed unproven unverified dropped abandoned cancelled canceled shelved"
-)
+_REVOKED: Final = words_in(__package__, "revoked")
 _UNTRUE: Final = re.compile(
     r"(?:\b(?:not|hardly|never)|n't) (?:true|correct|right|so|the case)\b"
     r"|\b(?:false|untrue|wrong|incorrect|mistaken) (?=that\b|to (?:say|claim|think|believe|suppose) )"
@@ -118,16 +104,9 @@ _HEARSAY: Final = re.compile(
 _CONDITIONS: Final = words_of("if unless provided providing assuming")
 _INVERTED: Final = words_of("had should were")
 _ENDS: Final = words_of("; : . ? ! ( ) so but although though whereas while because")
-_AFTER_COMMA: Final = words_of(
-    "but although though while whereas which who whose because since so however yet as where when if unless and or it "
-    "he she they we this"
-)
-_SUBJECTS: Final = words_of(
-    "the a an this that these those his her its their our my your he she it they we i you there some all no most many"
-)
-_NO_DENIAL: Final = words_of(
-    "unless except without until before only but just merely simply necessarily than"
-)
+_AFTER_COMMA: Final = words_in(__package__, "after_comma")
+_SUBJECTS: Final = words_in(__package__, "subjects")
+_NO_DENIAL: Final = words_in(__package__, "no_denial")
 _BEFORE_NOUN: Final = words_of("the a an this that these those his her its their our my your no any some of")
 _GOVERNING: Final = _NOUNS.union(
     _CONTENDING,
@@ -145,9 +124,7 @@ _SUBORDINATE: Final = words_of("although though while whereas because after when
 _ALMOST: Final = words_of("almost nearly")
 _COUNTED: Final = words_of("doubled tripled trebled quadrupled halved")
 _ASSENT: Final = words_of("yes no yeah indeed certainly absolutely sure")
-_MODAL: Final = words_of(
-    "if unless whether may might could can would should must perhaps maybe when whenever"
-)
+_MODAL: Final = words_in(__package__, "modal")
 _COMING: Final = words_of("will 'll shall going")
 
 
@@ -369,9 +346,7 @@ def _begins_condition(texts: Sequence[str], place: int) -> bool:
     return begins and behind not in _NO_CONDITION
 
 
-_NO_CONDITION: Final = words_of(
-    "necessary possible needed required desired any applicable appropriate not so of ever"
-)
+_NO_CONDITION: Final = words_in(__package__, "no_condition")
 
 
 def _conditional(statement: ValueStatement) -> Iterator[Scope]:
@@ -420,9 +395,7 @@ def _hedged(statement: ValueStatement) -> Iterator[Scope]:
 
 _HEDGES: Final = 60
 _HEDGED_TOKEN: Final = 10
-_HABITS: Final = words_of(
-    "usually often normally generally sometimes typically mostly commonly mainly largely accounts"
-)
+_HABITS: Final = words_in(__package__, "habits")
 
 _ENOUGH: Final = 0.6  # of a claim's weight, that one window has to hold
 _PLAIN: Final = 0.75  # of what the best window holds, that another one has to assert

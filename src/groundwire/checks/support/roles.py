@@ -21,6 +21,7 @@ from groundwire.checks.support.evidence import Evidence
 from groundwire.checks.support.parts import Part, Sides, parts
 from groundwire.checks.values.units import ValueToken, dimensions
 from groundwire.text.clauses import role_of
+from groundwire.text.lists import words_in
 from groundwire.text.stems import stem, words_of
 from groundwire.text.work import spend
 
@@ -31,9 +32,7 @@ _LEAST: Final = 2  # words that a part has to say of a name, day or measure
 _LESS: Final = 0.5  # of these, that the evidence may say of that one, where it says all of another
 _COMPARED: Final = 12  # units of work that it takes to compare two parts
 
-_NO_VERB_AFTER: Final = words_of(
-    "a an the this that its his her their our your my of in on at to from by for with no"
-)
+_NO_VERB_AFTER: Final = words_in(__package__, "no_verb_after")
 _MUTUAL: Final = frozenset(
     map(
         stem,
@@ -54,9 +53,7 @@ _PARTICLES: Final = words_of("de del der di da la le van von bin al")
 _TITLES: Final = frozenset(
     map(
         stem,
-        words_of(
-            "mr mrs ms miss dr prof professor sir lord lady president judge minister king queen saint st"
-        ),
+        words_in(__package__, "titles"),
     )
 )
 

@@ -8,6 +8,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final
 
 from groundwire.checks.values.units import unit_readings
+from groundwire.text.lists import words_in
 from groundwire.text.stems import words_of
 
 if TYPE_CHECKING:
@@ -22,9 +23,7 @@ CLAUSE_ENDS: Final = words_of(", ; | ) . ? ! and but or while whereas although t
 """Words and marks between clauses."""
 _LINKS: Final = frozenset((",", "and", "or", "/", "to", "-", "&"))
 _JOINTS: Final = frozenset((",", "and", "or", "/", "&"))
-_MEASURES: Final = words_of(
-    "ms s sec secs second seconds minutes mins hours days kb mb gb kib mib gib bytes percent pct"
-)
+_MEASURES: Final = words_in(__package__, "measures")
 _PAIRED: Final = frozenset(("respectively", "between"))
 _COMMENTS: Final = frozenset(("#", "/", "-", "("))
 _PASSED: Final = frozenset(("a", "an", "the", *"()[]{}\"'=:"))

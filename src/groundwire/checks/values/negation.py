@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from groundwire.checks.values.binding import CLAUSE_ENDS
+from groundwire.text.lists import words_in
 from groundwire.text.negation import FULL, WEAK, negated_stems, negation_of, negations
 from groundwire.text.negation import denies as denies_next
 from groundwire.text.stems import stem, words_of
@@ -30,10 +31,7 @@ def _stems(text: str) -> frozenset[str]:
 _ENDS: Final = CLAUSE_ENDS | frozenset(("if", "when", "unless", "which", "that", "who"))
 _WORDS: Final = 24  # words of a clause that count
 _CANDIDATES: Final = 24  # clauses of the passages that are looked at per word
-_EMPTY_BEFORE: Final = words_of(
-    "only just merely simply necessarily doubt matter problem more less fewer later earlier sooner "
-    "greater than all every always everyone everything both such"
-)
+_EMPTY_BEFORE: Final = words_in(__package__, "empty_before")
 _SWITCHES: Final = _stems("enabled enable enables true active yes on off")
 _SOURCES: Final = _stems("source document documentation context passage excerpt snippet text material")
 _WE: Final = frozenset(("i", "we"))

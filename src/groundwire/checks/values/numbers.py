@@ -22,6 +22,7 @@ from groundwire.checks.values.units import (
     unit_readings,
     version_key,
 )
+from groundwire.text.lists import words_in
 from groundwire.text.quantities import quantities
 from groundwire.text.stems import CARDINALS, IMPLIED, ORDINALS, words_of
 
@@ -37,9 +38,7 @@ _MONTH: Final = {
     name[:length]: n for n, name in enumerate(_MONTH_NAMES, start=1) for length in (3, len(name))
 }
 _MONTH["sept"] = 9
-_DATE_OPENERS: Final = words_of(
-    "in of since by until till from early late mid last next this every to and during before after through"
-)
+_DATE_OPENERS: Final = words_in(__package__, "date_openers")
 
 
 _CELLS: Final = frozenset("|:(")
@@ -129,10 +128,7 @@ _LINKS: Final = frozenset(("to", "or", "and"))
 _EACH: Final = frozenset(("a", "an", "each", "every"))
 _DETERMINERS: Final = words_of("the its his her their our your a every each")
 _PRONOUN_BEFORE: Final = words_of("the this that no any each every which another only next last")
-_NO_NOUN: Final = words_of(
-    "of can could may might should must would will is was has who that which another by to for in on "
-    "at and or another's with"
-)
+_NO_NOUN: Final = words_in(__package__, "no_noun")
 
 
 def number(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
@@ -322,9 +318,7 @@ def _in_unit(literal: str, word: str) -> TextValue | None:
 
 
 _REFERRING: Final = words_of("the these those all both")
-_GIVEN: Final = words_of(
-    "passage passages source sources document documents excerpt excerpts snippet snippets provided given retrieved"
-) | {""}
+_GIVEN: Final = words_in(__package__, "given") | {""}
 """Behind a number in letters, that counts what the model was given: "the second passage", "all three sources"."""
 
 
