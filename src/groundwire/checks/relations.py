@@ -122,7 +122,9 @@ class Timeline:
         )
 
     def _arrange(self, in_force: list[RelationStatement]) -> None:
-        self._in_force = _by_age(in_force)
+        ages = _ages(in_force)
+        order = sorted(range(len(ages)), key=ages.__getitem__) if ages else range(len(in_force))
+        self._in_force = [in_force[place] for place in order]
         self._current = _grouped(in_force, lambda one: one.version)
         self._qualified = _grouped(in_force, _line)
         # what has no moment holds at every moment, as long as it is in force
@@ -246,12 +248,6 @@ def _in_force(statements: Sequence[RelationStatement]) -> list[RelationStatement
 
 def _line(statement: RelationStatement) -> Hashable:
     return statement.relation, frozenset(statement.qualifiers.items())
-
-
-def _by_age(statements: list[RelationStatement]) -> list[RelationStatement]:
-    ages = _ages(statements)
-    order = sorted(range(len(ages)), key=ages.__getitem__) if ages else range(len(statements))
-    return [statements[place] for place in order]
 
 
 def _ages(statements: Sequence[RelationStatement]) -> list[Any]:

@@ -120,7 +120,14 @@ class FilePassages:
 
     def __init__(self, chunks: Iterable[Chunk]) -> None:
         ordered = sorted(chunks, key=lambda chunk: (chunk.start_line, chunk.end_line))
-        self._ranges = _union((c.start_line, c.end_line) for c in ordered if 0 < c.start_line <= c.end_line)
+        ranges = ((c.start_line, c.end_line) for c in ordered if 0 < c.start_line <= c.end_line)
+        joined: list[tuple[float, float]] = []
+        for start, end in ranges:
+            if joined and start <= joined[-1][1] + 1:
+                joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+            else:
+                joined.append((start, end))
+        self._ranges = joined
         self._passages: list[_Passage] = []
         for chunk in ordered:
             if not (self._passages and self._passages[-1].take(chunk)):
@@ -172,16 +179,6 @@ def _offsets(passages: Iterable[_Passage]) -> Iterator[list[int]]:
         starts = list(accumulate(map(len, passage.tokens), initial=position + 1))
         position = starts[-1]
         yield starts
-
-
-def _union(ranges: Iterable[tuple[int, int]]) -> list[tuple[float, float]]:
-    joined: list[tuple[float, float]] = []
-    for start, end in ranges:
-        if joined and start <= joined[-1][1] + 1:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
-        else:
-            joined.append((start, end))
-    return joined
 
 
 @dataclass(frozen=True, slots=True)

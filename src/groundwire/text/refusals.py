@@ -289,17 +289,13 @@ def _lack_of(clause: str) -> str | None:
     plain = " ".join(clause.replace("\u2019", "'").split()).strip(_EDGES)
     found = _LACK.fullmatch(_CONCLUSION.sub("", plain))
     if found is None:
-        return _foreign_lack_of(plain)
+        found = _FOREIGN_LACK.fullmatch(plain) if _FOREIGN_DENIAL.search(plain) else None
+        return None if found is None or _FOREIGN_PRESUMES.search(found["what"]) else found["what"]
     what = next((text for text in found.groupdict().values() if text is not None), "")
     given = _ASKED.sub("", what).partition("whether")[
         0
     ]  # what is asked behind "whether" is not taken for granted
     return None if _PRESUMES.search(given) or _CAUSES.search(what) else what
-
-
-def _foreign_lack_of(plain: str) -> str | None:
-    found = _FOREIGN_LACK.fullmatch(plain) if _FOREIGN_DENIAL.search(plain) else None
-    return None if found is None or _FOREIGN_PRESUMES.search(found["what"]) else found["what"]
 
 
 def presumes(what: str) -> bool:

@@ -177,7 +177,10 @@ class MinHashKeys:
         return PerToken(self._hash, _CACHED_TOKENS)
 
     def _hash(self, token: str) -> bytes:
-        mixed = _mix(int.from_bytes(token_digest(token)[:4], "little"))
+        value = int.from_bytes(token_digest(token)[:4], "little")
+        value = (value ^ value >> 16) * 0x85EBCA6B & _WORD
+        value = (value ^ value >> 13) * 0xC2B2AE35 & _WORD
+        mixed = value ^ value >> 16
         return _SKETCH.pack(*(factor * mixed + summand & _WORD for factor, summand in _permutations()))
 
 
@@ -292,10 +295,3 @@ def _permutations() -> list[tuple[int, int]]:
     twister.setstate((3, (*state, _TWISTER), None))
     factors = [(twister.getrandbits(32) & 0x7FFFFFFF) * 2 + 1 for _ in range(_PERMUTATIONS)]
     return [(factor, twister.getrandbits(32)) for factor in factors]
-
-
-def _mix(value: int) -> int:
-    """Finalise a hash as MurmurHash3 does: before its permutations, datasketch does so too."""
-    value = (value ^ value >> 16) * 0x85EBCA6B & _WORD
-    value = (value ^ value >> 13) * 0xC2B2AE35 & _WORD
-    return value ^ value >> 16

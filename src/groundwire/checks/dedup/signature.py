@@ -122,16 +122,12 @@ _ROLE: Final = attrgetter("role")
 _MARKS: Final = [bytes((marks,)) for marks in range(256)]
 
 
-def _row(word: Word) -> bytes:
-    token, stem, role, topic, filler = word
-    return _MARKS[role | topic * _TOPIC | filler * _FILLER] + _DIGESTS[stem] + _DIGESTS[token]
-
-
 class _Rows(dict["Word", bytes]):
     """The rows of words that were met lately, as `groundwire.text.tokens.PerToken` keeps what it knows of tokens."""
 
     def __missing__(self, word: Word) -> bytes:
-        row = _row(word)
+        token, stem, role, topic, filler = word
+        row = _MARKS[role | topic * _TOPIC | filler * _FILLER] + _DIGESTS[stem] + _DIGESTS[token]
         if len(word.token) <= CACHED_LENGTH:
             if len(self) >= CACHED_TOKENS:
                 self.clear()

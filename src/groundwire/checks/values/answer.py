@@ -329,7 +329,11 @@ def _why(value: Bound, before: ValueStatement | None, index: ValueIndex) -> tupl
     words = value.own or value.statement.words or (before.words if before else frozenset())
     equal = [other for other in index.equal(value, words) if not excluded(value, other)]
     if not equal:
-        return _why_absent(value, words, index)
+        if words and any(fit.said >= _MOST * len(words) for fit in _rivals(value, words, index)):
+            return NOT_IN_SOURCES, True
+        if index.asks_of(value):
+            return "", False
+        return NOT_IN_SOURCES, not (_merely_counts(value) or index.holds_part(value))
     if not words:
         return "", False
     about = [
@@ -375,15 +379,6 @@ def _is_of_another_noun(value: Bound, about: Iterable[Bound], index: ValueIndex)
     if not bare or value.value.kind != "number" or not index.speaks_of(noun):
         return False
     return all(noun not in other.own and index.speaks_of(other.near[1]) for other in about)
-
-
-def _why_absent(value: Bound, words: frozenset[str], index: ValueIndex) -> tuple[str, bool]:
-    """Return the same of a value that no passage holds: hard, unless the question or a passage holds some of it."""
-    if words and any(fit.said >= _MOST * len(words) for fit in _rivals(value, words, index)):
-        return NOT_IN_SOURCES, True
-    if index.asks_of(value):
-        return "", False
-    return NOT_IN_SOURCES, not (_merely_counts(value) or index.holds_part(value))
 
 
 def _rivals(value: Bound, words: frozenset[str], index: ValueIndex) -> list[_Fit]:

@@ -135,9 +135,23 @@ def number(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
     """Read a number with what belongs to it; digits in an identifier are none."""
     match = raw.matches[place]
     if match[0].isdecimal() and len(match[0]) <= _LONGEST:  # most numbers: quickly past them
-        return _whole_number(raw, place)
+        literal, end = raw.tokens[place].written, raw.tokens[place].end
+        behind = raw.tokens[place + 1 : place + 2]
+        if not behind or behind[0].text in _ENDS or raw.is_number(place + 1):
+            return raw.valued(place, _written(literal)), place + 1
+        after, unit = _next_word(raw, place + 1, end)
+        short = len(unit) < _LONGEST  # what is kept of texts stays small
+        if short and (simple := _in_unit(literal, unit)) and not _rate(raw, after):
+            return raw.valued(place, simple, raw.tokens[after - 1].end), after
+        value, after, end = _with_unit(raw, place + 1, Amount(_fraction(literal), literal))
+        return raw.valued(place, value, end), after
     if match["fraction"]:
-        return _fraction_of(raw, place)
+        match = raw.matches[place]
+        amount = Amount(fraction(match["fraction"]), "")
+        if glue := match["glue"].replace(" ", ""):
+            amount = _glued(amount, glue, money=False) or amount
+        value, after, end = _with_unit(raw, place + 1, amount)
+        return raw.valued(place, value, end), after
     digits = (match["digits"] or str(int(match["hex"], 16))).replace(",", "").replace("_", "")
     glue = match["glue"].replace(" ", "")
     literal = f"{match['sign'] or ''}{digits}{match['exp'] or ''}"
@@ -157,29 +171,6 @@ def number(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
     if _is_version(match, amount, before) and value.kind == "number":
         keys = frozenset({version_key(literal)})
         value = TextValue("version", keys, keys)
-    return raw.valued(place, value, end), after
-
-
-def _whole_number(raw: Cut, place: int) -> UnitReading:
-    literal, end = raw.tokens[place].written, raw.tokens[place].end
-    behind = raw.tokens[place + 1 : place + 2]
-    if not behind or behind[0].text in _ENDS or raw.is_number(place + 1):
-        return raw.valued(place, _written(literal)), place + 1
-    after, unit = _next_word(raw, place + 1, end)
-    short = len(unit) < _LONGEST  # what is kept of texts stays small
-    if short and (simple := _in_unit(literal, unit)) and not _rate(raw, after):
-        return raw.valued(place, simple, raw.tokens[after - 1].end), after
-    value, after, end = _with_unit(raw, place + 1, Amount(_fraction(literal), literal))
-    return raw.valued(place, value, end), after
-
-
-def _fraction_of(raw: Cut, place: int) -> UnitReading:
-    """Read "3/4", "7 3/4" and what `statements` makes of "1½"."""
-    match = raw.matches[place]
-    amount = Amount(fraction(match["fraction"]), "")
-    if glue := match["glue"].replace(" ", ""):
-        amount = _glued(amount, glue, money=False) or amount
-    value, after, end = _with_unit(raw, place + 1, amount)
     return raw.valued(place, value, end), after
 
 
@@ -341,11 +332,6 @@ def word(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
         return half
     if word == "a" and (part := _part_behind(raw, place)):
         return _share_of(raw, place, place + 1, Fraction(1, part))
-    return _single(raw, place)
-
-
-def _single(raw: Cut, place: int) -> UnitReading:
-    """Read "an hour": one hour, which is no number of its own."""
     if raw.tokens[place].text in {"a", "an"} and (
         readings := unit_readings(_next_word(raw, place + 1, -1)[1])[0]
     ):
