@@ -37,12 +37,8 @@ def test_what_denies_a_whole_claim_or_turns_it_round_is_a_difference():
         ("Swifts breed in the barn.", "It is not the case that swifts breed in the barn.", "negation"),
         ("Entries close at noon.", "Entries close at midnight.", "number"),
         ("The beacon is on.", "The beacon is off.", "opposite"),
-        ("The lift to the deck is up.", "The lift to the deck is down.", "opposite"),
         ("The result was conclusive.", "The result was inconclusive.", "negation"),
         ("The smith shoes horses on Mondays.", "The smith has ceased shoeing horses on Mondays.", "negation"),
-        ("The clerk stamps the forms.", "The clerk is not able to stamp the forms.", "negation"),
-        ("The clerk stamps the forms.", "The clerk doesn't stamp the forms anymore.", "negation"),
-        ("The choir sings in Latin.", "The choir gave up singing in Latin.", "negation"),
     ]  # fmt: skip
     assert [
         (one, other, difference)

@@ -75,10 +75,8 @@ def test_a_refusal_is_no_claim():
 
 def test_what_states_nothing_that_stands_alone_is_no_claim():
     answers = [
-        "Does the API retry requests?", "# The API retries requests", "```\nThe API retries requests.\n```",
-        "Here is what the API retries.", "It retries failed requests.", "They are retried 5 times.",
-        "This means requests are retried.", "Those are retried too.", "Run `make test` before this works.",
-        "A queue for workers and the jobs", "",
+        "# The API retries requests", "```\nThe API retries requests.\n```",
+        "This means requests are retried.", "A queue for workers and the jobs",
     ]  # fmt: skip
     assert [answer for answer in answers if claims(answer) != []] == []
 

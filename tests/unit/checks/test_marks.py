@@ -22,16 +22,10 @@ def named(text, shelf=SHELF):
 
 def test_a_mark_of_any_usual_style_is_blanked_and_names_what_was_retrieved():
     cases = [
-        ("[source:2]", [2]), ("[1]", [1]), ("[^1]", [1]), ("(Documents 1, 2)", [1, 2]),
-        ("\u30101\u2020source\u3011", [1]), ("\u30104:0\u2020handbook.pdf\u3011", ["handbook.pdf"]),
-        ("\u30104:1\u2020source\u3011", [2]), ("[HANDBOOK]", ["HANDBOOK"]),
-        ("[travel policy]", ["travel policy"]), ("[handbook.pdf:3-7]", ["handbook.pdf:3-7"]),
-        ("(Travel_Policy.pdf, p. 4)", ["Travel_Policy.pdf, p. 4"]),
+        ("[source:2]", [2]), ("[1]", [1]), ("\u30104:0\u2020handbook.pdf\u3011", ["handbook.pdf"]),
         ("(see handbook.pdf; docs/Travel_Policy.pdf)", ["handbook.pdf", "docs/Travel_Policy.pdf"]),
-        ("<cite>handbook.pdf</cite>", ["handbook.pdf"]), ("<sup>1</sup>", [1]),
-        ("[handbook.pdf], p. 3", ["handbook.pdf, p. 3"]),
-        ("[[1]](https://files.example/handbook.pdf)", [1, "https://files.example/handbook.pdf"]),
-        ("[Handbook](handbook.pdf)", ["Handbook", "handbook.pdf"]), ("[1, p. 4]", [1]),
+        ("<sup>1</sup>", [1]), ("[Handbook](handbook.pdf)", ["Handbook", "handbook.pdf"]),
+        ("[1, p. 4]", [1]),
     ]  # fmt: skip
 
     def check(mark, names):
@@ -47,19 +41,15 @@ def test_a_mark_of_any_usual_style_is_blanked_and_names_what_was_retrieved():
 def test_a_mark_that_names_nothing_that_was_retrieved_misses_it():
     cases = [
         ("[source:9]", (9,)), ("[4]", (4,)), ("[doc-8]", ("doc-8",)),
-        ("[leave.pdf#page=5]", ("leave.pdf#page=5",)), ("(rates.pdf, p. 4)", ("rates.pdf, p. 4",)),
-        ("\u30109\u2020source\u3011", (9,)), ("<cite>rates.pdf</cite>", ("rates.pdf",)),
-        ("[Rates](rates.pdf)", ("rates.pdf",)),
+        ("(rates.pdf, p. 4)", ("rates.pdf, p. 4",)), ("[Rates](rates.pdf)", ("rates.pdf",)),
     ]  # fmt: skip
     assert differing(lambda mark: SHELF.missing(f"Trains are booked early {mark}."), cases) == []
 
 
 def test_what_may_be_a_value_or_says_something_is_no_mark():
     texts = [
-        "a[3] is 5", "`rows[1]` is 4", "x is [0, 1]", "values = [1, 2]", "he wrote [sic] so",
-        "10\u00b2 and 5 m\u00b2 and 3 feet\u00b2", "(early in 2020)", "As [7] says",
-        "<cite>Trains are free</cite>", "Source: the company pays 40 days", "bring \u00b2 pets",
-        "the office is in [handbook].", "call [the desk](tel:+49-30-99)",
+        "he wrote [sic] so", "10\u00b2 and 5 m\u00b2 and 3 feet\u00b2", "As [7] says",
+        "Source: the company pays 40 days", "the office is in [handbook].",
     ]  # fmt: skip
     assert [text for text in texts if without_marks(text, SHELF) != text] == []
 

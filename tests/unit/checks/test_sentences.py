@@ -12,27 +12,19 @@ from tests.unit.checks.tables import differing
 def test_a_full_stop_ends_a_sentence_and_a_point_does_not():
     cases = [
         ("One is 1. Two is 2! Three? Four", ["One is 1.", "Two is 2!", "Three?", "Four"]),
-        ("Use one, e.g. Redis, i.e. The cache. Dr. Who", ["Use one, e.g. Redis, i.e. The cache.", "Dr. Who"]),
         ("By J. Doe. Lists etc. are one.", ["By J. Doe.", "Lists etc. are one."]),
-        ("Lists etc. The end", ["Lists etc.", "The end"]), ("**Bold.** Next", ["**Bold.**", "Next"]),
-        ("Wait... and see. Wait... And see", ["Wait... and see.", "Wait...", "And see"]),
-        ("It ends at 5. retries is 3.", ["It ends at 5.", "retries is 3."]), (" \n\t ", []),
+        ("Wait... and see. Wait... And see", ["Wait... and see.", "Wait...", "And see"]), (" \n\t ", []),
     ]  # fmt: skip
     assert differing(lambda text: [span.text for span in sentences(text)], cases) == []
 
 
 def test_no_sentence_crosses_what_the_page_divides():
-    broken_only_before_a_name = "the timeout of the client is\n30 s in all,\nKafka too"
     long = "a line as long as it can be is broken for want of room before\nKafka"
     cases = [
         ("# Head\nText here\n\nmore", ["# Head", "Text here", "more"]),
-        ("- one\n- two\n  goes on\n* three", ["one", "two\n  goes on", "three"]),
-        ("| a | b |\n|---|---|\n| 1 | 2 |", ["| a | b |", "|---|---|", "| 1 | 2 |"]),
         ("the number is\n5. Then", ["the number is\n5.", "Then"]),
-        ("above\n---\nbelow", ["above", "below"]),
-        ("Timeout: 30 s\nRetries: 5", ["Timeout: 30 s", "Retries: 5"]),
         ("The timeout is 30 s\nThe retries are 5", ["The timeout is 30 s", "The retries are 5"]),
-        (broken_only_before_a_name, [broken_only_before_a_name]), (long, [long]),
+        (long, [long]),
     ]  # fmt: skip
     assert differing(lambda text: [span.text for span in sentences(text)], cases) == []
 
@@ -40,9 +32,7 @@ def test_no_sentence_crosses_what_the_page_divides():
 def test_a_closed_code_block_is_one_span_and_an_open_one_is_prose():
     cases = [
         ("A.\n```py\nx. Y\n```\nB.", [("A.", False), ("```py\nx. Y\n```", True), ("B.", False)]),
-        ("~~~\n```\n~~~", [("~~~\n```\n~~~", True)]),
         ("````\n```\na\n```\n````\nB", [("````\n```\na\n```\n````", True), ("B", False)]),
-        ("```\na. B", [("```\na.", False), ("B", False)]),
         ("````\na\n```\nb. C", [("````\na\n```\nb.", False), ("C", False)]),
         ("```a\n```b\n```", [("```a\n```b\n```", True)]),
     ]  # fmt: skip

