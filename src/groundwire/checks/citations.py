@@ -10,17 +10,14 @@ ADR-003.1) it is left out, so that no credit is given for what was not cited.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from string import hexdigits
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from groundwire.arguments import takes
-from groundwire.checks.concealed import UNSHOWN, tags_of, unshown
-from groundwire.checks.reliance import DENIED, denied, leads
+from groundwire.checks.reliance import DENIED, UNSHOWN, denied, leads, tags_of, unshown
 from groundwire.text.dates import MONTHS
 from groundwire.text.visible import seen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 CitationType = Literal["adr", "commit", "url", "issue"]
 

@@ -1,7 +1,9 @@
-"""The grammar of hedges, read: the rules of `hedge_grammar.txt`, by the word that each is filed under.
+"""The grammar of hedges: the words of a text as it sees them, and the rules of `hedge_grammar.txt` by their word.
 
-The file says how it is written; of requirements, "perhaps" in it is for C-01 and "around" for C-24. A text without
-any of the words holds no hedge, so most texts cost one look.
+Small letters, contractions written out, one token for each number (`N`), its unit (`UNIT`), identifier (`ID`) and
+`URL`: so a rule says "i am not" once, and no rule looks into what the speaker did not word. The file says how it is
+written; of requirements, "perhaps" in it is for C-01 and "around" for C-24. A text without any of the words holds no
+hedge, so most texts cost one look.
 """
 
 from __future__ import annotations
@@ -10,9 +12,167 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 from importlib.resources import files
+from itertools import accumulate, chain
 from typing import Final
 
-from groundwire.checks.hedge_tokens import START
+from groundwire.text.lists import words_in
+from groundwire.text.stems import CARDINALS
+from groundwire.text.tokens import PerToken
+
+# Letters less the scripts that write without spaces: there a word may touch its neighbours.
+_L: Final = r"[A-Za-z\u00c0-\u1fff]"
+_W: Final = r"[0-9A-Za-z_\u00c0-\u1fff]"
+_UNIT: Final = "(?:[KMGTP]i?B|[kMGT]?H[zZ]|[AaPp]M|[kKM]?[VAW]h?)"
+# What names a file, so that "MEMORY.md" and "probably-fine.sh" are one, and the words beside a missing blank are not.
+_FILE: Final = (
+    "(?:md|txt|rst|adoc|log|csv|tsv|json|jsonl|ya?ml|toml|ini|cfg|conf|env|lock|xml|html?|css|sql|py|ipynb|sh|bash|jsx?|tsx?|"
+    "go|rs|rb|php|java|kt|swift|c|cc|cpp|h|hpp|cs|lua|pl|proto|tf|pdf|docx?|xlsx?|png|jpe?g|svg|zip|gz|tar|bak)"
+)
+_TOKEN: Final = re.compile(
+    rf"(?P<spelt>(?<!{_W})[A-Za-z](?:[._-][A-Za-z]){{3,30}}(?!{_W}))|"  # "m.a.y.b.e"
+    # It ends at doubled punctuation, "x.io--maybe".
+    r"(?P<URL>https?://(?:[\w~/?#@$&*+=%]|[-.:!](?=[\w/]))+)|"
+    rf"(?P<ID>(?<!{_W})(?!(?:confidence|certainty|probability)=)(?:"  # those are told of what is claimed
+    rf"(?<!\S)--?[A-Za-z](?:{_W}|-)*|[@$][A-Za-z]{_W}*|"  # an option, a handle or variable
+    rf"{_W}+(?:(?:::|->|=|@|\\){_W}+)+|(?<!/)(?:{_W}+/){{2,}}{_W}+|"  # a qualified name, an assignment, a path
+    rf"(?<!\S)/{_W}+(?:/{_W}+)+|"
+    rf"[a-z]{_W}*(?:\.[a-z]{_W}+)+|{_W}+(?:-{_W}+){{0,8}}\.{_FILE}(?!{_W})|"  # a file, a field
+    rf"{_W}*[0-9A-Za-z]_+[0-9A-Za-z]{_W}*|[a-z]+[A-Z]{_W}*|[A-Z][a-z]+[A-Z]{_W}*|"  # snake_case, camelCase
+    rf"[A-Za-z]{_W}*\([^\s()]*\)|"  # a call
+    rf"[A-Za-z]+[0-9]{_W}*|[0-9]+(?!{_UNIT}(?!{_W}))(?:[A-Z]{{2,}}|[A-Z][a-z]{{4,}})(?!{_W})))|"  # v2, 2FA, 1Password
+    r"(?P<N>\.?\d(?:[\d.,:/]{0,60}\d)?)|"
+    rf"(?P<UNIT>(?<=[0-9])(?!ish(?!{_L})){_L}+)|"
+    rf"(?P<word>{_L}+(?:'{_L}+)*)|"
+    r"(?P<mark>--+|[^\s\w*]|^\*$|[^\W_])"
+)
+_QUOTES: Final = dict.fromkeys('"\u201c\u201d\u201e\u00ab\u00bb', '"')
+_BRACKETS: Final = {"[": "(", "{": "(", "]": ")", "}": ")"}
+_DASHES: Final = dict.fromkeys("\u2013\u2014\u2015\u2012", "\u2013") | {"--": "\u2013", "---": "\u2013"}
+_MARKS: Final = _QUOTES | _BRACKETS | _DASHES | {"\u2026": ".", "\uff1f": "?", "\u2010": "-", "\u2011": "-"}
+
+_WHOLE: Final = {
+    "can't": "can not", "cannot": "can not", "won't": "will not", "shan't": "shall not", "ain't": "is not",
+    "cant": "can not", "dont": "do not", "doesnt": "does not", "didnt": "did not", "isnt": "is not",
+    "arent": "are not", "wasnt": "was not", "werent": "were not", "havent": "have not", "hasnt": "has not",
+    "hadnt": "had not", "wouldnt": "would not", "couldnt": "could not", "shouldnt": "should not",
+    "im": "i am", "ive": "i have", "thats": "that is", "theres": "there is", "dunno": "i do not know",
+    "idk": "i do not know", "kinda": "kind of", "sorta": "sort of", "prolly": "probably", "probs": "probably",
+    "mightve": "might have", "mayve": "may have", "couldve": "could have", "shouldve": "should have",
+    "shoulda": "should have", "lemme": "let me", "methinks": "i think", "percent": "%", "pct": "%",
+    "hundred-percent": "100 %", "ive'": "i have",
+}  # fmt: skip
+_ENDINGS: Final = {"n't": "not", "'m": "am", "'re": "are", "'ve": "have", "'ll": "will", "'d": "would"}
+_IS: Final = words_in(__package__, "is")
+_BEFORE: Final = 14
+_BEHIND: Final = 40
+"""Tokens beside a word that a rule may look at."""
+START: Final = "^"
+"""What stands for the beginning of a text."""
+_CUT: Final = "\0"
+_STOP: Final = "."
+
+_STRETCHED: Final = re.compile(r"([a-z])\1{2,}")
+_WILDCARD: Final = re.compile(r"\w\?[\w=&:,}\]]|^[\"'`*]+\?[\"'`*,]*$|^\W?\?\d|^\?$")
+_KINDS: Final = frozenset(("N", "ID", "URL", "UNIT"))
+
+
+class HedgeTokens:
+    """The tokens of a text in normal form (`groundwire.text.normalise`), read in linear time.
+
+    Attributes:
+        each: in text order.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._chunks = text.split(" ")
+        self._read = CHUNKS.of(self._chunks)
+        self.each = list(chain.from_iterable([words for words, _ in self._read]))
+        if self._chunks[-1] == "?":  # alone at the end it asks, elsewhere it is a wildcard
+            self.each.append("?")
+
+    def beside(self, index: int) -> tuple[str, str]:
+        """Return the tokens before and behind one; a comma for adverbs in -ly, which like commas may stand anywhere."""
+        left = self.each[index - 1] if index else START
+        right = self.each[index + 1] if index + 1 < len(self.each) else _STOP
+        return "," if left.endswith("ly") else left, "," if right.endswith("ly") else right
+
+    def around(self, index: int) -> tuple[list[str], list[str]]:
+        """Return the tokens before one, in its sentence, and those behind it, as far as a rule may look.
+
+        The first of those before it is the stop of the sentence before, `START`, or what stands for words cut off;
+        an empty one ends those behind it. A text ends with a stop, written or not.
+        """
+        first = max(0, index - _BEFORE)
+        before = [_CUT if first else START, *self.each[first:index]]
+        if "." in before:
+            del before[: len(before) - 1 - before[::-1].index(".")]
+        after = self.each[index + 1 : index + 1 + _BEHIND]
+        return before, [*after, *([_STOP] if len(after) < _BEHIND else []), ""]
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Return where in the text each token starts and ends; those of a contraction share one place."""
+        starts = list(accumulate([len(chunk) + 1 for chunk in self._chunks], initial=0))
+        spans = [
+            (start + first, start + last)
+            for start, (_, places) in zip(starts, self._read, strict=False)
+            for first, last in places
+        ]
+        if len(spans) < len(self.each):
+            spans.append((starts[-1] - 2, starts[-1] - 1))
+        return spans
+
+
+def _read_chunk(chunk: str) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
+    if chunk.isascii() and chunk.isalpha() and (chunk.islower() or chunk[1:].islower()):
+        word = _small(chunk)
+        pieces = [(_WHOLE.get(word, word), 0, len(chunk))]
+    else:
+        pieces = list(_pieces(chunk))
+    split = [(word, (first, till)) for piece, first, till in pieces for word in piece.split()]
+    return tuple(word for word, _ in split), tuple(place for _, place in split)
+
+
+CHUNKS: Final = PerToken(_read_chunk, 1 << 14)
+"""The tokens of what stands between two blanks, and the place in it of each."""
+
+
+def _pieces(chunk: str) -> Iterator[tuple[str, int, int]]:
+    if chunk == "-":
+        yield "\u2013", 0, 1
+        return
+    for match in _TOKEN.finditer(chunk):
+        # As a word of its own, or inside one, it is a wildcard.
+        if match[0] != "?" or not _WILDCARD.search(chunk):
+            yield _written_out(match.lastgroup or "", match[0]), *match.span()
+
+
+def _written_out(kind: str, written: str) -> str:
+    if kind in _KINDS:
+        return kind
+    if kind == "spelt":
+        return _word(written[::2].lower())
+    return _MARKS.get(written, written) if kind == "mark" else _word(_small(written))
+
+
+def _small(word: str) -> str:
+    """Return a word in small letters, and "maaaybe" as it is spelt; "III" is a numeral."""
+    small = word.lower()
+    return _STRETCHED.sub(r"\1", small) if len(set(small)) > 1 else small
+
+
+def _word(word: str) -> str:
+    if word.endswith("ish") and word[:-3] in CARDINALS:
+        return f"{word[:-3]} ish"
+    if word in _WHOLE or "'" not in word:
+        return _WHOLE.get(word, word)
+    for ending, meant in _ENDINGS.items():
+        if word.endswith(ending):
+            return f"{_word(word[: -len(ending)])} {meant}"
+    if word.endswith("'s"):
+        owner = word[:-2]
+        return owner + (" is" if owner in _IS else " 's")
+    return word
+
 
 _GAP: Final = "(?: (?:[,()\"'`\u2013-] ){0,2})"
 _NAME: Final = re.compile(r"\{([A-Z]+)\}")
@@ -76,7 +236,7 @@ class HedgeRule:
 
 
 _PIECE: Final = re.compile(r"\\u[0-9a-f]{4}|\\.|\[[^\[\]]+\]|\{[\d,]+\}|.")
-_MARKS: Final = frozenset(",()\"'`\u2013-")
+_SIGNS: Final = frozenset(",()\"'`\u2013-")
 _ADVERB: Final = "-ly"
 _LETTER: Final = re.compile(r"[^\\^\[({]\??")
 _ABSENT: Final = re.compile(r"\(\?<?!")
@@ -85,7 +245,7 @@ _ABSENT: Final = re.compile(r"\(\?<?!")
 def edge(pattern: str, step: int) -> frozenset[str] | None:
     """Return the tokens of which a match of a pattern has one at its edge, or None where it may have any."""
     found = _edge(_atoms(pattern.replace(r"\w{1,15}ly", _ADVERB)), step)
-    return None if found is None or "" in found else frozenset(found | _MARKS)
+    return None if found is None or "" in found else frozenset(found | _SIGNS)
 
 
 def _edge(atoms: list[str], step: int) -> set[str] | None:

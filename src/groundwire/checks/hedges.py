@@ -23,8 +23,7 @@ from unicodedata import normalize
 
 from groundwire.arguments import takes
 from groundwire.checks.hedge_context import is_factual, is_month, is_name, reported
-from groundwire.checks.hedge_rules import RULES
-from groundwire.checks.hedge_tokens import CHUNKS, HedgeTokens
+from groundwire.checks.hedge_rules import CHUNKS, RULES, HedgeTokens
 from groundwire.text.normalise import plain, read
 from groundwire.text.tokens import PerToken
 from groundwire.text.visible import splits_words, visible, without_markup

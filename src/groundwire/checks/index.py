@@ -6,17 +6,15 @@ documents of which several versions were retrieved, which an answer may mix (S3-
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from groundwire.checks.entities import MAX_ID, MAX_ITEMS, part
 from groundwire.checks.sources import canonical_file
 from groundwire.checks.warnings import ReportWarning, WarningType
 from groundwire.messages.events import Event
 from groundwire.messages.records import Chunk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 MAX_VERSIONS: Final = 20
 """Most versions that a warning or an event names."""

@@ -13,16 +13,18 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Literal
 
-from groundwire.checks.quote_fuzzy import (
+from groundwire.checks.quote_text import (
     LONGEST,
     OutOfSteps,
     Steps,
     Window,
     best_windows,
+    comparison_form,
     differs,
+    mark_words,
     require_rapidfuzz,
+    standing,
 )
-from groundwire.checks.quote_text import comparison_form, mark_words, standing
 from groundwire.messages.events import Event, text_hash
 from groundwire.text.negation import Clauses
 

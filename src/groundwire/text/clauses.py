@@ -6,15 +6,13 @@ about (before) and what it says of that (behind). Where no verb is found, a clai
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from groundwire.text.lists import words_in
 from groundwire.text.stems import CARDINALS, uninflected, words_of
 from groundwire.text.tokens import PerToken
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 BE: Final = words_of("is are was were be been being am isn't aren't wasn't weren't it's")
 AUXILIARIES: Final = BE | words_in(__package__, "auxiliaries")

@@ -7,12 +7,10 @@ be the same date. Clock times are numbers.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from groundwire.text.tokens import PerToken
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _MONTHS: Final = (
     "january jan; february feb; march mar; april apr; may; june jun; july jul; august aug; september sep sept; "

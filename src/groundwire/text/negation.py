@@ -16,15 +16,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from groundwire.text.lists import words_in
 from groundwire.text.stems import content_words, stem, uninflected, words_of
 from groundwire.text.tokens import CACHED_LENGTH, PerToken
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 FULL: Final = "not"
 WEAK: Final = "rarely"

@@ -8,16 +8,13 @@ received. `normalise` gives both, `nfkc` the normal form of Unicode alone, in ti
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from unicodedata import category, combining, is_normalized, normalize
 
 from groundwire.text.visible import INVISIBLE, has_markup, is_shown_ascii, marked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _CROWD: Final = 32  # characters in a row that may be combining marks, and are put into order here
 _MANY: Final = re.compile(rf"[^\x00-\x7f]{{{_CROWD},}}")

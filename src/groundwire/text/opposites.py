@@ -11,15 +11,13 @@ Signatures of stored claims depend on this table: whoever changes it changes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from groundwire.text.clauses import forms_of, role_of, stem_of
 from groundwire.text.lists import tables
 from groundwire.text.negation import is_affixed, without_affix
 from groundwire.text.stems import CARDINALS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 class Side(NamedTuple):

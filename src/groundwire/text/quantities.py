@@ -7,14 +7,12 @@ is ">=30"; "2024-05-01" is one number; "requests per day" and "daily" are the un
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 from unicodedata import category
 
 from groundwire.text.stems import CARDINALS, ONES, ORDINALS, SCALES, TENS
 from groundwire.text.tokens import PerToken
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Between semicolons, one unit: the form in which it is compared, then its other spellings.
 _UNIT_TABLE: Final = """

@@ -8,15 +8,13 @@ and whatever stands in a code span. Marks of citation are taken out before (`che
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from groundwire.text.lists import words_in
 from groundwire.text.stems import words_of
 from groundwire.text.work import spend
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class TextSpan(NamedTuple):

@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from groundwire.text.normalise import nfkc
 from groundwire.text.visible import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 _T = TypeVar("_T")
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Sequence
 from html import unescape
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from typing import Final
 
 INVISIBLE: Final = (
     # Cc, less the white space among them

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from groundwire.checks.hedge_rules import RULES, edge
-from groundwire.checks.hedge_tokens import HedgeTokens
+from groundwire.checks.hedge_rules import RULES, HedgeTokens, edge
 from groundwire.checks.hedges import (
     LEXICONS,
     HedgeAction,

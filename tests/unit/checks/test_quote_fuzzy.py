@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rapidfuzz import fuzz
 
-from groundwire.checks import quote_fuzzy, quotes
-from groundwire.checks.quote_fuzzy import OutOfSteps, Steps, best_windows
+from groundwire.checks import quote_text, quotes
+from groundwire.checks.quote_text import OutOfSteps, Steps, best_windows
 from groundwire.checks.quotes import QuoteRules, ground_quotes
 from tests.unit.checks.tables import failing
 
@@ -26,8 +26,8 @@ def test_the_best_window_scores_what_one_call_on_everything_scores(stretch, shor
     source = data.draw(st.text(alphabet="abc é", min_size=1, max_size=60))
     quote = data.draw(st.text(alphabet="abc é", min_size=1, max_size=min(12, len(source))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quote_fuzzy, "_STRETCH", stretch)
-        patch.setattr(quote_fuzzy, "SHORT", short)
+        patch.setattr(quote_text, "_STRETCH", stretch)
+        patch.setattr(quote_text, "SHORT", short)
         windows = list(best_windows(quote, source, least, Steps(PLENTY)))
     best = max((window.score for window in windows), default=0.0)
     whole = fuzz.partial_ratio(quote, source) / 100

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.citations import FOREIGN, UNNAMED, CitationDetector
-from groundwire.checks.concealed import UNSHOWN, tags_of, unshown
-from groundwire.checks.reliance import DENIED, denied
+from groundwire.checks.reliance import DENIED, UNSHOWN, denied, tags_of, unshown
 
 
 def doubts(text):

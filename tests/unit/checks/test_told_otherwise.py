@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.dedup.form import read_form
-from groundwire.checks.dedup.phrases import in_place
+from groundwire.checks.dedup.parts import in_place
 from groundwire.checks.dedup.signature import Thresholds, compare, signature
 from groundwire.text.tokens import tokenize
 

@@ -10,15 +10,13 @@ has a
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from groundwire.checks.dedup.amounts import amounts
-from groundwire.checks.dedup.events import is_ordinal_name, repeats
 from groundwire.checks.dedup.frames import frame_of, head_of
-from groundwire.checks.dedup.phrases import in_place
-from groundwire.checks.dedup.wording import same_stem
+from groundwire.checks.dedup.parts import amounts, in_place, is_ordinal_name, repeats, same_stem
 from groundwire.text.clauses import (
     ADVERBS,
     AUXILIARIES,
@@ -32,6 +30,7 @@ from groundwire.text.clauses import (
 from groundwire.text.dates import (
     MONTHS,
     WEEKDAYS,
+    DatePart,
     clock_times,
     dates,
     dates_at,
@@ -56,11 +55,6 @@ from groundwire.text.quantities import UNIT_NAMES, is_unit, may_count, quantitie
 from groundwire.text.stems import words_of
 from groundwire.text.tokens import CACHED_LENGTH, CACHED_TOKENS, PerToken, tokenize, tokenize_visible
 from groundwire.text.visible import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from groundwire.text.dates import DatePart
 
 
 class Word(NamedTuple):

@@ -7,14 +7,12 @@ name or one of a small class of adjectives. What somebody likes, uses or reads h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
 
-from groundwire.checks.dedup.wording import same_stem
+from groundwire.checks.dedup.parts import same_stem
 from groundwire.text.clauses import BE, FUNCTION_WORDS, Clause, is_past, participle_at, role_of, stem_of
 from groundwire.text.stems import words_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 
 def _stems_of(text: str) -> frozenset[str]:

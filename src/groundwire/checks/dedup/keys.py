@@ -24,6 +24,7 @@ Two key functions:
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from functools import cache, cached_property, lru_cache
 from hashlib import blake2b
 from importlib import import_module
@@ -32,20 +33,16 @@ from itertools import chain
 from operator import attrgetter
 from random import Random
 from struct import Struct, unpack
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from types import ModuleType
+from typing import Final, NamedTuple, Protocol
 
+from numpy import uint32
+from numpy.typing import NDArray
+
+from groundwire.checks.dedup.form import ClaimForm
 from groundwire.checks.dedup.signature import SIGNATURE, Thresholds
 from groundwire.checks.dedup.similarity import WHOLE
 from groundwire.text.tokens import TOKENIZER, PerToken, token_digest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from types import ModuleType
-
-    from numpy import uint32
-    from numpy.typing import NDArray
-
-    from groundwire.checks.dedup.form import ClaimForm
 
 METHODS: Final = ("minhash", "partition")
 KEY_BYTES: Final = 8

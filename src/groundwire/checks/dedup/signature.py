@@ -28,13 +28,11 @@ from hashlib import blake2b
 from itertools import compress
 from operator import attrgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from groundwire.checks.dedup.form import ClaimForm, Word
 from groundwire.checks.dedup.similarity import WHOLE, is_near
 from groundwire.text.tokens import CACHED_LENGTH, CACHED_TOKENS, PerToken
-
-if TYPE_CHECKING:
-    from groundwire.checks.dedup.form import ClaimForm, Word
 
 SIGNATURE: Final = "signature-5"
 """Names format and rules in the dedup scheme. Whoever changes what `signature` returns changes this too."""

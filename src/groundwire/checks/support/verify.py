@@ -16,11 +16,10 @@ from math import sqrt
 from typing import Final, NamedTuple
 
 from groundwire.checks.marks import Citable, without_marks
-from groundwire.checks.support.added import cost_of_additions, names_somebody_else
 from groundwire.checks.support.atoms import Atom, atoms
 from groundwire.checks.support.evidence import Evidence
 from groundwire.checks.support.force import Force, unasserted
-from groundwire.checks.support.roles import misplaced
+from groundwire.checks.support.roles import cost_of_additions, misplaced, names_somebody_else
 from groundwire.checks.support.score import (
     ENOUGH,
     ClaimScore,

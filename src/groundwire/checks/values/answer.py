@@ -18,26 +18,20 @@ What exceeds a bound (values kept per passage word, values checked) supports not
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain, pairwise, product
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from groundwire.checks.marks import Citable, without_marks
-from groundwire.checks.values.bounds import is_strict, resolved
 from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex, clauses, denies
-from groundwire.checks.values.postings import ValuePostings
-from groundwire.checks.values.statements import read_statements
-from groundwire.checks.values.units import DATE, NUMBER, VERSION, dimensions
+from groundwire.checks.values.postings import ValuePostings, is_strict, resolved
+from groundwire.checks.values.statements import Bound, StatementReader, ValueStatement, read_statements
+from groundwire.checks.values.units import DATE, NUMBER, VERSION, Amount, dimensions
 from groundwire.checks.warnings import ReportWarning, WarningType
 from groundwire.text.refusals import lack_of
 from groundwire.text.work import spend
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from groundwire.checks.values.statements import Bound, StatementReader, ValueStatement
-    from groundwire.checks.values.units import Amount
 
 LISTED: Final = 1_000
 """Unsupported values that a report lists; the others are only counted."""

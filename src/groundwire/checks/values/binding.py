@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from groundwire.checks.values.units import unit_readings
+from groundwire.checks.values.units import TextValue, ValueToken, unit_readings
 from groundwire.text.lists import words_in
 from groundwire.text.stems import words_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from groundwire.checks.values.units import TextValue, ValueToken
 
 OWN: Final = 12
 """Words that a value binds at most."""
@@ -30,6 +26,29 @@ _PASSED: Final = frozenset(("a", "an", "the", *"()[]{}\"'=:"))
 _STOPS: Final = frozenset(",;.|!?")
 _NAME_PART: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_.\-]+")
 _EDGE: Final = ""
+_BELOW: Final = frozenset(
+    ("at most", "up to", "no more than", "not more than", "no longer than", "not exceed", "no later than", "<=", "≤",
+     "maximum of", "within", "at maximum", "no greater than")
+)  # fmt: skip
+_UNDER: Final = frozenset(("less than", "fewer than", "<", "under", "below"))
+_ABOVE: Final = frozenset(
+    ("at least", "no less than", "no fewer than", "not less than", ">=", "≥", "minimum of", "at minimum")
+)
+_OVER: Final = frozenset(
+    ("more than", "greater than", "longer than", "larger than", "higher than", ">", "over", "above", "exceeds",
+     "exceeding")
+)  # fmt: skip
+_ABOUT: Final = words_of("about around approximately approx roughly nearly almost some circa ~")
+_PHRASES: Final = {
+    **dict.fromkeys(_BELOW, "<="),
+    **dict.fromkeys(_UNDER, "<"),
+    **dict.fromkeys(_ABOVE, ">="),
+    **dict.fromkeys(_OVER, ">"),
+    **dict.fromkeys(_ABOUT, "~"),
+}
+_DATES: Final = {"before": "<", "until": "<", "till": "<", "prior to": "<", "after": ">", "since": ">"}
+_BOUNDING: Final = frozenset(phrase.rpartition(" ")[2] for phrase in (*_PHRASES, *_DATES))
+"""Words and marks with which these phrases end."""
 
 
 class Binder:
@@ -207,3 +226,14 @@ def _outwards(place: int, low: int, high: int) -> Iterator[int]:
             yield place - distance
         if place + distance < high:
             yield place + distance
+
+
+def bound_of(tokens: Sequence[ValueToken], kind: str) -> str:
+    """Return "<", "<=", ">", ">=" or "~" where the words before a value of a kind bound it, or an empty text."""
+    if not tokens or tokens[-1].text not in _BOUNDING:  # as nearly always
+        return ""
+    last = [token.text for token in tokens[-3:]]
+    for phrase in (" ".join(last[start:]) for start in range(len(last))):
+        if found := _PHRASES.get(phrase) or (kind == "date" and _DATES.get(phrase)):
+            return found
+    return ""

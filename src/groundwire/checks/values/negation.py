@@ -7,21 +7,17 @@ nothing. Pairs of opposites ("allows", "blocks") are not known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from groundwire.checks.values.binding import CLAUSE_ENDS
+from groundwire.checks.values.statements import NegationScope, ValueStatement
+from groundwire.checks.values.units import ValueToken
 from groundwire.text.lists import words_in
 from groundwire.text.negation import FULL, WEAK, negated_stems, negation_of, negations
 from groundwire.text.negation import denies as denies_next
 from groundwire.text.stems import stem, words_of
 from groundwire.text.work import spend
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from groundwire.checks.values.statements import ValueStatement
-    from groundwire.checks.values.units import ValueToken
 
 
 def _stems(text: str) -> frozenset[str]:
@@ -54,33 +50,6 @@ _WORD: Final = 4  # weight of a word that both clauses hold; one that only the s
 
 OPPOSITE: Final = "sources_say_the_opposite"
 NOT_IN_SOURCES: Final = "not_in_sources"
-
-
-@dataclass(slots=True, eq=False)
-class NegationScope:
-    """A clause.
-
-    Attributes:
-        polarity: "", "not" or "rarely".
-        head: the word that is negated.
-        opening: its first word.
-        words: its words and values.
-        first: the word that negates it, else its first one.
-        last: the same, else its last one.
-        statement: the statement that it is part of.
-        denies: a word negates it that says nothing else, such as "not"; "invalid" is no such word.
-        leads: it is the first of its statement, and so has a subject.
-    """
-
-    polarity: str
-    head: str
-    opening: str
-    words: frozenset[str]
-    first: ValueToken
-    last: ValueToken
-    statement: ValueStatement
-    denies: bool = False
-    leads: bool = True
 
 
 def denies(statement: ValueStatement) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from groundwire.checks.values.units import (
     DATE,
@@ -25,10 +26,6 @@ from groundwire.checks.values.units import (
 from groundwire.text.lists import words_in
 from groundwire.text.quantities import quantities
 from groundwire.text.stems import CARDINALS, IMPLIED, ORDINALS, words_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _MONTH_NAMES: Final = (
     *("january", "february", "march", "april", "may", "june", "july"),

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from groundwire.checks.values.binding import OWN, Binder
-from groundwire.checks.values.bounds import bound_of
+from groundwire.checks.values.binding import OWN, Binder, bound_of
 from groundwire.checks.values.numbers import clock, iso, named, number, quarter, slash, version, word
 from groundwire.checks.values.units import RAISED, Cut, TextValue, UnitReading, ValueToken, cut
 from groundwire.text.normalise import NormalisedText, normalise
@@ -28,12 +27,6 @@ from groundwire.text.sentences import sentences
 from groundwire.text.stems import PARTICLES
 from groundwire.text.visible import is_plain, seen
 from groundwire.text.work import spend
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from groundwire.checks.values.negation import NegationScope
-
 
 _BETWEEN: Final = frozenset(("between", "from", "of"))
 _RANGE_LINKS: Final = frozenset(("-", "to", "and", "or"))
@@ -123,6 +116,33 @@ _CODE_END: Final = frozenset(";{}[],:")
 _RULE: Final = re.compile(r"[|\s:=+-]+")
 _GAP: Final = re.compile(r"\s|[,;|)}\]](?!\d)")
 _COLUMN: Final = re.compile(r"(?<!\\)\|")
+
+
+@dataclass(slots=True, eq=False)
+class NegationScope:
+    """A clause.
+
+    Attributes:
+        polarity: "", "not" or "rarely".
+        head: the word that is negated.
+        opening: its first word.
+        words: its words and values.
+        first: the word that negates it, else its first one.
+        last: the same, else its last one.
+        statement: the statement that it is part of.
+        denies: a word negates it that says nothing else, such as "not"; "invalid" is no such word.
+        leads: it is the first of its statement, and so has a subject.
+    """
+
+    polarity: str
+    head: str
+    opening: str
+    words: frozenset[str]
+    first: ValueToken
+    last: ValueToken
+    statement: ValueStatement
+    denies: bool = False
+    leads: bool = True
 
 
 @dataclass(slots=True)

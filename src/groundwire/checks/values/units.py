@@ -10,17 +10,14 @@ into words, marks and the raw text of its values.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from groundwire.text.quantities import quantities
 from groundwire.text.stems import PARTICLES, lexeme
 from groundwire.text.tokens import PerToken
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 NUMBER: Final = "number"
 VERSION: Final = "version"
