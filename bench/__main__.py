@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from bench.machine import machine, processor_times, sentence, stolen_since
 from bench.measure import Options, Part, Size
 from bench.parts import PARTS
 from bench.plot import targets_svg
-from bench.report import as_result, merge, table, targets, write_page
+from bench.report import merge, table, targets, write_page
 from groundwire.logs import configure_logs
 
 
@@ -84,7 +85,12 @@ async def _measure(part: Part, options: Options) -> dict[str, Any]:
         figures.append(figure)
         print(list(table([figure], here["cores"]))[-1], flush=True)
     here["stolen"] = stolen_since(before)  # time that other machines took, which the load does not show
-    return as_result(here, options.rounds, options.size, figures)
+    return {
+        "machine": here,
+        "rounds": options.rounds,
+        "size": options.size,
+        "figures": [asdict(figure) for figure in figures],
+    }
 
 
 def _write(page: Path, results: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import statistics
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar
 
 _T = TypeVar("_T")
@@ -93,9 +93,6 @@ class Figure:
         measured = self.ratio if self.target.of == "ratio" else self.median
         return measured is not None and self.target.met(measured)
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Figure:
         target = Target(**data["target"]) if data["target"] else None
@@ -140,7 +137,14 @@ class Race:
 
     async def figures(self, rounds: int, *, warm: bool = True) -> list[Figure]:
         """Run every contender once to warm up, then all of them in each round, and return a figure for each."""
-        found = await in_turns(self._contenders, rounds, warm=warm)
+        found: dict[str, list[float]] = {name: [] for name in self._contenders}
+        for number in range(-1 if warm else 0, rounds):  # A B A B: noise of the machine meets all of them
+            for name, run in self._contenders.items():
+                value = run()
+                if inspect.isawaitable(value):
+                    value = await value
+                if number >= 0:
+                    found[name].append(value)
         baseline = next(iter(found))
         return [
             Figure(
@@ -156,21 +160,6 @@ class Race:
     def _ratios(self, values: Sequence[float], baseline: Sequence[float]) -> Iterator[float]:
         for value, base in zip(values, baseline, strict=True):
             yield value / base if self.higher else base / value
-
-
-async def in_turns(
-    contenders: Mapping[str, Contender], rounds: int, *, warm: bool = True
-) -> dict[str, list[float]]:
-    """Run contenders A B A B and return what each run gave; a first run of each is thrown away where `warm`."""
-    found: dict[str, list[float]] = {name: [] for name in contenders}
-    for number in range(-1 if warm else 0, rounds):
-        for name, run in contenders.items():
-            value = run()
-            if inspect.isawaitable(value):
-                value = await value
-            if number >= 0:
-                found[name].append(value)
-    return found
 
 
 MICROSECONDS: Final = 1e6

@@ -26,17 +26,6 @@ def merge(path: Path | None, found: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def as_result(
-    machine: Mapping[str, Any], rounds: int, size: str, figures: Sequence[Figure]
-) -> dict[str, Any]:
-    return {
-        "machine": dict(machine),
-        "rounds": rounds,
-        "size": size,
-        "figures": [figure.as_json() for figure in figures],
-    }
-
-
 def figures_of(result: Mapping[str, Any]) -> list[Figure]:
     return [Figure.from_json(figure) for figure in result["figures"]]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.checker import check, compare_state
-from tests.faults.history import History, Limits, Violation, keep
+from tests.faults.history import History, Violation, keep
 from tests.faults.load import Inputs, Reviewers, Sender
 from tests.faults.nemesis import Fault, Nemesis
 from tests.faults.report import recoveries, stalls
@@ -50,8 +50,6 @@ DEFAULTS = Timing(session=15.0, grace=10.0, rebuild_wait=60.0, settle=600.0)
 
 @dataclass(frozen=True)
 class Setup:
-    """What a run is made of beside its faults."""
-
     seed: int
     rate: float
     timing: Timing
@@ -59,7 +57,6 @@ class Setup:
 
 
 async def run(services: Services, setup: Setup, faults: Sequence[Fault], seconds: float) -> dict[str, Any]:
-    """Run, check, and return the result as JSON."""
     setup.folder.mkdir(parents=True, exist_ok=True)
     pages = Pages()
     async with serving(pages.serve) as pages.port:
@@ -75,10 +72,20 @@ async def _run(
     seal_key = new_seal_key(setup.folder / "seal.toml")
     deployment = Watched(services.broker, services.redis, setup.folder)
     reviewers = Reviewers(deployment, setup.folder, setup.seed)
+    timing = setup.timing
     deployment.environment = {
-        **_environment(services, setup, policy, page_proxy),
         **reviewers.settings,
         "GROUNDWIRE_SEAL_KEY": str(seal_key),
+        "GROUNDWIRE_REDIS_URL": services.redis.url,
+        "GROUNDWIRE_SESSION_TIMEOUT": str(timing.session),
+        "GROUNDWIRE_STATE_GRACE": str(timing.grace),
+        "GROUNDWIRE_REBUILD_WAIT": str(timing.rebuild_wait),
+        "GROUNDWIRE_POLICY_FILE": str(policy),
+        "GROUNDWIRE_POLICIES_DIR": str(setup.folder / "policies"),
+        "GROUNDWIRE_NO_NETWORK": "",
+        "GROUNDWIRE_CITATION_PATIENCE": "0",
+        "GROUNDWIRE_ALLOW_NETWORKS": "127.0.0.0/8",
+        "GROUNDWIRE_ALLOW_PORTS": str(page_proxy.port),
     }
     async with deployment:
         crew = Crew(deployment)
@@ -105,7 +112,9 @@ async def _run(
             prefix=deployment.prefix,
             records=await deployment.read_all(),
             sent=sender.sent,
-            limits=_limits(services),
+            limits=LIMITS
+            if isinstance(services.redis, OneRedis)
+            else replace(LIMITS, tenant=LIMITS.tenant + OVERSHOOT, total=LIMITS.total + OVERSHOOT),
             seen_at=deployment.seen_at,
             acted_at=reviewers.acted_at,
             forged=frozenset(reviewers.forged),
@@ -141,31 +150,7 @@ async def _run(
     }
 
 
-def _limits(services: Services) -> Limits:
-    """Return what may be taken of the review queue."""
-    if isinstance(services.redis, OneRedis):
-        return LIMITS
-    return replace(LIMITS, tenant=LIMITS.tenant + OVERSHOOT, total=LIMITS.total + OVERSHOOT)
-
-
-def _environment(services: Services, setup: Setup, policy: Path, page_proxy: Proxy) -> dict[str, str]:
-    timing = setup.timing
-    return {
-        "GROUNDWIRE_REDIS_URL": services.redis.url,
-        "GROUNDWIRE_SESSION_TIMEOUT": str(timing.session),
-        "GROUNDWIRE_STATE_GRACE": str(timing.grace),
-        "GROUNDWIRE_REBUILD_WAIT": str(timing.rebuild_wait),
-        "GROUNDWIRE_POLICY_FILE": str(policy),
-        "GROUNDWIRE_POLICIES_DIR": str(setup.folder / "policies"),
-        "GROUNDWIRE_NO_NETWORK": "",
-        "GROUNDWIRE_CITATION_PATIENCE": "0",
-        "GROUNDWIRE_ALLOW_NETWORKS": "127.0.0.0/8",
-        "GROUNDWIRE_ALLOW_PORTS": str(page_proxy.port),
-    }
-
-
 async def _end(tasks: Sequence[asyncio.Task[None]]) -> list[str]:
-    """Cancel tasks; return what ended any of them before."""
     broken = [repr(task.exception()) for task in tasks if task.done() and not task.cancelled()]
     for task in tasks:
         task.cancel()

@@ -41,8 +41,6 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Input:
-    """One record to send."""
-
     topic: str
     key: bytes
     value: bytes | None
@@ -77,7 +75,6 @@ class Inputs:
         }
 
     def next(self) -> Input:
-        """Return the next one."""
         (kind,) = self._rng.choices(list(KINDS), list(KINDS.values()))
         return self._of[kind]()
 
@@ -178,7 +175,6 @@ class Sender:
         self._waiting: list[tuple[Input, asyncio.Future[Any]]] = []
 
     async def run(self) -> None:
-        """Send until cancelled; no more than a thousand unacknowledged."""
         while True:
             await asyncio.sleep(1 / self._rate)
             if len(self._waiting) < 1000:
@@ -255,7 +251,6 @@ class Reviewers:
         self._due: list[tuple[float, str, Seen]] = []
 
     async def run(self) -> None:
-        """Act until cancelled."""
         while True:
             await asyncio.sleep(0.1)
             self._look()

@@ -141,7 +141,6 @@ class Plan:
 
 
 def schedule(seed: int, plan: Plan) -> list[Fault]:
-    """Return the faults of a seed."""
     rng = random.Random(f"nemesis {seed}")
     kinds = {
         name: kind

@@ -85,7 +85,6 @@ def answers(history: History) -> dict[Place, float]:
 
 
 def _actions(history: History) -> dict[str, list[Place]]:
-    """Where each action stands."""
     found: dict[str, list[Place]] = {}
     for seen in history.of(REVIEWS):
         with suppress(RecordError):
@@ -127,7 +126,6 @@ def _of_lane(lane: tuple[str, int], pairs: Sequence[tuple[float, float]]) -> Ite
 
 
 def recoveries(struck: Sequence[Struck], waits: Sequence[Stall], begun: float) -> list[Recovery]:
-    """Say of each fault how long nothing was decided by whom it can have kept from deciding."""
     return [_recovery(one, struck, waits, begun) for one in struck]
 
 
@@ -161,7 +159,6 @@ def _recovery(one: Struck, struck: Sequence[Struck], waits: Sequence[Stall], beg
 
 
 def distribution(values: Sequence[float]) -> dict[str, float]:
-    """Return count, median, 90th and 99th percentile and maximum."""
     if not values:
         return {"count": 0}
     cuts = quantiles(values, n=100, method="inclusive") if len(values) > 1 else [values[0]] * 99
@@ -193,7 +190,6 @@ _HEAD = "{:18} {:>5} {:>5}" + " {:>6}" * 7
 
 
 def load_results(folder: Path) -> list[Result]:
-    """Read all results that runs left in a folder."""
     return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
@@ -209,7 +205,6 @@ def failed(results: Sequence[Result]) -> bool:
 
 
 def summed(results: Sequence[Result]) -> dict[str, Any]:
-    """Return what all runs come to."""
     promises: dict[str, list[dict[str, Any]]] = {}
     for result in results:
         for promise, broken in result["violations"].items():
@@ -234,7 +229,6 @@ def summed(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Return the sum as a person reads it."""
     total = summed(results)
     seeds = ", ".join(f"{run['broker']} {run['seed']}" for run in total["runs"])
     lines = [

@@ -60,11 +60,9 @@ class Proxy:
         asyncio.run_coroutine_threadsafe(self._set(changed), self._loop).result()
 
     def cut(self) -> None:
-        """Drop all connections once; new ones are welcome."""
         asyncio.run_coroutine_threadsafe(self._drop(), self._loop).result()
 
     async def open(self) -> None:
-        """Listen."""
         self._server = await asyncio.start_server(self._serve, HOST, self.port)
 
     async def close(self) -> None:
@@ -166,19 +164,15 @@ class OneNode:
         self._broker = broker
 
     def stop_node(self, _number: int, *, hard: bool = True) -> None:  # noqa: ARG002 - it knows one way only
-        """Take it away; its data are kept."""
         self._broker.down()
 
     def start_node(self, _number: int) -> None:
-        """Bring it back."""
         self._broker.up()
 
     def pause_node(self, _number: int) -> None:
-        """Freeze it."""
         self._broker.pause()
 
     def resume_node(self, _number: int) -> None:
-        """Let it go on."""
         self._broker.resume()
 
 
@@ -218,14 +212,11 @@ class Pages(Site):
 
 @dataclass
 class OneRedis:
-    """One Redis behind a proxy."""
-
     server: RedisServer
     proxy: Proxy
 
     @property
     def url(self) -> str:
-        """The address of the proxy."""
         return f"redis://{HOST}:{self.proxy.port}/0"
 
 

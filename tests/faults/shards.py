@@ -45,7 +45,6 @@ class Shards:
             await asyncio.to_thread(lambda: cluster.restart(node, keep_data=keep_data))
 
     async def pause(self, shard: int, seconds: float) -> None:
-        """Stop a primary (SIGSTOP), and let it go on."""
         node = await self._primary(shard)
         node.pause()
         try:

@@ -114,7 +114,6 @@ def _lines(deployment: Deployment) -> int:
 
 
 async def main() -> None:
-    """Print the table."""
     broker, redis = start_broker(os.environ.get("GROUNDWIRE_TEST_BROKER")), start_redis()
     sys.stdout.write("| fault | seconds without a decision | lines in the log |\n|---|---|---|\n")
     try:

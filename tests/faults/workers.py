@@ -93,7 +93,6 @@ class Watched(Deployment):
             return [f"the broker does not say: {type(error).__name__}"]
 
     async def read_all(self) -> dict[str, list[Seen]]:
-        """Read every topic from its beginning to its end."""
         consumer = AIOKafkaConsumer(bootstrap_servers=self.broker.bootstrap, group_id=None)
         await consumer.start()
         try:
@@ -114,7 +113,6 @@ class Watched(Deployment):
             await consumer.stop()
 
     async def statuses(self, policy: Path, subjects: list[Subject]) -> dict[Subject, SubjectStatus | None]:
-        """Ask state where subjects stand."""
         scheme = dedup_scheme(load_policy(policy, {}))
         state = RedisState(connect(self.redis.url), self.prefix, scheme=scheme, require_aof=False)
         try:
@@ -210,7 +208,6 @@ class Crew:
         await self._swap(slot, 0.0)
 
     async def stop(self) -> Counter[int]:
-        """Ask all to stop; return the exit statuses of those that had started."""
         alive = [(worker, "ready" in worker.text) for worker in self._deployment.workers if worker.alive]
         for worker, _ in alive:
             worker.process.terminate()
@@ -245,7 +242,6 @@ class Crew:
 
 
 def logged(deployment: Deployment, words: tuple[str, ...]) -> Counter[str]:
-    """How often workers logged what should not happen."""
     found: Counter[str] = Counter()
     for log in deployment.folder.glob("*.log"):
         with log.open(errors="replace") as lines:
@@ -254,5 +250,4 @@ def logged(deployment: Deployment, words: tuple[str, ...]) -> Counter[str]:
 
 
 def load_average() -> float:
-    """The machine's load of the last minute."""
     return os.getloadavg()[0]
