@@ -27,10 +27,9 @@ from groundwire.replay.report import (
     replay_topic,
     write_page,
 )
-from groundwire.replay.store import Job, ReplayOrder
+from groundwire.replay.store import Job
+from tests.unit.replay.checking import ORDER
 from tests.unit.replay.town import Town, town
-
-ORDER = ReplayOrder("n", [], "earliest", "latest", None, simulate=False, output=None)
 
 
 @pytest.fixture
@@ -65,49 +64,39 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1))
 
 
-def test_all_equal_is_0_and_silent_but_for_the_counts(place, tmp_path):
-    assert verify(tmp_path) == (
-        0,
-        "",
-        "3 equal, 0 differs, 0 contradicted, 0 expired, 0 other engine, 0 missing\n",
-    )
-
-
-def test_a_difference_is_1_and_names_decision_line_and_field(place, tmp_path):
-    edit(tmp_path / "decisions.jsonl", '"approved":false', '"approved":true')
-    status, out, _ = verify(tmp_path)
+def test_verify_ends_with_0_1_or_3_and_names_decision_line_and_field(place, tmp_path):
+    counts = "3 equal, 0 differs, 0 contradicted, 0 expired, 0 other engine, 0 missing\n"
+    assert verify(tmp_path) == (0, "", counts)
     name = next(iter(place.published))
-    assert (status, out.split()) == (1, ["line", "1", name, "differs", "$.approved"])
-    _, out, _ = verify(tmp_path, "--format", "json")
-    assert json.loads(out) == {
+    policy = next((tmp_path / "policies").iterdir())
+    for path, old, new, status, said in (
+        (
+            tmp_path / "decisions.jsonl",
+            '"approved":false',
+            '"approved":true',
+            1,
+            [name, "differs", "$.approved"],
+        ),
+        (tmp_path / "records.jsonl", "Service 1", "Service 9", 3, ["missing", "record"]),
+        (tmp_path / "decisions.jsonl", '"engine":"', '"engine":"9.', 3, ["other_engine", "9."]),
+        (policy, "of the test", "of another", 3, ["missing", "policy"]),
+        (policy, "", None, 3, ["missing", "policy"]),
+    ):
+        before = path.read_text()
+        path.unlink() if new is None else edit(path, old, new)
+        found, out, err = verify(tmp_path)
+        path.write_text(before)
+        assert (found, [part for part in said if part not in out]) == (status, []), said
+        assert out.startswith("line ")
+        assert (", 0 differs" in err) is (status == 3)
+    edit(tmp_path / "decisions.jsonl", '"approved":false', '"approved":true')
+    assert json.loads(verify(tmp_path, "--format", "json")[1]) == {
         "where": "line 1",
         "decision_id": name,
         "status": "differs",
         "fields": ["$.approved"],
         "detail": None,
     }
-
-
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        (lambda folder: edit(folder / "records.jsonl", "Service 1", "Service 9"), "record"),
-        (lambda folder: next((folder / "policies").iterdir()).unlink(), "policy"),
-        (lambda folder: edit(folder / "decisions.jsonl", '"engine":"', '"engine":"9.'), "engine 9."),
-    ],
-)
-def test_a_missing_record_or_policy_or_another_engine_is_3(place, tmp_path, spoil, said):
-    spoil(tmp_path)
-    status, out, err = verify(tmp_path)
-    assert status == 3
-    assert said in out
-    assert "0 differs" in err
-
-
-def test_a_policy_that_is_not_what_its_name_says_is_a_missing_one(place, tmp_path):
-    path = tmp_path / "policies" / f"{place.policy.sha256}.json"
-    edit(path, "of the test", "of another")
-    assert verify(tmp_path)[0] == 3
 
 
 def test_a_line_that_is_no_decision_differs_and_lines_may_end_as_windows_ends_them(place, tmp_path):
@@ -161,24 +150,19 @@ def test_a_replay_writes_to_topics_of_its_own_behind_the_prefix():
             replay_topic(given, "")
 
 
-@pytest.mark.parametrize("given", ["nan", "inf", "-inf", "0", "-1"])
-def test_a_rate_that_is_no_number_above_zero_is_wrong_usage(given):
-    for command in (["verify", "--from-topics"], ["replay"], ["dead-letters", "redrive"]):
-        status, _, err = run(*command, "--rate", given)
-        assert (status, "--rate" in err) == (2, True), command
+def test_a_rate_that_is_no_number_above_zero_is_wrong_usage():
+    for given in ("nan", "inf", "-inf", "0", "-1"):
+        for command in (["verify", "--from-topics"], ["replay"], ["dead-letters", "redrive"]):
+            status, _, err = run(*command, "--rate", given)
+            assert (status, "--rate" in err) == (2, True), (command, given)
 
 
 def test_a_job_goes_on_with_its_own_order_only(tmp_path):
     Job(tmp_path / "job", ORDER).close()
     Job(tmp_path / "job", ORDER).close()
-    with pytest.raises(UsageError, match="another replay"):
-        Job(
-            tmp_path / "job",
-            ReplayOrder("other", [], "earliest", "latest", None, simulate=False, output=None),
-        )
-    for other in replace(ORDER, engine="0.0.9"), replace(ORDER, facts_from="7"):
+    for change in ({"name": "other"}, {"engine": "0.0.9"}, {"facts_from": "7"}):
         with pytest.raises(UsageError, match="another replay"):
-            Job(tmp_path / "job", other)
+            Job(tmp_path / "job", replace(ORDER, **change))
     (tmp_path / "text").write_text("no database" * 100)
     with pytest.raises(UsageError, match="no job file"):
         Job(tmp_path / "text", ORDER)

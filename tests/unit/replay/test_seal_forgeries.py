@@ -17,20 +17,17 @@ from groundwire.config import Settings
 from groundwire.keys.file import new_key
 from groundwire.keys.seal_keys import SealKeys
 from groundwire.messages.base import format_time, to_milliseconds
-from groundwire.messages.decisions import AuditEvent, Decision, Kind
+from groundwire.messages.decisions import AuditEvent, Kind
 from groundwire.messages.erasure import Erasure, Erasures
 from groundwire.messages.headers import InboundRecord
-from groundwire.messages.identity import Subject, decision_id
+from groundwire.messages.identity import Subject, decision_id, event_id
 from groundwire.messages.topics import TopicName
 from groundwire.replay import seals
 from groundwire.replay.seals import read_seals
 from groundwire.replay.store import Store
-from tests.unit.console.rooms import make_decision
-from tests.unit.replay.test_seal_chains import NOW, Chain, retraction
-from tests.unit.replay.test_seal_evidence import Desk, sealed
+from tests.unit.replay.sealing import NOW, OWN_KEY, Chain, Desk, decided, retraction
 
 REVIEWS, CLAIMS = TopicName.REVIEW_DECISIONS, TopicName.CLAIMS
-OWN_KEY = b"acme:ann"
 
 
 @pytest.fixture
@@ -48,102 +45,100 @@ def tombstone(until: datetime) -> InboundRecord:
     return InboundRecord("t.retractions", 0, 0, 0, OWN_KEY, None, headers)
 
 
-@pytest.mark.parametrize(
-    ("behind", "age", "named"),
-    [
-        pytest.param(REVIEWS, timedelta(), False, id="of the topic that it comes of"),
-        pytest.param(CLAIMS, timedelta(), True, id="of another topic"),
-        pytest.param(REVIEWS, timedelta(hours=1), True, id="before what is under way"),
-        pytest.param(REVIEWS, timedelta(days=-400), True, id="dated into the future"),
-    ],
-)
-def test_a_retraction_without_a_seal_is_excused_by_what_is_under_way_now_alone(
-    chain: Chain, behind: TopicName, age: timedelta, *, named: bool
-):
-    chain.evidence.under_way = {behind: NOW - timedelta(minutes=1)}
-    forged = replace(retraction(OWN_KEY), timestamp=to_milliseconds(NOW - age))
-    assert bool(chain.faults(forged)) is named
+def of_ann(revision: int, at: datetime) -> bytes:
+    name = decision_id(Subject("acme", "ann", Kind.CLAIM, "c1"), revision)
+    who = {"tenant_id": "acme", "user_id": "ann", "decided_at": format_time(at)}
+    return decided(revision, decision_id=name, **who)
 
 
-@pytest.mark.parametrize("key", [b"acme:bob", b"globex:ann", None])
-def test_a_sealed_retraction_under_another_users_key_is_named(desk: Desk, key: bytes | None):
-    true = retraction(OWN_KEY)
-    evidence = desk.evidence(sealed(desk))
-    evidence.note_published(true)
+def test_a_retraction_without_a_seal_is_excused_by_what_is_under_way_now_alone(tmp_path: Path):
+    for why, behind, age, named in (
+        ("of the topic that it comes of", REVIEWS, timedelta(), False),
+        ("of another topic", CLAIMS, timedelta(), True),
+        ("before what is under way", REVIEWS, timedelta(hours=1), True),
+        ("dated into the future", REVIEWS, timedelta(days=-400), True),
+    ):
+        chain = Chain(tmp_path)
+        chain.evidence.under_way = {behind: NOW - timedelta(minutes=1)}
+        forged = replace(retraction(), timestamp=to_milliseconds(NOW - age))
+        assert bool(chain.faults(forged)) is named, why
+
+
+def test_a_sealed_retraction_under_another_users_key_is_named(desk: Desk):
+    evidence = desk.evidence(desk.sealed())
+    evidence.note_published(retraction())
     before = len(list(evidence.faults()))
-    evidence.note_published(replace(true, key=key, offset=2))
-    assert len(list(evidence.faults())) == before + 1
+    for number, key in enumerate((b"acme:bob", b"globex:ann", None), 1):
+        evidence.note_published(replace(retraction(), key=key, offset=1 + number))
+        assert len(list(evidence.faults())) == before + number
 
 
-def test_a_tombstone_excuses_no_retraction_of_a_later_time_whatever_its_header_says(chain: Chain):
-    until = NOW - timedelta(hours=1)
-    early = tuple(
-        (name, format_time(until).encode() if name == "ce_time" else value)
-        for name, value in retraction(OWN_KEY).headers
+def test_a_tombstone_excuses_what_it_erases_of_its_own_user_up_to_its_time_alone(tmp_path: Path):
+    early = NOW - timedelta(hours=1)
+    dated = tuple(
+        (name, format_time(early).encode() if name == "ce_time" else value)
+        for name, value in retraction().headers
     )
-    assert chain.faults(tombstone(until), replace(retraction(OWN_KEY), headers=early))
+    event = {"at": NOW, "tenant_id": "acme", "actor": "dpo", "subject_id": None, "decision_id": None}
 
+    def audited(kind: str) -> InboundRecord:
+        name, detail = event_id(kind, own.id), {"action": "erase", "tombstone": own.id}
+        told = AuditEvent.model_validate(event | {"event_id": name, "type": kind, "detail": detail})
+        return InboundRecord(
+            "t.audit", 0, 5, 0, b"acme", told.model_dump_json().encode(), (("ce_id", name.encode()),)
+        )
 
-@pytest.mark.parametrize(
-    ("detail", "named"),
-    [
-        pytest.param({"code": "invalid_json"}, True, id="of a worker"),
-        pytest.param(
-            {"code": "invalid_json", "letter": "x", "action": "redrive"}, False, id="of a redriving"
+    own = Erasure("acme", "ann", NOW)
+    for why, erasure, record, named in (
+        ("a retraction of its user", own, retraction(), False),
+        ("of another user", Erasure("acme", "nobody", NOW), retraction(b"acme:nobody"), True),
+        (
+            "whatever its header says",
+            Erasure("acme", "ann", early),
+            replace(retraction(), headers=dated),
+            True,
         ),
-    ],
-)
-def test_a_dead_letters_event_needs_a_seal_but_not_the_note_that_somebody_sent_it_back(
-    chain: Chain, detail: dict[str, str], *, named: bool
-):
-    event = AuditEvent(
-        event_id="e",
-        type="dead_letter",
-        at=NOW,
-        tenant_id="",
-        actor="op",
-        subject_id=None,
-        decision_id=None,
-        detail=detail,
-    )
-    record = InboundRecord("t.audit", 0, 0, 0, b"", event.model_dump_json().encode(), (("ce_id", b"e"),))
-    assert bool(chain.faults(record)) is named
+        ("its own event", own, audited("retraction"), False),
+        ("an event of another user's", Erasure("acme", "bob", NOW), audited("retraction"), True),
+        ("another event", own, audited("refused_action"), True),
+    ):
+        key, headers = f"acme:{erasure.user_id}".encode(), tuple(erasure.headers)
+        stands = InboundRecord("t.retractions", 0, 0, 0, key, None, headers)
+        assert bool(Chain(tmp_path).faults(stands, record)) is named, why
 
 
-@pytest.mark.parametrize(("age", "is_lost"), [(1, False), (300, False), (340, True), (365, True)])
-def test_a_beginning_of_audit_that_is_deleted_before_its_retention_is_no_excuse(
-    desk: Desk, age: int, *, is_lost: bool
-):
-    evidence = desk.evidence(desk.history("deleted"), now=NOW + timedelta(days=age))
-    assert evidence.has_lost_seals(7) is is_lost
-    assert not evidence.has_lost_seals(0)
+def test_a_dead_letters_event_needs_a_seal_but_not_the_note_that_somebody_sent_it_back(chain: Chain):
+    for number, (redriven, named) in enumerate((({"letter": "x", "action": "redrive"}, 0), ({}, 1))):
+        event = AuditEvent(
+            event_id=str(number),
+            type="dead_letter",
+            at=NOW,
+            tenant_id="",
+            actor="op",
+            subject_id=None,
+            decision_id=None,
+            detail={"code": "invalid_json", **redriven},
+        )
+        value, headers = event.model_dump_json().encode(), (("ce_id", str(number).encode()),)
+        assert len(chain.faults(InboundRecord("t.audit", 0, number, 0, b"", value, headers))) == named
 
 
-def decided(revision: int, at: datetime) -> bytes:
-    told = make_decision("c1", revision=revision, verdict="approved")
-    told |= {"tenant_id": "acme", "user_id": "ann", "decided_at": format_time(at)}
-    told["decision_id"] = decision_id(Subject("acme", "ann", Kind.CLAIM, "c1"), revision)
-    return Decision.model_validate(told).to_bytes()
-
-
-@pytest.mark.parametrize(("erased", "is_superseded"), [(False, True), (True, False)])
-def test_what_was_sealed_before_an_erasure_supersedes_nothing_behind_it(
-    desk: Desk, *, erased: bool, is_superseded: bool
-):
-    evidence = desk.evidence(sealed(desk, decided(2, NOW)))
-    if erased:
-        evidence.note_published(tombstone(NOW + timedelta(minutes=1)))
-    assert evidence.is_superseded(decided(1, NOW + timedelta(minutes=2))) is is_superseded
+def test_what_was_sealed_before_an_erasure_supersedes_nothing_behind_it(desk: Desk):
+    evidence = desk.evidence(desk.sealed(of_ann(2, NOW)))
+    later = of_ann(1, NOW + timedelta(minutes=2))
+    assert evidence.is_superseded(later)
+    evidence.note_published(tombstone(NOW + timedelta(minutes=1)))
+    assert not evidence.is_superseded(later)
 
 
 def test_what_is_erased_is_told_by_its_value_and_not_by_its_key_or_headers():
     erasures = Erasures()
-    assert not erasures.cover_value(decided(1, NOW))
+    assert not erasures.cover_value(of_ann(1, NOW))
     erasures.note(tombstone(NOW))
-    assert erasures.cover_value(decided(1, NOW))
+    assert erasures.cover_value(of_ann(1, NOW))
     assert erasures.cover_value(retraction(b"nobody").value or b"")
-    assert not erasures.cover_value(decided(1, NOW + timedelta(seconds=1)))
-    told = json.loads(decided(1, NOW))
+    assert not erasures.cover_value(of_ann(1, NOW + timedelta(seconds=1)))
+    told = json.loads(of_ann(1, NOW))
     for value in (b"", b"[" * 100_000, b"7", b"{}", json.dumps(told | {"decided_at": 7}).encode()):
         assert not erasures.cover_value(value)
 
@@ -175,50 +170,41 @@ class Broker:
 HOUR, DAY, YEAR = timedelta(hours=1), timedelta(days=1), timedelta(days=365)
 
 
-@pytest.mark.parametrize(
-    ("committed", "kept", "age", "named"),
-    [
-        pytest.param(5, [YEAR] * 5, 300 * DAY, True, id="all is committed"),
-        pytest.param(5, [YEAR] * 5, timedelta(), True, id="all is committed, and it is of now"),
-        pytest.param(3, [YEAR, YEAR, YEAR, HOUR, HOUR], DAY, True, id="before what is not committed"),
-        pytest.param(3, [YEAR, YEAR, YEAR, HOUR, HOUR], timedelta(), False, id="of what is not committed"),
-        pytest.param(None, [DAY, HOUR], 300 * DAY, True, id="before all that is kept"),
-        pytest.param(None, [DAY, HOUR], HOUR, False, id="of what is kept"),
-        pytest.param(2, [DAY, HOUR], HOUR, False, id="retention has taken what is not committed"),
-        pytest.param(3, [], HOUR, True, id="nothing is kept"),
-        pytest.param(None, [-YEAR], timedelta(), False, id="the input is dated into the future"),
-        pytest.param(None, [10_000 * YEAR], timedelta(), False, id="the input is dated before all times"),
-    ],
-)
 async def test_where_nothing_was_sealed_yet_a_retraction_is_excused_by_what_its_group_has_not_committed(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    committed: int | None,
-    kept: list[timedelta],
-    age: timedelta,
-    *,
-    named: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    now, end = datetime.now(UTC), 5
-    dated = [to_milliseconds(now) - each // timedelta(milliseconds=1) for each in kept]
-    inputs = [
-        InboundRecord("t.review-decisions", 0, end - len(dated) + n, time, None, b"")
-        for n, time in enumerate(dated)
-    ]
-    forged = replace(retraction(OWN_KEY), timestamp=to_milliseconds(now - age))
-    broker = Broker({"t.review-decisions": inputs, "t.retractions": [forged]}, end)
-
-    @asynccontextmanager
-    async def reader(*_arguments: object) -> AsyncIterator[Broker]:
-        yield broker
-
-    async def told(_brokers: str, group: str, *_: object) -> dict[TopicPartition, OffsetAndMetadata]:
-        partition = TopicPartition("t.review-decisions", 0)
-        is_known = group.endswith("reviews") and committed is not None
-        return {partition: OffsetAndMetadata(committed, "")} if is_known else {}
-
-    monkeypatch.setattr(seals, "open_reader", reader)
-    monkeypatch.setattr(seals, "committed_of", told)
+    now, end, partition = datetime.now(UTC), 5, TopicPartition("t.review-decisions", 0)
     new_key(tmp_path / "keys.toml", "gate", tenants=[], roles=["seal"], asymmetric=True)
-    evidence = await read_seals(Settings(topic_prefix="t."), SealKeys(tmp_path / "keys.toml"), Store(None))
-    assert [fault.kind for fault in evidence.faults()] == ["unsealed"] * named
+    keys = SealKeys(tmp_path / "keys.toml")
+    for why, committed, kept, age, named in (
+        ("all is committed", 5, [YEAR] * 5, 300 * DAY, True),
+        ("all is committed, and it is of now", 5, [YEAR] * 5, timedelta(), True),
+        ("before what is not committed", 3, [YEAR, YEAR, YEAR, HOUR, HOUR], DAY, True),
+        ("of what is not committed", 3, [YEAR, YEAR, YEAR, HOUR, HOUR], timedelta(), False),
+        ("before all that is kept", None, [DAY, HOUR], 300 * DAY, True),
+        ("of what is kept", None, [DAY, HOUR], HOUR, False),
+        ("retention has taken what is not committed", 2, [DAY, HOUR], HOUR, False),
+        ("nothing is kept", 3, [], HOUR, True),
+        ("the input is dated into the future", None, [-YEAR], timedelta(), False),
+        ("the input is dated before all times", None, [10_000 * YEAR], timedelta(), False),
+    ):
+        dated = [to_milliseconds(now) - each // timedelta(milliseconds=1) for each in kept]
+        inputs = [
+            InboundRecord(partition.topic, 0, end - len(dated) + n, time, None, b"")
+            for n, time in enumerate(dated)
+        ]
+        forged = replace(retraction(), timestamp=to_milliseconds(now - age))
+        broker = Broker({partition.topic: inputs, "t.retractions": [forged]}, end)
+
+        @asynccontextmanager
+        async def reader(*_arguments: object, broker: Broker = broker) -> AsyncIterator[Broker]:
+            yield broker
+
+        async def told(_brokers: str, group: str, *_: object, committed: int | None = committed) -> object:
+            is_known = group.endswith("reviews") and committed is not None
+            return {partition: OffsetAndMetadata(committed, "")} if is_known else {}
+
+        monkeypatch.setattr(seals, "open_reader", reader)
+        monkeypatch.setattr(seals, "committed_of", told)
+        evidence = await read_seals(Settings(topic_prefix="t."), keys, Store(None))
+        assert [fault.kind for fault in evidence.faults()] == ["unsealed"] * named, why
