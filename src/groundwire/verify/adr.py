@@ -57,20 +57,24 @@ class AdrFolder:
         try:
             async with asyncio.timeout(_TIMEOUT):
                 listing = await self._files()
-                texts = await asyncio.to_thread(_read_all, listing, wanted) if want_text else {}
+                texts = await asyncio.to_thread(_texts, listing, wanted) if want_text else {}
                 statuses = await asyncio.to_thread(_statuses, listing, wanted, texts)
         except TimeoutError:
             return self._all_unknown(wanted, f"timeout after {_TIMEOUT:g} s")
         except OSError as error:
             missing = isinstance(error, FileNotFoundError | NotADirectoryError)
             return self._all_unknown(wanted, "ADR folder missing" if missing else "ADR folder not readable")
-        return {n: self._answer(n, listing, statuses.get(n), texts.get(n)) for n in wanted}
-
-    def _answer(self, number: str, listing: _Listing, status: str | None, text: str | None) -> CitationCheck:
-        if _canonical(number) in listing:
-            detail = f"ADR file exists, status: {status}" if status else "ADR file exists"
-            return CitationCheck(CitationState.VERIFIED, detail, self._clock(), text)
-        return CitationCheck(CitationState.NOT_FOUND, "ADR not found", self._clock())
+        checks = {}
+        for number in wanted:
+            state, detail = CitationState.NOT_FOUND, "ADR not found"
+            if _canonical(number) in listing:
+                status = statuses.get(number)
+                state, detail = (
+                    CitationState.VERIFIED,
+                    "ADR file exists" + f", status: {status}" * bool(status),
+                )
+            checks[number] = CitationCheck(state, detail, self._clock(), texts.get(number))
+        return checks
 
     def _all_unknown(self, numbers: list[str], detail: str) -> dict[str, CitationCheck]:
         now = self._clock()
@@ -128,7 +132,7 @@ def status_of(text: str) -> str:
     return ""
 
 
-def _read_all(listing: _Listing, numbers: list[str]) -> dict[str, str]:
+def _texts(listing: _Listing, numbers: list[str]) -> dict[str, str]:
     keys = {n: _canonical(n) for n in numbers}
     return {n: _read(listing[key], MAX_TEXT) for n, key in keys.items() if key is not None and key in listing}
 

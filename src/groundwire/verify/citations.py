@@ -119,18 +119,13 @@ class CitationVerifier:
         self._clock = clock
         self._monotonic = monotonic
         self._on_result = on_result
-        self._folders: dict[Path, AdrFolder] = {}
-        self._repositories: dict[Path, GitRepository] = {}
+        self._folders: dict[Path | None, AdrFolder] = {}
+        self._repositories: dict[Path | None, GitRepository] = {}
 
     async def local(
         self, tenant: str, citations: Iterable[Citation], *, want_text: bool = False
     ) -> dict[str, CitationCheck]:
         """Look up ADRs and commits of one tenant, the whole batch at once.
-
-        Args:
-            tenant: Whose sources to look in.
-            citations: URLs and issues among them are skipped.
-            want_text: Read the sources' text as well, for relevance.
 
         Returns:
             Label -> answer; it does not raise.
@@ -140,23 +135,17 @@ class CitationVerifier:
             if citation.type in values:
                 values[citation.type][citation.value] = None
         sources = self._of(tenant)
-        found = await asyncio.gather(
-            self._check_local("adr", list(values["adr"]), self._folder(sources.adr_dir), want_text=want_text),
-            self._check_local(
-                "commit", list(values["commit"]), self._repository(sources.repo), want_text=want_text
-            ),
+        if sources.adr_dir and sources.adr_dir not in self._folders:
+            adrs = AdrFolder(sources.adr_dir, clock=self._clock, monotonic=self._monotonic)
+            self._folders[sources.adr_dir] = adrs
+        if sources.repo and sources.repo not in self._repositories:
+            self._repositories[sources.repo] = GitRepository(sources.repo, clock=self._clock)
+        folder, repo = self._folders.get(sources.adr_dir), self._repositories.get(sources.repo)
+        answers = await asyncio.gather(
+            self._check_local("adr", list(values["adr"]), folder, want_text=want_text),
+            self._check_local("commit", list(values["commit"]), repo, want_text=want_text),
         )
-        return found[0] | found[1]
-
-    def _folder(self, path: Path | None) -> AdrFolder | None:
-        if path is not None and path not in self._folders:
-            self._folders[path] = AdrFolder(path, clock=self._clock, monotonic=self._monotonic)
-        return self._folders.get(path) if path else None
-
-    def _repository(self, path: Path | None) -> GitRepository | None:
-        if path is not None and path not in self._repositories:
-            self._repositories[path] = GitRepository(path, clock=self._clock)
-        return self._repositories.get(path) if path else None
+        return answers[0] | answers[1]
 
     async def _check_local(
         self, kind: str, values: list[str], source: AdrFolder | GitRepository | None, *, want_text: bool
@@ -179,16 +168,15 @@ class CitationVerifier:
     ) -> CitationAnswers:
         """Return what is known of URLs and issues without a request: one round trip to the cache.
 
-        Args:
-            requests: ADRs and commits among them are skipped.
-            want_text: Leave out verified answers, as the cache does not hold their text.
-
         Returns:
             The known answers, `unknown` where the network is off or no tracker is configured; the rest is for
             `remote`.
         """
         answers, tasks = self._sort(requests)
-        known = await self._cache_get([t.key for t in tasks.values()])
+        keys = list(dict.fromkeys(t.key for t in tasks.values()))
+        known: dict[str, CitationCheck] = {}
+        with contextlib.suppress(Exception):  # a cache that breaks is an empty one
+            known = await self._cache.get_many(keys) if keys else {}
         for request, task in tasks.items():
             check = known.get(task.key)
             if check is not None and not (want_text and check.valid):
@@ -204,12 +192,6 @@ class CitationVerifier:
         want_text: bool = False,
     ) -> CitationAnswers:
         """Request URLs and issues, each once for each tenant: one that waits or is held back is no other's answer.
-
-        Args:
-            requests: ADRs and commits among them are skipped.
-            budget: Seconds on the network for one citation, redirects included.
-            patience: Seconds to wait for busy hosts; the call takes `patience + budget` at most.
-            want_text: Read the sources' text as well, for relevance.
 
         Returns:
             An answer for every URL and issue; it does not raise.
@@ -241,7 +223,6 @@ class CitationVerifier:
         return {c.label: known.get(c.label) or self._unknown("unknown citation type") for c in cited}
 
     async def close(self) -> None:
-        """Close connections, the trackers' too."""
         if self._urls is not None:
             await self._urls.close()
         for tracker in {id(s.tracker): s.tracker for s in self._sources.values()}.values():
@@ -254,7 +235,6 @@ class CitationVerifier:
     def _sort(
         self, requests: Iterable[CitationRequest]
     ) -> tuple[CitationAnswers, dict[tuple[str, str], _Task]]:
-        """Split network citations into those that are unknown without a request, and requests to make."""
         answers: CitationAnswers = {}
         tasks: dict[tuple[str, str], _Task] = {}
         for tenant, citation in requests:
@@ -271,22 +251,12 @@ class CitationVerifier:
                 tasks[at] = _Task(tenant, key, citation.type, citation.value, tracker)
         return answers, tasks
 
-    async def _cache_get(self, keys: list[str]) -> dict[str, CitationCheck]:
-        unique = list(dict.fromkeys(keys))
-        try:
-            return await self._cache.get_many(unique) if unique else {}
-        except Exception:  # noqa: BLE001 - a cache that breaks is an empty one
-            return {}
-
-    async def _cache_put(self, key: str, check: CitationCheck) -> None:
-        with contextlib.suppress(Exception):  # the answer holds whether or not it is remembered
-            await self._cache.put(key, check)
-
     async def _ask(self, task: _Task, budget: float, deadline: float, *, want_text: bool) -> CitationCheck:
         started = self._monotonic()
         try:
             check = await self._answer(task, budget, deadline, want_text=want_text)
-            await self._cache_put(task.key, check)
+            with contextlib.suppress(Exception):  # the answer holds whether or not it is remembered
+                await self._cache.put(task.key, check)
         except NotAskedError as error:  # says nothing about the citation: not cached
             check = self._unknown(error.detail)
         except Exception as error:  # noqa: BLE001 - fails closed: whatever broke, the citation is unknown

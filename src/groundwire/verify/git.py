@@ -73,53 +73,59 @@ class GitRepository:
         """
         cited = list(dict.fromkeys(shas))
         asked = [s for s in cited if _SHA.fullmatch(s)]
+        found: dict[str, _Found] = {}
         messages: dict[str, str] = {}
         try:
             async with asyncio.timeout(self._timeout):
-                found = await self._find(asked)
+                if asked:
+                    shape = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
+                    lines = (await self._run(shape, asked)).decode("ascii", errors="replace").splitlines()
+                    found = {sha: _parse(line) for sha, line in zip(asked, lines, strict=True)}
                 if want_text:
                     messages = await self._messages(found)
         except TimeoutError:
             return self._all_unknown(cited, f"timeout after {self._timeout:g} s")
         except (_GitError, OSError, ValueError) as error:  # ValueError: an answer that cannot be read
             return self._all_unknown(cited, str(error) if isinstance(error, _GitError) else "git failed")
-        return {s: self._answer(s, found.get(s), messages) for s in cited}
-
-    def _answer(self, sha: str, found: _Found | None, messages: dict[str, str]) -> CitationCheck:
-        now = self._clock()
-        # `kind` is also "missing" or "ambiguous"; another id comes back where a branch is called like an id.
-        if found is None or found.kind != "commit" or not found.sha.startswith(sha):
-            return CitationCheck(CitationState.NOT_FOUND, "Unknown commit", now)
-        return CitationCheck(CitationState.VERIFIED, "Commit exists", now, messages.get(found.sha))
+        now, checks = self._clock(), {}
+        for sha in cited:
+            one = found.get(sha)
+            # `kind` is also "missing" or "ambiguous"; another id comes back where a branch is called like an id.
+            if one is None or one.kind != "commit" or not one.sha.startswith(sha):
+                checks[sha] = CitationCheck(CitationState.NOT_FOUND, "Unknown commit", now)
+            else:
+                message = messages.get(one.sha)
+                checks[sha] = CitationCheck(CitationState.VERIFIED, "Commit exists", now, message)
+        return checks
 
     def _all_unknown(self, shas: list[str], detail: str) -> dict[str, CitationCheck]:
         now = self._clock()
         return {s: CitationCheck(CitationState.UNKNOWN, detail, now) for s in shas}
 
-    async def _find(self, shas: list[str]) -> dict[str, _Found]:
-        if not shas:
-            return {}
-        shape = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
-        lines = (await self._run(shape, shas)).decode("ascii", errors="replace").splitlines()
-        if len(lines) != len(shas):
-            raise _GitError("git failed")
-        return {sha: _parse(line) for sha, line in zip(shas, lines, strict=True)}
-
     async def _messages(self, found: dict[str, _Found]) -> dict[str, str]:
         sizes = {f.sha: f.size for f in found.values() if f.kind == "commit"}
         shas: list[str] = []
         room = _MAX_MESSAGES
-        for sha in sorted(
-            sizes, key=sizes.__getitem__
-        ):  # small ones first: a giant must not displace the rest
+        for sha in sorted(sizes, key=sizes.__getitem__):  # a giant must not displace the rest
             room -= sizes[sha]
             if room >= 0:
                 shas.append(sha)
-        return _split(await self._run("--batch", shas)) if shas else {}
+        output = await self._run("--batch", shas) if shas else b""
+        # a header line, the object, a line feed, for each object
+        messages: dict[str, str] = {}
+        at = 0
+        while at < len(output):
+            end = output.index(b"\n", at)
+            one = _parse(output[at:end].decode("ascii", errors="replace"))
+            body = output[end + 1 : end + 1 + one.size]
+            messages[one.sha] = body.partition(b"\n\n")[2].decode("utf-8", errors="replace")
+            at = end + 1 + one.size + 1
+        return messages
 
     async def _run(self, shape: str, shas: list[str]) -> bytes:
         root = await asyncio.to_thread(self._path.resolve)
         options = [part for option in (*_OPTIONS, f"safe.directory={root}") for part in ("-c", option)]
+        kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         start = asyncio.ensure_future(
             asyncio.create_subprocess_exec(
                 self._git,
@@ -127,7 +133,7 @@ class GitRepository:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
-                env=_environment(root),
+                env=kept | _SETTINGS | {"GIT_CEILING_DIRECTORIES": str(root.parent)},
                 start_new_session=True,  # so that its children can be killed with it
             )
         )
@@ -149,11 +155,6 @@ class GitRepository:
         return output
 
 
-def _environment(root: Path) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return kept | _SETTINGS | {"GIT_CEILING_DIRECTORIES": str(root.parent)}
-
-
 async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
@@ -167,19 +168,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 def _parse(line: str) -> _Found:
     name, kind, *size = line.split(" ")
     return _Found(name, kind, int(size[0]) if size else 0)
-
-
-def _split(output: bytes) -> dict[str, str]:
-    """Take `--batch` output apart: a header line, the object, a line feed, for each object."""
-    messages: dict[str, str] = {}
-    at = 0
-    while at < len(output):
-        end = output.index(b"\n", at)
-        found = _parse(output[at:end].decode("ascii", errors="replace"))
-        body = output[end + 1 : end + 1 + found.size]
-        messages[found.sha] = body.partition(b"\n\n")[2].decode("utf-8", errors="replace")
-        at = end + 1 + found.size + 1
-    return messages
 
 
 def find_repository(start: Path) -> Path | None:

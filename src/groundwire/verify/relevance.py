@@ -24,7 +24,11 @@ def relevance(claim_text: str, sources: Sequence[str]) -> list[float]:
         For each source the support of the claim by all of them, 0..1, rounded to 4 decimals; 0 for a source that has
         no content word of the claim, or stands behind `MAX_SOURCES` characters of others.
     """
-    claim = _without_citations(claim_text)
+    kept, at = [], 0
+    for citation in CitationDetector().detect(claim_text):
+        kept.append(claim_text[at : citation.start])
+        at = citation.end
+    claim = " ".join([*kept, claim_text[at:]])
     claimed = _content(claim)
     shown: list[str] = []
     counts: list[bool] = []
@@ -35,14 +39,6 @@ def relevance(claim_text: str, sources: Sequence[str]) -> list[float]:
         shown += [source] * counts[-1]
     support = round(check_answer(claim, shown, declared=True).support, 4) if shown else 0.0
     return [support if counted else 0.0 for counted in counts]
-
-
-def _without_citations(text: str) -> str:
-    kept, at = [], 0
-    for citation in CitationDetector().detect(text):
-        kept.append(text[at : citation.start])
-        at = citation.end
-    return " ".join([*kept, text[at:]])
 
 
 def _content(text: str) -> set[str]:

@@ -40,7 +40,6 @@ OnResult = Callable[[str, str, float], None]
 
 
 def utc_now() -> datetime:
-    """Return the present time in UTC."""
     return datetime.now(UTC)
 
 
@@ -64,7 +63,6 @@ class CitationCheck:
     text: str | None = None
 
     def __post_init__(self) -> None:
-        """Normalise and bound the fields."""
         if self.checked_at.tzinfo is None:
             raise ValueError("checked_at needs an offset")
         object.__setattr__(self, "detail", one_line(self.detail))
@@ -74,7 +72,6 @@ class CitationCheck:
 
     @property
     def valid(self) -> bool:
-        """Whether the citation was shown to exist."""
         return self.state is CitationState.VERIFIED
 
     @property
@@ -96,7 +93,6 @@ class VerificationResult(NamedTuple):
 
 
 def one_line(text: str) -> str:
-    """Return `text` on one line without control characters, cut at 500 characters."""
     printable = "".join(c if c.isprintable() else " " for c in text[: 4 * MAX_DETAIL])
     return " ".join(printable.split())[:MAX_DETAIL]
 
@@ -132,13 +128,7 @@ def cache_key(kind: str, identity: str, value: str) -> str:
 
 
 class MemoryCache:
-    """A cache within the process.
-
-    Args:
-        clock: Monotonic seconds.
-        lifetimes: How long results are kept.
-        max_entries: The least recently used go first.
-    """
+    """A cache within the process."""
 
     def __init__(
         self,
@@ -153,24 +143,16 @@ class MemoryCache:
         )
 
     async def get_many(self, keys: Sequence[str]) -> dict[str, CitationCheck]:
-        """Return the known results."""
         with self._entries.timer:
             return {key: self._entries[key] for key in keys if key in self._entries}
 
     async def put(self, key: str, check: CitationCheck) -> None:
-        """Keep one result."""
         if self._lifetimes.of(check.state) > 0:
             self._entries[key] = replace(check, text=None)
 
 
 class RedisCache:
     """A cache that workers share.
-
-    Args:
-        redis: The client.
-        prefix: Of every key, e.g. the topic prefix.
-        lifetimes: How long results are kept.
-        patience: Seconds for one round trip.
 
     Attributes:
         failures: Round trips that failed and counted as misses.
@@ -205,7 +187,6 @@ class RedisCache:
         return {k: check for k, check in known.items() if check is not None}
 
     async def put(self, key: str, check: CitationCheck) -> None:
-        """Keep one result, with SET PX."""
         lifetime = round(self._lifetimes.of(check.state) * 1000)
         if lifetime <= 0:
             return

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import httpcore
 import httpx
 
-from groundwire.verify.pacing import NotAskedError, Pacer, Visit
+from groundwire.verify.pacing import NotAskedError, Pacer
 from groundwire.verify.results import BUDGET, CitationCheck, CitationState, Clock, utc_now
 from groundwire.verify.ssrf import AddressGuard, BlockedAddressError, is_disguised
 from groundwire.verify.transport import GuardedTransport
@@ -45,23 +45,17 @@ def page_text(body: bytes, headers: Mapping[str, str]) -> str | None:
     kind = kind.strip()
     if not kind.startswith(_TEXTUAL):
         return None
-    decoded = _decompress(body[:MAX_BODY], headers.get("content-encoding", "identity").strip().lower())
-    if decoded is None:
+    encoding, decoded = headers.get("content-encoding", "identity").strip().lower(), body[:MAX_BODY]
+    if encoding in ("gzip", "x-gzip", "deflate"):
+        try:
+            decoded = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32).decompress(decoded, _MAX_DECODED)
+        except zlib.error:
+            return None
+    elif encoding not in ("identity", ""):
         return None
     charset = parameters.partition("charset=")[2].partition(";")[0].strip(" \"'")
     text = decoded.decode("cp1252" if charset in _LATIN else "utf-8", errors="replace")
     return " ".join((_without_tags(text) if "html" in kind else text).split())
-
-
-def _decompress(body: bytes, encoding: str) -> bytes | None:
-    if encoding in ("identity", ""):
-        return body
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        return None
-    try:
-        return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32).decompress(body, _MAX_DECODED)
-    except zlib.error:
-        return None
 
 
 def _without_tags(page: str) -> str:
@@ -88,25 +82,12 @@ _GONE = frozenset({404, 410})
 _FAILING = frozenset({408, 425, 429})
 """Statuses below 500 of a host that should be left alone for a while; 401 and 403 are answers of a healthy one."""
 
-_SIGN_IN = frozenset(
-    [
-        "login",
-        "logon",
-        "signin",
-        "signon",
-        "sso",
-        "auth",
-        "oauth",
-        "oauth2",
-        "authorize",
-        "authenticate",
-        "saml2",
-    ]
-)
+_SIGN_IN = {
+    *("login", "logon", "signin", "signon", "sso", "auth"),
+    *("oauth", "oauth2", "authorize", "authenticate", "saml2"),
+}
 """Words of the path by which a sign-in page is known, as web frameworks and identity providers name it."""
 
-_OTHER_HOST = "redirected to another host"
-_SIGN_IN_PAGE = "redirected to a sign-in page"
 _HOST = re.compile(r"[a-z0-9._:-]{1,255}")
 _DOTTED = re.compile(r"https?://[\d.]+(?=[:/?#]|$)", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
@@ -202,10 +183,13 @@ class UrlChecker:
                 ask = "RANGE"
                 reply = await asking(ask, target)
             if reply.location is None:
-                state, detail = _verdict(ask, reply.status)
+                if reply.status == 200 or (reply.status == 206 and ask == "RANGE"):
+                    state = CitationState.VERIFIED
+                else:
+                    state = CitationState.NOT_FOUND if reply.status in _GONE else CitationState.UNKNOWN
                 if state is CitationState.VERIFIED and (why := self._leads_away(cited, target)):
                     return CitationState.UNKNOWN, why, None
-                return state, detail, reply.text
+                return state, f"HTTP {reply.status}", reply.text
             target = self._admit(reply.location, base=target)
         raise _RefusedError(f"more than {MAX_REDIRECTS} redirects")
 
@@ -214,13 +198,13 @@ class UrlChecker:
         if cited == final:
             return None
         if _sign_in_words(final) - _sign_in_words(cited):
-            return _SIGN_IN_PAGE
+            return "redirected to a sign-in page"
         host = final.host.removeprefix("www.")
         allowed = host == cited.host.removeprefix("www.") or any(
             final.host == one or (one.startswith(".") and final.host.endswith(one))
             for one in self._redirect_hosts
         )
-        return None if allowed else _OTHER_HOST
+        return None if allowed else "redirected to another host"
 
     def _admit(self, url: str, base: httpx.URL | None = None) -> httpx.URL:
         if len(url) > MAX_URL:
@@ -255,41 +239,28 @@ class UrlChecker:
         request = httpx.Request("HEAD" if ask == "HEAD" else "GET", target, headers=headers)
         host = target.raw_host.decode("ascii")
         async with self._pacer.visit(host, deadline, tenant=tenant) as visit, left.spend():
-            return await self._send(request, visit, want_text=ask == "GET")
-
-    async def _send(self, request: httpx.Request, visit: Visit, *, want_text: bool) -> _Reply:
-        response = await self._transport.handle_async_request(request)
-        response.request = request
-        try:
-            status = response.status_code
-            visit.ok = status < 500 and status not in _FAILING
-            location = response.headers.get("location") if status in _REDIRECTS else None
-            text = page_text(await _read(response), response.headers) if want_text and status == 200 else None
-            return _Reply(status, location, text)
-        finally:
-            await response.aclose()  # whatever is unread stays unread
+            response = await self._transport.handle_async_request(request)
+            response.request = request
+            try:
+                status, text = response.status_code, None
+                visit.ok = status < 500 and status not in _FAILING
+                location = response.headers.get("location") if status in _REDIRECTS else None
+                if ask == "GET" and status == 200:
+                    body = bytearray()
+                    async for part in response.aiter_raw():
+                        body += part
+                        if len(body) >= MAX_BODY:
+                            break
+                    text = page_text(bytes(body), response.headers)
+                return _Reply(status, location, text)
+            finally:
+                await response.aclose()  # whatever is unread stays unread
 
 
 def _sign_in_words(url: httpx.URL) -> set[str]:
     """Return what in host and path names signing in, hyphens and underscores aside: `accounts.` too, `/log-in`."""
     parts = re.split(r"[./]", f"{url.host}{url.path}".lower())
     return {word for part in parts if (word := re.sub(r"[-_]", "", part)) in _SIGN_IN}
-
-
-def _verdict(ask: _Ask, status: int) -> tuple[CitationState, str]:
-    detail = f"HTTP {status}"
-    if status == 200 or (status == 206 and ask == "RANGE"):
-        return CitationState.VERIFIED, detail
-    return (CitationState.NOT_FOUND if status in _GONE else CitationState.UNKNOWN), detail
-
-
-async def _read(response: httpx.Response) -> bytes:
-    body = bytearray()
-    async for part in response.aiter_raw():
-        body += part
-        if len(body) >= MAX_BODY:
-            break
-    return bytes(body[:MAX_BODY])
 
 
 def describe(error: BaseException, budget: float) -> str:

@@ -37,23 +37,16 @@ _HEADERS: Final = {
     "accept-encoding": "identity",
 }
 _RESERVED: Final = frozenset({"messages", "model", "system", "stream", "n"})
-_BASE_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 8.0
 _SHAPES: Final = (TypeError, KeyError, IndexError, ValueError, AttributeError, OverflowError)
 """What reading a document of another shape raises; the last, an integer that no float holds."""
-_MOST_TOKENS: Final = 10**9
-"""A larger count of tokens is an error of the service."""
-_SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _NO_TRUST: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For services without TLS; made once, as each client would read all certificates."""
-_UNHEALTHY: Final = frozenset({401, 403, 408, 429})
-"""Statuses that count as failures of the whole service, beside 500 and above."""
 _UNAUTHORIZED: Final = frozenset({401, 403})
 
 
 def _full_jitter(failures: int) -> float:
     """Return for how many seconds to wait after so many failures: any time up to a bound that doubles."""
-    return random.uniform(0, min(_LONGEST_PAUSE, _BASE_PAUSE * 2**failures))  # noqa: S311 - jitter is no secret
+    return random.uniform(0, min(8.0, 0.5 * 2**failures))  # noqa: S311 - jitter is no secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +68,6 @@ class ModelLimits:
     most_bytes: int = 1_000_000
 
     def pacer(self) -> Pacer:
-        """Return a pacer with these limits."""
         total = self.concurrency
         return Pacer(
             PacingLimits(per_host=total, total=total, spacing=0.0, failures=self.failures, pause=self.pause)
@@ -112,99 +104,6 @@ class _LoopState:
     client: httpx.AsyncClient | None = None
 
 
-class Sender:
-    """Sends requests to one address; usable in several event loops, each with its own connections and limits.
-
-    Args:
-        url: where to.
-        headers: of every request; they are sent to that address alone.
-        limits: concurrency, breaker and size of an answer.
-        tls: trusted certificates; the system's where None.
-    """
-
-    def __init__(
-        self, url: httpx.URL, headers: Mapping[str, str], limits: ModelLimits, tls: ssl.SSLContext | None
-    ) -> None:
-        self.url = url
-        self.limits = limits
-        self._headers = dict(headers)
-        self._tls = tls
-        self._states: MutableMapping[asyncio.AbstractEventLoop, _LoopState] = WeakKeyDictionary()
-        self._lock = threading.Lock()
-
-    async def open(self) -> None:
-        """Keep connections of this loop from now on."""
-        await self.close()
-        self._state().client = self._client()
-
-    async def close(self) -> None:
-        """Close the connections that this loop has."""
-        state = self._state()
-        client, state.client = state.client, None
-        if client is not None:
-            await client.aclose()
-
-    async def exchange(self, content: bytes, deadline: float) -> Any:  # noqa: ANN401 - any JSON value
-        """Send a request once, and return the answer's document. Raises: RequestFailed."""
-        state = self._state()
-        try:
-            async with state.pacer.visit(self.url.host, deadline) as visit:
-                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                    status, headers, body = await self._send(state.client, content)
-                visit.ok = status < 500 and status not in _UNHEALTHY
-        except HostPausedError:
-            raise RequestFailed("paused", requests=0) from None
-        except NotReachedError:
-            raise RequestFailed("busy", requests=0) from None
-        except TimeoutError:
-            raise RequestFailed("timeout", unknown=True) from None
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # InvalidURL: of a redirect
-            raise RequestFailed("unreachable", type(error).__name__, again=True) from None
-        if status != httpx.codes.OK:
-            raise _refusal(status, headers, body)
-        try:
-            return json.loads(body)
-        except (ValueError, RecursionError):
-            raise RequestFailed("malformed", "no JSON", unknown=True) from None
-
-    async def _send(
-        self, client: httpx.AsyncClient | None, content: bytes
-    ) -> tuple[int, httpx.Headers, bytes]:
-        if client is None:
-            async with self._client() as own:
-                return await self._send(own, content)
-        body = bytearray()
-        async with client.stream("POST", self.url, headers=self._headers, content=content) as response:
-            if response.headers.get("content-encoding", "identity") != "identity":
-                raise RequestFailed("malformed", "compressed without being asked to", unknown=True)
-            async for part in response.aiter_raw():
-                body += part
-                if len(body) > self.limits.most_bytes:
-                    raise RequestFailed("malformed", "too long", unknown=True)
-        return response.status_code, response.headers, bytes(body)
-
-    def _client(self) -> httpx.AsyncClient:
-        if self.url.scheme == "https" and self._tls is None:
-            self._tls = httpx.create_ssl_context(trust_env=False)
-        # `exchange` keeps the time; two timeouts that end together cancel each other's cleaning up
-        return httpx.AsyncClient(verify=self._tls or _NO_TRUST, timeout=None, trust_env=False)  # noqa: S113
-
-    def _state(self) -> _LoopState:
-        with self._lock:
-            return self._states.setdefault(asyncio.get_running_loop(), _LoopState(self.limits.pacer()))
-
-
-def _refusal(status: int, headers: httpx.Headers, body: bytes) -> RequestFailed:
-    detail = f"HTTP {status}"
-    if status == httpx.codes.TOO_MANY_REQUESTS:
-        return RequestFailed("rate_limited", detail, again=True, wait=retry_after(headers))
-    if status >= 500 or status == httpx.codes.REQUEST_TIMEOUT:
-        return RequestFailed("server_error", detail, again=True, wait=retry_after(headers))
-    if status in _UNAUTHORIZED:
-        return RequestFailed("unauthorized", detail)
-    return RequestFailed("refused" if b'"content_filter"' in body else "rejected", detail)
-
-
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
     """Return the seconds of a Retry-After header, a number or a date; None without one that can be read.
 
@@ -213,7 +112,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
         (2.0, None, None)
     """
     value = headers.get("retry-after", "").strip()
-    if _SECONDS.fullmatch(value):
+    if re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", value):
         return float(value)
     try:
         then = parsedate_to_datetime(value)
@@ -240,6 +139,10 @@ class HttpModel(Model):
         backoff: how long to wait before the next attempt, where the service does not say.
         sleep: waits that many seconds.
 
+    Attributes:
+        limits: concurrency, attempts, breaker.
+        trouble: the last failure, `HTTP 404` or `ConnectError`, for a person; empty before one.
+
     Raises:
         ValueError: an argument at fault, which is named; the value never is.
     """
@@ -258,73 +161,77 @@ class HttpModel(Model):
         backoff: Callable[[int], float] = _full_jitter,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        address = _address(url)
+        try:
+            address = httpx.URL(url)
+        except (httpx.InvalidURL, TypeError):
+            raise ValueError("url: must be an address") from None
+        if address.scheme not in {"http", "https"} or not address.host:
+            raise ValueError("url: must begin with http:// or https://")
+        if address.userinfo or address.query or address.fragment:
+            raise ValueError("url: must hold neither name and password, nor query, nor fragment")
         if key is not None and not may_carry_key(address):
             raise ValueError(
                 "url: must begin with https://, for the key goes there and the host is a public one"
             )
-        headers = {**_HEADERS, **self._authority(_checked(key))}
+        if key is not None and not (key.isascii() and key.isprintable() and key and " " not in key):
+            raise ValueError("key: must be printable ASCII without spaces")
+        headers = {**_HEADERS, **self._authority(key)}
         self._names = dict(names or {})
         self._options = dict(options or {})
         if taken := sorted(_RESERVED.intersection(self._options)):
             raise ValueError(f"options: {taken[0]} is not yours to set")
-        address = address.copy_with(path=address.path.rstrip("/") + self.path)
-        self._sender = Sender(address, headers, limits or ModelLimits(), tls)
+        self._url = address.copy_with(path=address.path.rstrip("/") + self.path)
+        self._headers = headers
+        self._tls = tls
+        self._states: MutableMapping[asyncio.AbstractEventLoop, _LoopState] = WeakKeyDictionary()
+        self._lock = threading.Lock()
         self._backoff = backoff
         self._sleep = sleep
-        self._trouble = ""
+        self.limits = limits or ModelLimits()
+        self.trouble = ""
 
     def __repr__(self) -> str:
         """Tell the address, never the key."""
-        return f"{type(self).__name__}({str(self._sender.url)!r})"
+        return f"{type(self).__name__}({str(self._url)!r})"
 
     async def __aenter__(self) -> Self:
-        """Keep connections of this loop from now on."""
         await self.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close them."""
         await self.close()
 
-    @property
-    def limits(self) -> ModelLimits:
-        """Concurrency, attempts, breaker."""
-        return self._sender.limits
-
-    @property
-    def trouble(self) -> str:
-        """The last failure, `HTTP 404` or `ConnectError`, for a person; empty before one."""
-        return self._trouble
-
     async def open(self) -> None:
-        """Keep connections of this loop from now on, until they are closed."""
-        await self._sender.open()
+        await self.close()
+        self._state().client = self._client()
 
     async def close(self) -> None:
-        """Close the connections that this loop has."""
-        await self._sender.close()
+        state = self._state()
+        client, state.client = state.client, None
+        if client is not None:
+            await client.aclose()
 
     async def answer(self, request: ModelRequest) -> ModelAnswer:
         """Return the model's answer; a request that may succeed later is repeated within the time limit.
 
-        Raises:
-            ModelFault: there is none that counts.
+        Raises: ModelFault.
         """
         deadline = time.monotonic() + request.timeout
-        content = self._content(request)
+        name = self._names.get(request.model, request.model)
+        body = {**self._body(request), "model": name, **self._options}
+        content = json.dumps({key: value for key, value in body.items() if value is not None}).encode()
         requests = 0
         cause: RequestFailed | None = None
         while True:
             try:
-                document = await self._sender.exchange(content, deadline)
+                document = await self._exchange(content, deadline)
             except RequestFailed as failed:
                 requests += failed.requests
                 # requests that failed before the breaker opened explain more than the breaker does
                 cause = failed if failed.requests or cause is None else cause
-                self._trouble = failed.detail or self._trouble
+                self.trouble = failed.detail or self.trouble
                 wait = self._backoff(requests) if failed.wait is None else failed.wait
-                last = not failed.again or requests >= self._sender.limits.attempts
+                last = not failed.again or requests >= self.limits.attempts
                 if last or time.monotonic() + wait >= deadline:
                     used = None if failed.unknown else 0
                     raise ModelFault(cause.code, cause.detail, requests=requests, input_tokens=used) from None
@@ -347,10 +254,61 @@ class HttpModel(Model):
             tokens = ()
         return ModelAnswer(text, sent, received, tokens, requests)
 
-    def _content(self, request: ModelRequest) -> bytes:
-        name = self._names.get(request.model, request.model)
-        body = {**self._body(request), "model": name, **self._options}
-        return json.dumps({key: value for key, value in body.items() if value is not None}).encode()
+    async def _exchange(self, content: bytes, deadline: float) -> Any:  # noqa: ANN401 - any JSON value
+        """Send a request once, and return the answer's document. Raises: RequestFailed."""
+        state = self._state()
+        try:
+            async with state.pacer.visit(self._url.host, deadline) as visit:
+                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                    status, headers, body = await self._send(state.client, content)
+                visit.ok = status < 500 and status not in {*_UNAUTHORIZED, 408, 429}
+        except HostPausedError:
+            raise RequestFailed("paused", requests=0) from None
+        except NotReachedError:
+            raise RequestFailed("busy", requests=0) from None
+        except TimeoutError:
+            raise RequestFailed("timeout", unknown=True) from None
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # InvalidURL: of a redirect
+            raise RequestFailed("unreachable", type(error).__name__, again=True) from None
+        detail = f"HTTP {status}"
+        if status == httpx.codes.TOO_MANY_REQUESTS:
+            raise RequestFailed("rate_limited", detail, again=True, wait=retry_after(headers))
+        if status >= 500 or status == httpx.codes.REQUEST_TIMEOUT:
+            raise RequestFailed("server_error", detail, again=True, wait=retry_after(headers))
+        if status in _UNAUTHORIZED:
+            raise RequestFailed("unauthorized", detail)
+        if status != httpx.codes.OK:
+            raise RequestFailed("refused" if b'"content_filter"' in body else "rejected", detail)
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            raise RequestFailed("malformed", "no JSON", unknown=True) from None
+
+    async def _send(
+        self, client: httpx.AsyncClient | None, content: bytes
+    ) -> tuple[int, httpx.Headers, bytes]:
+        if client is None:
+            async with self._client() as own:
+                return await self._send(own, content)
+        body = bytearray()
+        async with client.stream("POST", self._url, headers=self._headers, content=content) as response:
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise RequestFailed("malformed", "compressed without being asked to", unknown=True)
+            async for part in response.aiter_raw():
+                body += part
+                if len(body) > self.limits.most_bytes:
+                    raise RequestFailed("malformed", "too long", unknown=True)
+        return response.status_code, response.headers, bytes(body)
+
+    def _client(self) -> httpx.AsyncClient:
+        if self._url.scheme == "https" and self._tls is None:
+            self._tls = httpx.create_ssl_context(trust_env=False)
+        # `_exchange` keeps the time; two timeouts that end together cancel each other's cleaning up
+        return httpx.AsyncClient(verify=self._tls or _NO_TRUST, timeout=None, trust_env=False)  # noqa: S113
+
+    def _state(self) -> _LoopState:
+        with self._lock:
+            return self._states.setdefault(asyncio.get_running_loop(), _LoopState(self.limits.pacer()))
 
     @abstractmethod
     def _authority(self, key: str | None) -> dict[str, str]:
@@ -379,8 +337,8 @@ def usage_of(document: Any) -> Mapping[str, Any]:  # noqa: ANN401 - any JSON val
 
 
 def count(value: object) -> int | None:
-    """Return a number of tokens, or None where it is none."""
-    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else None
+    """Return a number of tokens, or None where it is none, or so large that it is an error of the service."""
+    return value if type(value) is int and 0 <= value <= 10**9 else None
 
 
 def may_carry_key(address: httpx.URL) -> bool:
@@ -399,21 +357,3 @@ def may_carry_key(address: httpx.URL) -> bool:
         parts = host.lower().split(".")
         return len(parts) == 1 or parts[-1] in _PRIVATE_SUFFIXES
     return found.is_private or found.is_link_local
-
-
-def _address(url: str) -> httpx.URL:
-    try:
-        address = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError):
-        raise ValueError("url: must be an address") from None
-    if address.scheme not in {"http", "https"} or not address.host:
-        raise ValueError("url: must begin with http:// or https://")
-    if address.userinfo or address.query or address.fragment:
-        raise ValueError("url: must hold neither name and password, nor query, nor fragment")
-    return address
-
-
-def _checked(key: str | None) -> str | None:
-    if key is not None and not (key.isascii() and key.isprintable() and key and " " not in key):
-        raise ValueError("key: must be printable ASCII without spaces")
-    return key

@@ -110,11 +110,6 @@ def load_model(*, network: bool = True) -> HttpModel | None:
         raise UsageError(f"{PREFIX}{name.upper()}: must be a JSON object") from None
     if settings.api == "none":
         return None
-    model = _model(settings)
-    return model if network else None
-
-
-def _model(settings: ModelSettings) -> HttpModel:
     limits = ModelLimits(
         concurrency=settings.concurrency,
         attempts=settings.attempts,
@@ -139,6 +134,6 @@ def _model(settings: ModelSettings) -> HttpModel:
         argument, _, why = str(exc).partition(": ")
         raise UsageError(f"{PREFIX}{argument.upper()}: {why}") from None
     if key is None and settings.url is None:
-        where = f"{_URLS[settings.api]} answers nobody without a key; {PREFIX}URL names another service"
-        raise UsageError(f"{PREFIX}KEY_FILE: {where}")
-    return model
+        where = f"{_URLS[settings.api]} answers nobody without a key"
+        raise UsageError(f"{PREFIX}KEY_FILE: {where}; {PREFIX}URL names another service")
+    return model if network else None
