@@ -93,7 +93,13 @@ class AuditPrinter:
         warned = f"; {self._warned} with a warning about sources" if self._warned else ""
         self._print(Text(f"{self._responses} audited{bad}: {found}{warned}"))
         if self._calls:
-            self._print(Text(f"model: {_model_use(self._calls, model)}"))
+            calls, trouble = self._calls, model.trouble if model is not None else ""
+            faults = Counter(call.fault for call in calls if call.fault is not None)
+            why = "".join(f"; {number} {fault}" for fault, number in sorted(faults.items()))
+            last = f" (last: {trouble})" if faults and trouble else ""
+            asked = f"{len(calls)} question{'s' * (len(calls) != 1)}"
+            cost = sum(call.cost_usd for call in calls)
+            self._print(Text(f"model: {asked}, ${cost:.5f}{why}{last}"))
         elif model is not None and self._responses:
             self._print(Text(f"model: not asked, {_NOT_DUE}"))
 
@@ -106,9 +112,16 @@ class AuditPrinter:
             style="default",
         )
         line.append(f"{gap_band(claim.evidence_gap_bits):<20}", style="default")
-        line.append(escape_controls(_evidence(claim, at)), style="dim")
+        shown = [at.get(name, f"{name} (not there)") for name in claim.evidence_ids[:_SHOWN]]
+        more = len(claim.evidence_ids) - _SHOWN
+        evidence = ", ".join([*shown, *([f"{more} more"] if more > 0 else [])]) or "no evidence"
+        line.append(escape_controls(evidence), style="dim")
         self._print(line)
-        self._print(_marked(claim, style))
+        text = Text(f"    {claim.claim_id.rpartition('/')[2].replace('#', ' ')}: ")
+        for part, uncovered in _parts(claim):  # on one line, the words that no evidence holds marked
+            marked = f"bold underline {style}" if uncovered else "default"
+            text.append(escape_controls(" ".join(part.split("\n"))), style=marked)
+        self._print(text)
         if claim.uncovered:
             words = ", ".join(dict.fromkeys(word.text for word in claim.uncovered))
             self._print(Text(f"    not covered: {escape_controls(words)}", style="dim"))
@@ -127,14 +140,6 @@ def places(response: LlmResponse) -> dict[str, str]:
     return {name: ", ".join(places) for name, places in found.items()}
 
 
-def _model_use(calls: Sequence[ModelCall], model: HttpModel | None) -> str:
-    cost = sum(call.cost_usd for call in calls)
-    faults = Counter(call.fault for call in calls if call.fault is not None)
-    why = "".join(f"; {number} {fault}" for fault, number in sorted(faults.items()))
-    last = f" (last: {model.trouble})" if faults and model is not None and model.trouble else ""
-    return f"{len(calls)} question{'s' * (len(calls) != 1)}, ${cost:.5f}{why}{last}"
-
-
 def _counts(claims: int, flagged: int, unseen: int) -> str:
     counts = f"{claims} claim{'s' * (claims != 1)}, {flagged} flagged"
     return f"{counts}, {unseen} not looked at" if unseen else counts
@@ -150,23 +155,6 @@ def _headline(response: LlmResponse, report: HallucinationReport) -> str:
     if not (response.context or response.chunks):
         parts.append("no evidence given, as context or chunks")
     return f"{escape_controls(response.response_id)}: {', '.join(parts)}"
-
-
-def _evidence(claim: ClaimVerification, at: dict[str, str]) -> str:
-    """Say where the evidence of a claim stands; what it cites and is not there says so."""
-    shown = [at.get(name, f"{name} (not there)") for name in claim.evidence_ids[:_SHOWN]]
-    more = len(claim.evidence_ids) - _SHOWN
-    return ", ".join([*shown, *([f"{more} more"] if more > 0 else [])]) or "no evidence"
-
-
-def _marked(claim: ClaimVerification, style: str) -> Text:
-    text = Text(f"    {claim.claim_id.rpartition('/')[2].replace('#', ' ')}: ")
-    for part, uncovered in _parts(claim):
-        text.append(
-            escape_controls(" ".join(part.split("\n"))),
-            style=f"bold underline {style}" if uncovered else "default",
-        )
-    return text
 
 
 def _parts(claim: ClaimVerification) -> Iterator[tuple[str, bool]]:
@@ -242,7 +230,7 @@ def _audit(
         records += 1
         try:
             parsed = parse_json(given) if isinstance(given, bytes) else given
-            labelled += _is_labelled(parsed)
+            labelled += isinstance(parsed, dict) and {"claim", "evidence"} <= parsed.keys()
             response = _response(parsed, number)
         except RecordError as error:
             status = 1
@@ -290,11 +278,6 @@ def _records(data: bytes) -> Iterator[tuple[int, Any]]:
 
 def _echo(found: dict[str, Any]) -> None:
     click.echo(escape_json(json.dumps(found, ensure_ascii=False)))
-
-
-def _is_labelled(parsed: object) -> bool:
-    """Whether it is a row for `groundwire evaluate` rather than a response."""
-    return isinstance(parsed, dict) and {"claim", "evidence"} <= parsed.keys()
 
 
 def _source_warnings(response: LlmResponse, policy: Policy) -> list[ReportWarning]:

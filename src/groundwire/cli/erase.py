@@ -16,7 +16,7 @@ from groundwire.logs import configure_logs
 from groundwire.messages.base import format_time
 from groundwire.messages.erasure import Erasure
 from groundwire.messages.events import use_hash_key
-from groundwire.replay.erase import UserRecords, records_of, withdraw
+from groundwire.replay.erase import records_of, withdraw
 
 
 @click.command()
@@ -66,12 +66,7 @@ async def _erase(settings: Settings, erasure: Erasure, actor: str) -> bool:
     if not await rebuild_state(settings, forget=list(held.decisions)):
         return False
     click.echo("state rebuilt without the user")
-    _tell(held)
-    return True
-
-
-def _tell(held: UserRecords) -> None:
-    """Print what topics still hold; nobody can delete single records from them."""
-    for topic, records, gone in held.remains():
+    for topic, records, gone in held.remains():  # nobody can delete single records from a topic
         until = f"gone by {format_time(gone)[:10]}" if gone else "kept for ever: delete it by hand"
         click.echo(f"{topic:<18} {records:>8} records, {until}")
+    return True

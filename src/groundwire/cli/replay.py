@@ -36,7 +36,6 @@ from groundwire.replay.report import (
     FileWriter,
     Nowhere,
     ReplayStatus,
-    Summary,
     TopicWriter,
     as_json,
     as_table,
@@ -194,7 +193,14 @@ async def _replay(settings: Settings, options: Options) -> int:
     rate, order = Rate(options.rate), options.order
     with StepProgress() as progress, Job(options.job, order) as job:
         reader = ReplayReader(settings.brokers, settings.topic_prefix, rate, progress.show)
-        inside, outputs = await _ranges(reader, job, settings, options)
+        known = job.known("ranges")
+        if known is None:  # a job that continues keeps the offsets that it began with
+            start, end, since = (start_of(text) for text in (order.start, order.end, order.facts_from))
+            names = [settings.topic_prefix + name for name in OUTPUTS]
+            parts = await reader.plan(order.topics, start, end), await reader.plan(names, since, "latest")
+            known = json.dumps(parts)
+            job.note(ranges=known)
+        inside, outputs = ([OffsetRange(*each) for each in part] for part in json.loads(known))
         await reader.read(job, inside, outputs, everything=order.simulate)
         simulation = None
         if order.simulate:
@@ -206,24 +212,16 @@ async def _replay(settings: Settings, options: Options) -> int:
         progress.stop()
         if options.html is not None:
             write_page(options.html, job, summary, await policy_changes(summary, policies, options.policy))
-        _print_report(job, options, summary)
-    return _status(summary, task)
-
-
-async def _ranges(
-    reader: ReplayReader, job: Job, settings: Settings, options: Options
-) -> tuple[list[OffsetRange], list[OffsetRange]]:
-    """Return the offsets to read; a job that continues keeps those it began with."""
-    known = job.known("ranges")
-    if known is None:
-        order = options.order
-        inside = await reader.plan(order.topics, start_of(order.start), start_of(order.end))
-        names = [settings.topic_prefix + name for name in OUTPUTS]
-        outputs = await reader.plan(names, start_of(order.facts_from), "latest")
-        known = json.dumps([inside, outputs])
-        job.note(ranges=known)
-    inside, outputs = ([OffsetRange(*each) for each in part] for part in json.loads(known))
-    return inside, outputs
+        if options.layout == "json":
+            for part in as_json(job, order.name, summary):
+                click.echo(escape_json(part.rstrip("\n")), nl=False)
+            click.echo()
+        else:
+            for line in as_table(job, summary):
+                click.echo(escape_controls(line))
+    if task.by_bytes and summary.statuses[ReplayStatus.DIFFERS]:
+        return _DIFFERS
+    return _MISSING if summary.statuses[ReplayStatus.MISSING] else 0
 
 
 @asynccontextmanager
@@ -240,20 +238,3 @@ async def _writer(settings: Settings, options: Options) -> AsyncIterator[Writer]
             file.close()
     else:
         yield Nowhere()
-
-
-def _print_report(job: Job, options: Options, summary: Summary) -> None:
-    name = options.order.name
-    if options.layout == "json":
-        for part in as_json(job, name, summary):
-            click.echo(escape_json(part.rstrip("\n")), nl=False)
-        click.echo()
-    else:
-        for line in as_table(job, summary):
-            click.echo(escape_controls(line))
-
-
-def _status(summary: Summary, task: Task) -> int:
-    if task.by_bytes and summary.statuses[ReplayStatus.DIFFERS]:
-        return _DIFFERS
-    return _MISSING if summary.statuses[ReplayStatus.MISSING] else 0

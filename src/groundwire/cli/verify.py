@@ -30,7 +30,7 @@ from groundwire.config import Settings, load_settings
 from groundwire.errors import UsageError
 from groundwire.kafka.reader import Start
 from groundwire.keys.attestation import Keys
-from groundwire.keys.seal_keys import SealKeys, required_seal_keys
+from groundwire.keys.seal_keys import required_seal_keys
 from groundwire.logs import configure_logs
 from groundwire.policy import load_policy
 from groundwire.replay.reading import Rate, ReplayReader
@@ -109,22 +109,24 @@ def verify(  # noqa: PLR0913 - one argument an option
     """
     with reporting():
         settings = load_settings()
+        settings = settings.model_copy(update={"seal_keys": seal_keys or settings.seal_keys})
         configure_logs(settings.log_format, settings.log_level)
         if decision_id is not None:
             quiet_kafka()
-            sys.exit(
-                asyncio.run(_prove(settings, required_seal_keys(_with(settings, seal_keys)), decision_id))
-            )
+            sys.exit(asyncio.run(_prove(settings, decision_id)))
         if from_topics:
             if decisions or records or replay_name:
                 raise UsageError("--from-topics goes without --decisions, --records and --replay")
-            if heads and not (seal_keys or settings.seal_keys):
+            if heads and not settings.seal_keys:
                 raise UsageError("--heads needs --seal-keys")
             quiet_kafka()
-            signatures = _signatures(_with(settings, seal_keys), heads, keys)
-            sys.exit(
-                asyncio.run(_verify_topics(settings, policies, since or "earliest", rate, layout, signatures))
+            seals = (
+                partial(read_seals, settings, required_seal_keys(settings)) if settings.seal_keys else None
             )
+            anchored, signing = read_heads(heads) if heads else (), Keys.load(keys) if keys else None
+            signatures = Signatures(seals, anchored, signing)
+            start: Start = since or "earliest"
+            sys.exit(asyncio.run(_verify_topics(settings, policies, start, rate, layout, signatures)))
         if heads or keys:
             raise UsageError("--heads and --keys need --from-topics")
         if decisions is None or records is None or policies is None:
@@ -134,20 +136,9 @@ def verify(  # noqa: PLR0913 - one argument an option
         sys.exit(asyncio.run(_verify_files(decisions, records, policies, replay_name, layout)))
 
 
-def _with(settings: Settings, seal_keys: Path | None) -> Settings:
-    return settings.model_copy(update={"seal_keys": seal_keys or settings.seal_keys})
-
-
-def _signatures(settings: Settings, heads: Path | None, keys: Path | None) -> Signatures:
-    """Return what signatures are checked. Raises: UsageError, a file cannot be read."""
-    seals = None
-    if settings.seal_keys is not None:
-        seals = partial(read_seals, settings, required_seal_keys(settings))
-    return Signatures(seals, read_heads(heads) if heads else (), Keys.load(keys) if keys else None)
-
-
-async def _prove(settings: Settings, keys: SealKeys, decision_id: str) -> int:
+async def _prove(settings: Settings, decision_id: str) -> int:
     """Print the proof of a decision; return the exit status."""
+    keys = required_seal_keys(settings)
     with TemporaryDirectory(prefix="groundwire-verify-") as scratch, Store(Path(scratch, "seals")) as store:
         evidence = await read_seals(settings, keys, store)
         try:
@@ -199,31 +190,26 @@ async def _print(findings: AsyncIterator[Placed], layout: str) -> int:
 
     What has expired is counted only, but for JSON: on `approved` it comes to be nearly all.
     """
-    silent = {VerifyStatus.EQUAL, VerifyStatus.NOT_SEALED_YET} | (
-        {VerifyStatus.EXPIRED} if layout != "json" else set()
-    )
+    silent = {VerifyStatus.EQUAL, VerifyStatus.NOT_SEALED_YET}
+    silent |= {VerifyStatus.EXPIRED} if layout != "json" else set()
     counts: Counter[VerifyStatus] = Counter()
     async for placed in findings:
         counts[placed.finding.status] += 1
         if placed.finding.status not in silent:
-            click.echo(_line(placed, layout))
+            where, finding = placed
+            fields: dict[str, object] = {
+                "where": where,
+                "decision_id": finding.decision_id,
+                "status": finding.status,
+            }
+            fields |= {"fields": finding.paths, "detail": finding.detail or None}
+            shown = " ".join(finding.paths[:_SHOWN]) + (" ..." if len(finding.paths) > _SHOWN else "")
+            parts = [where, finding.decision_id or "?", finding.status.value, shown, finding.detail]
+            if layout == "json":
+                click.echo(escape_json(json.dumps(fields, ensure_ascii=False)))
+            else:
+                click.echo(escape_controls("  ".join(part for part in parts if part)))
     click.echo(told(counts), err=True)
     if any(counts[status] for status in _WRONG):
         return _DIFFERS
     return _UNDECIDED if any(counts[status] for status in _UNPROVEN) else 0
-
-
-def _line(placed: Placed, layout: str) -> str:
-    finding = placed.finding
-    if layout == "json":
-        fields = {
-            "where": placed.where,
-            "decision_id": finding.decision_id,
-            "status": finding.status,
-            "fields": finding.paths,
-            "detail": finding.detail or None,
-        }
-        return escape_json(json.dumps(fields, ensure_ascii=False))
-    shown = " ".join(finding.paths[:_SHOWN]) + (" ..." if len(finding.paths) > _SHOWN else "")
-    parts = [placed.where, finding.decision_id or "?", finding.status.value, shown, finding.detail]
-    return escape_controls("  ".join(part for part in parts if part))

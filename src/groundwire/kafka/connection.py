@@ -162,7 +162,10 @@ def back_off(client: Client) -> Client:
     async def update_then_pause(cluster: ClusterMetadata, topics: set[str]) -> bool:
         nonlocal failures
         updated: bool = await update(cluster, topics)
-        failures = 0 if updated and _has_leaders(cluster, topics) else failures + 1
+        known = {topic: cluster.partitions_for_topic(topic) or set() for topic in topics or ()}
+        led = (cluster.available_partitions_for_topic(topic) or set() for topic in known)
+        have_leaders = all(map(set.__eq__, map(set, known.values()), map(set, led)))
+        failures = 0 if updated and have_leaders else failures + 1
         if failures:
             longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures, 10))
             await asyncio.sleep(random.uniform(longest / 2, longest))  # noqa: S311 - jitter is no secret
@@ -170,12 +173,6 @@ def back_off(client: Client) -> Client:
 
     connections._metadata_update = update_then_pause  # noqa: SLF001
     return client
-
-
-def _has_leaders(cluster: ClusterMetadata, topics: set[str] | None) -> bool:
-    known = (set(cluster.partitions_for_topic(topic) or ()) for topic in topics or ())
-    led = (set(cluster.available_partitions_for_topic(topic) or ()) for topic in topics or ())
-    return all(all_of_it == leading for all_of_it, leading in zip(known, led, strict=True))
 
 
 async def partitions_of(client: AIOKafkaConsumer, *topics: str) -> dict[str, list[int]]:

@@ -143,29 +143,27 @@ class TopicReader:
         """
         loop = asyncio.get_running_loop()
         last, reached = loop.time(), 0
-        while not await self._held_at_ends():
+        while True:
+            caught_up = await self.caught_up()
+            self._hold()
+            if caught_up:
+                return
             before = dict(self.positions)
             records = await self._fetch(_POLL_MS, most)
-            self._turn_back(before)
+            for partition, end in self._ends.items():  # `batch` reads what came from behind the ends
+                if before[partition] <= end < self.positions[partition]:
+                    self._client.seek(partition, end)
+                    self.positions[partition] = end
             self._hold()
             if records:
-                yield [one for one in records if one.offset < self._ends[_partition(one)]]
+                places = [TopicPartition(one.topic or "", one.partition) for one in records]
+                pairs = zip(records, places, strict=True)
+                yield [one for one, partition in pairs if one.offset < self._ends[partition]]
             at = sum([await self.position(partition) for partition in self._unread])
             if records or at != reached:  # an aborted transaction brings no record, and is read past
                 last, reached = loop.time(), at
             elif loop.time() - last > self._seconds:
                 raise unavailable(self._brokers, self._seconds, "bring the rest of the topics")
-
-    async def _held_at_ends(self) -> bool:
-        caught_up = await self.caught_up()
-        self._hold()
-        return caught_up
-
-    def _turn_back(self, before: Positions) -> None:
-        for partition, end in self._ends.items():
-            if before[partition] <= end < self.positions[partition]:
-                self._client.seek(partition, end)
-                self.positions[partition] = end
 
     def _hold(self) -> None:
         """Let nothing be fetched behind the ends: a fetch that waits for records there holds up what is asked next."""
@@ -309,10 +307,6 @@ async def committed_of(
 async def _for_ever(reader: TopicReader) -> AsyncGenerator[list[InboundRecord], None]:
     while True:
         yield await reader.batch()
-
-
-def _partition(record: InboundRecord) -> TopicPartition:
-    return TopicPartition(record.topic or "", record.partition)
 
 
 @contextmanager

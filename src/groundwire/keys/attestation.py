@@ -148,21 +148,18 @@ class Key(_Strict):
             raise ValueError(
                 "secret, private_key, public_key or command: exactly one (command may have a public_key)"
             )
+        if "seal" in self.roles and self.secret is not None:
+            raise ValueError(
+                "secret: the role seal needs an Ed25519 key: who checks a seal must not be able to make one"
+            )
         if "seal" in self.roles:
-            self._check_seal()
+            if len(self.roles) > 1 or self.sources:
+                raise ValueError("roles: a key with the role seal has no other role, and no sources")
         elif not self.tenants:
             raise ValueError('tenants: may be empty only with roles = ["seal"]')
         if self.not_before and self.not_after and self.not_before > self.not_after:
             raise ValueError("not_before: is after not_after")
         return self
-
-    def _check_seal(self) -> None:
-        if self.secret is not None:
-            raise ValueError(
-                "secret: the role seal needs an Ed25519 key: who checks a seal must not be able to make one"
-            )
-        if len(self.roles) > 1 or self.sources:
-            raise ValueError("roles: a key with the role seal has no other role, and no sources")
 
     @property
     def kind(self) -> Literal["hmac", "ed25519", "public", "command"]:
@@ -238,7 +235,13 @@ class Keys:
         except OSError as exc:
             raise UsageError(f"keys file {path}: {exc.strerror or 'cannot be read'}") from exc
         keys = cls.parse(data, path)
-        _check_readers(mode, keys, path)
+        sealing = next((key_id for key_id, key in keys if key.private_key and "seal" in key.roles), None)
+        if sealing is not None and mode & (stat.S_IRGRP | stat.S_IROTH):
+            raise UsageError(
+                f"keys file {path}: its group or others can read it, and the key {sealing!r} makes seals: chmod 600"
+            )
+        if mode & stat.S_IROTH and any(key.secret or key.private_key for _, key in keys):
+            logger.warning("keys file %s can be read by every user of this machine: chmod 600", path)
         return keys
 
     @classmethod
@@ -249,7 +252,10 @@ class Keys:
         except UnicodeDecodeError as exc:
             raise UsageError(f"keys file {path}: not UTF-8 at byte {exc.start}") from exc
         except ValidationError as exc:
-            raise UsageError(f"keys file {path}: {_first_error(exc)}") from None  # its input holds secrets
+            first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
+            field = ".".join(str(part) for part in first["loc"] if part != "[key]")
+            why = f"{field}: {first['msg'].removeprefix('Value error, ')}"
+            raise UsageError(f"keys file {path}: {why}") from None  # its input holds secrets
         except (ValueError, RecursionError) as exc:
             raise UsageError(f"keys file {path}: {not_toml(exc)}") from exc
 
@@ -310,22 +316,6 @@ class Keys:
         return Attestation(parts[1], state)
 
 
-def _check_readers(mode: int, keys: Keys, path: Path) -> None:
-    sealing = next((key_id for key_id, key in keys if key.private_key and "seal" in key.roles), None)
-    if sealing is not None and mode & (stat.S_IRGRP | stat.S_IROTH):
-        raise UsageError(
-            f"keys file {path}: its group or others can read it, and the key {sealing!r} makes seals: chmod 600"
-        )
-    if mode & stat.S_IROTH and any(key.secret or key.private_key for _, key in keys):
-        logger.warning("keys file %s can be read by every user of this machine: chmod 600", path)
-
-
 def not_toml(exc: ValueError | RecursionError) -> str:
     """Say why a text is no TOML: beside wrong syntax, integers of thousands of digits, and nesting without end."""
     return "nested too deeply" if isinstance(exc, RecursionError) else f"not TOML: {str(exc).split(';')[0]}"
-
-
-def _first_error(exc: ValidationError) -> str:
-    first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
-    field = ".".join(str(part) for part in first["loc"] if part != "[key]")
-    return f"{field}: {first['msg'].removeprefix('Value error, ')}"

@@ -79,8 +79,21 @@ def edit(path: Path, change: Callable[[bytes], bytes], *, what: str) -> None:
     Raises: UsageError.
     """
     path = path.resolve()
+    # the new file is its own lock: a second editor cannot create it, so that neither loses the other's change
+    draft = path.with_name(f".{path.name}.new")
     try:
-        _replace(path, change, what)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(change(path.read_bytes() if path.exists() else b""))
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+    except FileExistsError:
+        raise UsageError(f"{what} {path} is being edited; if it is not, remove {draft}") from None
     except OSError as exc:
         raise UsageError(f"{what} {path}: {exc.strerror or 'cannot be written'}") from exc
 
@@ -90,7 +103,11 @@ def with_table(before: bytes, section: str, name: str, fields: Mapping[str, Toml
 
     Raises: UsageError.
     """
-    given = {field: _item(value) for field, value in fields.items() if value is not None}
+    given = {
+        field: tomlkit.datetime(format_time(value)) if isinstance(value, datetime) else value
+        for field, value in fields.items()
+        if value is not None
+    }
     gap = b"" if not before else b"\n" if before.endswith(b"\n") else b"\n\n"
     try:
         return before + gap + tomlkit.dumps({section: {name: given}}).encode()
@@ -106,25 +123,3 @@ def without_table(before: bytes, section: str, name: str) -> bytes | None:
         return document.as_string().encode()
     except (TOMLKitError, LookupError, TypeError):
         return None
-
-
-def _item(value: TomlValue) -> object:
-    return tomlkit.datetime(format_time(value)) if isinstance(value, datetime) else value
-
-
-def _replace(path: Path, change: Callable[[bytes], bytes], what: str) -> None:
-    # the new file is its own lock: a second editor cannot create it, so that neither loses the other's change
-    draft = path.with_name(f".{path.name}.new")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise UsageError(f"{what} {path} is being edited; if it is not, remove {draft}") from None
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(change(path.read_bytes() if path.exists() else b""))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise

@@ -16,14 +16,13 @@ from typing import Final
 
 from groundwire.config import Settings
 from groundwire.errors import SealUnavailable, UsageError, naming
-from groundwire.keys.attestation import AttestationState, Key, Keys
+from groundwire.keys.attestation import AttestationState, Keys
 from groundwire.keys.ed25519 import SIGNATURE_BYTES
 from groundwire.keys.watched import WatchedKeys
 from groundwire.messages.seals import Seal
 
 _COMMAND_SECONDS: Final = 10.0
 _MOST_PRINTED: Final = 1_024
-_FIRST: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class SealSigner:
@@ -42,8 +41,12 @@ class SealSigner:
 
     def key_id(self, at: datetime) -> str:
         """Name the key that signs at a time. Raises: SealUnavailable, none holds."""
+        first = datetime.min.replace(tzinfo=UTC)
         holding = [
-            (key.not_before or _FIRST, name) for name, key in self._keys if _may_seal(key) and key.holds(at)
+            (key.not_before or first, name)
+            for name, key in self._keys
+            # what a command signed is checked, so that its public key stands beside it
+            if "seal" in key.roles and (key.private_key or (key.command and key.public_key)) and key.holds(at)
         ]
         if not holding:
             raise SealUnavailable(
@@ -102,11 +105,6 @@ def required_seal_keys(settings: Settings) -> SealKeys:
         return SealKeys(settings.seal_keys)
 
 
-def _may_seal(key: Key) -> bool:
-    """Say whether a key makes seals; what a command signed is checked, so that its public key stands beside it."""
-    return "seal" in key.roles and bool(key.private_key or (key.command and key.public_key))
-
-
 async def _signed_by_command(command: list[str], data: bytes) -> bytes:
     """Have a program sign what it reads from standard input: it prints 64 bytes, or the same in base64."""
     try:
@@ -125,7 +123,10 @@ async def _signed_by_command(command: list[str], data: bytes) -> bytes:
         await _ended(process)
     if ended:
         raise SealUnavailable(f"the command that signs ended with {ended}")
-    signature = printed if len(printed) == SIGNATURE_BYTES else _decoded(printed)
+    signature = printed
+    if len(printed) != SIGNATURE_BYTES:
+        with suppress(binascii.Error):
+            signature = base64.b64decode(printed.strip(), validate=True)
     if len(signature) != SIGNATURE_BYTES:
         raise SealUnavailable(f"the command that signs printed no signature of {SIGNATURE_BYTES} bytes")
     return signature
@@ -155,10 +156,3 @@ async def _ended(process: Process) -> None:
             while process.stdout and await process.stdout.read(1 << 16):
                 pass
             await process.wait()
-
-
-def _decoded(printed: bytes) -> bytes:
-    try:
-        return base64.b64decode(printed.strip(), validate=True)
-    except binascii.Error:
-        return b""

@@ -71,7 +71,8 @@ class WatchedFile(Generic[Content]):
     def _look(self) -> None:
         version, before = _version(self._path), self._latest
         self._latest = version
-        if version == self._read or not (version == before or self._stands_still(version)):
+        stands_still = not self._every or version is None or time.time_ns() - version[0] >= self._every * 1e9
+        if version == self._read or not (version == before or stands_still):
             return
         self._read = version
         try:
@@ -80,9 +81,6 @@ class WatchedFile(Generic[Content]):
             self._content = self._broken(exc, self._content)
         else:
             self._taken(self._content)
-
-    def _stands_still(self, version: _FileVersion) -> bool:
-        return not self._every or version is None or time.time_ns() - version[0] >= self._every * 1e9
 
 
 class WatchedKeys(Keys):

@@ -93,6 +93,7 @@ async def withdraw(settings: Settings, held: UserRecords, erasure: Erasure, acto
         raise UsageError("what is decided later cannot be erased now")
     topic = f"{settings.topic_prefix}{TopicName.RETRACTIONS}"
     key = record_key(erasure.tenant_id, erasure.user_id)
+    at = format_time(erasure.until)
     approved = [one for one in held.decisions.values() if one.approved and one.decided_at <= erasure.until]
     async with producer(settings.brokers, _PATIENCE) as client:
         with naming_refusal("the erasure", topic):
@@ -100,45 +101,33 @@ async def withdraw(settings: Settings, held: UserRecords, erasure: Erasure, acto
             sent = []
             for decision in approved:
                 retraction = retraction_of(decision, erasure, actor)
-                headers = event_headers(
-                    "retraction",
-                    retraction_id(retraction.decision_id),
-                    format_time(retraction.at),
-                    retraction.subject_id,
-                    [],
-                )
+                name = retraction_id(retraction.decision_id)
+                headers = event_headers("retraction", name, at, retraction.subject_id, [])
                 value = retraction.model_dump_json().encode()
                 sent.append(await client.send(topic, value, key, headers=headers))
             await asyncio.gather(*sent)
-            event = event_of(held, erasure, actor, len(approved), keyed=bool(settings.hash_key))
-            headers = event_headers("audit", event.event_id, format_time(event.at), "", [])
+            detail = {
+                "action": "erase",
+                "tombstone": erasure.id,  # leads to the user as long as it is kept; the id is not written once more
+                "user": text_hash(erasure.user_id) if settings.hash_key else None,
+                "withdrawn": len(approved),
+                "remains": {topic.value: count for topic, (count, _) in held.found.items()},
+            }
+            event = AuditEvent(
+                event_id=event_id("retraction", erasure.id),
+                type="retraction",
+                at=erasure.until,
+                tenant_id=erasure.tenant_id,
+                actor=actor,
+                subject_id=None,
+                decision_id=None,
+                detail=detail,
+            )
+            headers = event_headers("audit", event.event_id, at, "", [])
             name = f"{settings.topic_prefix}{TopicName.AUDIT}"
             value = event.model_dump_json().encode()
             await client.send_and_wait(name, value, event.tenant_id.encode(), headers=headers)
     return len(approved)
-
-
-def event_of(held: UserRecords, erasure: Erasure, actor: str, withdrawn: int, *, keyed: bool) -> AuditEvent:
-    """Return the audit event of an erasure: who, when, how much, and of whom by a keyed hash, if there is a key.
-
-    The user's id is not written down once more: `tombstone` leads to it as long as the tombstone is kept.
-    """
-    return AuditEvent(
-        event_id=event_id("retraction", erasure.id),
-        type="retraction",
-        at=erasure.until,
-        tenant_id=erasure.tenant_id,
-        actor=actor,
-        subject_id=None,
-        decision_id=None,
-        detail={
-            "action": "erase",
-            "tombstone": erasure.id,
-            "user": text_hash(erasure.user_id) if keyed else None,
-            "withdrawn": withdrawn,
-            "remains": {topic.value: count for topic, (count, _) in held.found.items()},
-        },
-    )
 
 
 def retraction_of(decision: Decision, erasure: Erasure, actor: str) -> Retraction:

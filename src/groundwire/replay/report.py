@@ -96,7 +96,9 @@ class Summary:
         if replayed.status is ReplayStatus.CANNOT_TELL:
             self.unreplayable.update(replayed.fields)
         if before is not None:
-            self.reasons[_verdict(before), _outcome(replayed)] += 1
+            told = replayed.after is not None and replayed.status is not ReplayStatus.CANNOT_TELL
+            outcome = _verdict(replayed.after) if replayed.after and told else replayed.status.value
+            self.reasons[_verdict(before), outcome] += 1
             self.policies[before.policy.sha256] += 1
             self.other_engine += before.engine != __version__
         if replayed.status in {ReplayStatus.DIFFERS, ReplayStatus.MISSING}:
@@ -136,12 +138,6 @@ def _changed_first(row: tuple[tuple[str, str], int]) -> tuple[bool, int, tuple[s
     return old == new, -count, (old, new)
 
 
-def _outcome(replayed: Replayed) -> str:
-    if replayed.after is None or replayed.status is ReplayStatus.CANNOT_TELL:
-        return replayed.status.value
-    return _verdict(replayed.after)
-
-
 def _verdict(decision: Decision) -> str:
     return f"{decision.verdict} {decision.reason_code}"
 
@@ -174,7 +170,12 @@ def as_table(job: Job, summary: Summary) -> Iterator[str]:
     for index, change in enumerate(islice(changes_of(job), MAX_ROWS)):
         if not index:
             yield ""
-        yield _line(**change)
+        fields, (before, after) = change["fields"], (change["before"], change["after"])
+        shown = " ".join(fields[:5]) + (" ..." if len(fields) > 5 else "")
+        known = after or before or {}
+        who = f"{known['tenant_id']}:{known['user_id']} {known['kind']} {known['subject_id']}"
+        verdicts = [f"{one['verdict']} {one['reason_code']}" if one else "nothing" for one in (before, after)]
+        yield f"{known['decision_id']}  {who}  {' -> '.join(verdicts)}  {shown}"
     if summary.changes > MAX_ROWS:
         yield f"and {summary.changes - MAX_ROWS} more: --format json lists them all"
 
@@ -205,19 +206,8 @@ def as_json(job: Job, name: str, summary: Summary) -> Iterator[str]:
 def changes_of(job: Job) -> Iterator[Change]:
     """Yield what came out otherwise, other verdicts first: the fields, and both decisions as JSON values."""
     for before, after, fields in job.changes():
-        yield {"fields": fields, "before": _decision(before), "after": _decision(after)}
-
-
-def _line(fields: list[str], before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
-    shown = " ".join(fields[:5]) + (" ..." if len(fields) > 5 else "")
-    known = after or before or {}
-    who = f"{known['tenant_id']}:{known['user_id']} {known['kind']} {known['subject_id']}"
-    verdicts = [f"{one['verdict']} {one['reason_code']}" if one else "nothing" for one in (before, after)]
-    return f"{known['decision_id']}  {who}  {' -> '.join(verdicts)}  {shown}"
-
-
-def _decision(value: bytes | None) -> dict[str, Any] | None:
-    return json.loads(value) if value is not None else None
+        both = {"before": before, "after": after}
+        yield {"fields": fields, **{name: json.loads(one) if one else None for name, one in both.items()}}
 
 
 REPLAY: Final = "replay."
@@ -263,11 +253,9 @@ async def create_topic(settings: Settings, topic: str) -> None:
 class Nowhere:
     """Writes nothing."""
 
-    async def resume(self, written: int) -> None:
-        """Begin."""
+    async def resume(self, written: int) -> None: ...
 
-    async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None:
-        """Leave a decision out."""
+    async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None: ...
 
     async def flush(self) -> int:
         return 0

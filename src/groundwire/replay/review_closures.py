@@ -8,9 +8,10 @@ had rejected, retracted or let expire.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -32,11 +33,6 @@ from groundwire.messages.erasure import Erasures
 from groundwire.messages.identity import Subject, decision_id, subject_of_decision
 from groundwire.messages.records import Retraction
 from groundwire.messages.topics import TopicName
-
-_REVISIONS: Final = 1_000
-"""A Retraction does not say which revision it is; its id is looked for among so many."""
-
-_NO_SHA256: Final = "0" * 64
 
 
 class Closed(OutputRecord):
@@ -82,11 +78,18 @@ class ReviewClosures:
 
     def note(self, value: bytes) -> None:
         """Take in a record; one that is neither a Retraction nor an action that blocked is skipped."""
-        retraction = _read_retraction(value)
-        if retraction is not None:
-            self._note_retraction(retraction)
-        elif b'"review_action"' in value:
-            self._note_event(value)
+        if b'"affected"' in value and b'"supersedes"' in value:
+            with suppress(ValidationError):
+                self._note_retraction(Retraction.model_validate_json(value))
+                return
+        if b'"review_action"' in value:
+            with suppress(ValidationError, ValueError, LookupError, TypeError):
+                event = AuditEvent.model_validate_json(value)
+                closure = _closure(event)
+                if closure is not None:
+                    detail, name = event.detail, event.subject_id or ""
+                    subject = Subject(event.tenant_id, detail["user_id"], Kind(detail["kind"]), name)
+                    self._keep(subject, closure)
 
     def current(self, decision: Decision) -> Decision:
         """Return a decision, or what a person's action has made of it since.
@@ -97,37 +100,32 @@ class ReviewClosures:
         closure = self._closures.get(subject_of_decision(decision))
         if closure is None or not 1 <= decision.revision < closure.revision:
             return decision
-        return _close(decision, closure, self._reason(decision, closure))
+        retracted = self._retracted.get(decision_id(subject_of_decision(decision), closure.revision))
+        return _close(decision, closure, retracted[0] if retracted else closure.reason)
 
     def affected(self, decision: Decision) -> bytes:
         """Return what state keeps of the claims that a retraction affected; empty where none is known."""
         return self._retracted.get(decision.decision_id, (None, b""))[1]
-
-    def _reason(self, decision: Decision, closure: Closure) -> str | None:
-        retracted = self._retracted.get(decision_id(subject_of_decision(decision), closure.revision))
-        return retracted[0] if retracted else closure.reason
 
     def _note_retraction(self, record: Retraction) -> None:
         total = len(record.affected) + (record.truncated or {}).get("affected", 0)
         affected = json.dumps([total, record.affected], ensure_ascii=False, separators=(",", ":")).encode()
         self._retracted[record.decision_id] = record.reason, affected
         subject = Subject(record.tenant_id, record.user_id, Kind(record.kind), record.subject_id)
-        revision = _revision_of(subject, record.decision_id)
+        # a Retraction does not say which revision it is: its id is looked for among these
+        revision = next((n for n in range(2, 1_000) if decision_id(subject, n) == record.decision_id), None)
         if revision is not None:
-            self._keep(subject, _retracted(record, revision))
-
-    def _note_event(self, value: bytes) -> None:
-        try:
-            event = AuditEvent.model_validate_json(value)
-            closure = _closure(event)
-            if closure is not None:
-                detail = event.detail
-                subject = Subject(
-                    event.tenant_id, detail["user_id"], Kind(detail["kind"]), event.subject_id or ""
-                )
-                self._keep(subject, closure)
-        except (ValidationError, ValueError, LookupError, TypeError):
-            return
+            closure = Closure(
+                revision=revision,
+                code=ReasonCode.RETRACTED,
+                action="retract",
+                action_id="",
+                reviewer=record.actor,
+                reason=record.reason,
+                at=record.at,
+                closed=None,
+            )
+            self._keep(subject, closure)
 
     def _keep(self, subject: Subject, closure: Closure) -> None:
         before = self._closures.get(subject)
@@ -169,32 +167,6 @@ def closed_by(decision: Decision) -> dict[str, Any]:
     return closed.model_dump(mode="json")
 
 
-def _read_retraction(value: bytes) -> Retraction | None:
-    if b'"affected"' not in value or b'"supersedes"' not in value:
-        return None
-    try:
-        return Retraction.model_validate_json(value)
-    except ValidationError:
-        return None
-
-
-def _revision_of(subject: Subject, identity: str) -> int | None:
-    return next((n for n in range(2, _REVISIONS) if decision_id(subject, n) == identity), None)
-
-
-def _retracted(record: Retraction, revision: int) -> Closure:
-    return Closure(
-        revision=revision,
-        code=ReasonCode.RETRACTED,
-        action="retract",
-        action_id="",
-        reviewer=record.actor,
-        reason=record.reason,
-        at=record.at,
-        closed=None,
-    )
-
-
 def _closure(event: AuditEvent) -> Closure | None:
     """Read an event; None where the action did not block. Raises: ValueError, LookupError, TypeError."""
     detail = event.detail
@@ -216,7 +188,17 @@ def _closure(event: AuditEvent) -> Closure | None:
 
 
 def _close(before: Decision, closure: Closure, reason: str | None) -> Decision:
-    closed = closure.closed or _guess(before, closure)
+    closed = closure.closed or Closed(
+        # what no event tells: the place of the ReviewDecision is not known then, only its topic
+        origin=Origin(
+            topic=TopicName.REVIEW_DECISIONS, partition=0, offset=0, timestamp=closure.at, sha256="0" * 64
+        ),
+        decided_at=closure.at,
+        engine=before.engine,
+        policy=before.policy,
+        edited=bool((before.facts.review or {}).get("edited")),
+        dedup=before.facts.dedup,
+    )
     review = {
         "action": closure.action,
         "action_id": closure.action_id,
@@ -249,18 +231,4 @@ def _close(before: Decision, closure: Closure, reason: str | None) -> Decision:
             "decided_at": closed.decided_at,
             "facts": before.facts.model_copy(update=changed),
         }
-    )
-
-
-def _guess(before: Decision, closure: Closure) -> Closed:
-    """Stand in for what no event tells: the place of the ReviewDecision is not known then, only its topic."""
-    return Closed(
-        origin=Origin(
-            topic=TopicName.REVIEW_DECISIONS, partition=0, offset=0, timestamp=closure.at, sha256=_NO_SHA256
-        ),
-        decided_at=closure.at,
-        engine=before.engine,
-        policy=before.policy,
-        edited=bool((before.facts.review or {}).get("edited")),
-        dedup=before.facts.dedup,
     )

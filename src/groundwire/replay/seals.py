@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from groundwire.config import Settings
 from groundwire.errors import UsageError
 from groundwire.kafka.connection import partition_of
-from groundwire.kafka.reader import Positions, TopicReader, committed_of, open_reader, read_one
+from groundwire.kafka.reader import Start, TopicReader, committed_of, open_reader, read_one
 from groundwire.keys.attestation import AttestationState
 from groundwire.keys.seal_keys import SealKeys
 from groundwire.messages.base import from_microseconds, from_milliseconds, to_microseconds, to_milliseconds
@@ -150,7 +150,14 @@ class SealEvidence:
             return
         name = header(record.headers, "ce_id") or ""
         place = topic.value, record.partition, record.offset, record.timestamp
-        is_misplaced = topic is TopicName.RETRACTIONS and not _is_under_its_user(record)
+        is_misplaced = False
+        if topic is TopicName.RETRACTIONS:
+            try:
+                told = Retraction.model_validate_json(record.value)
+                true = retraction_id(told.decision_id), record_key(told.tenant_id, told.user_id)
+                is_misplaced = (name, record.key) != true
+            except ValidationError:
+                is_misplaced = True
         causes = () if late or is_misplaced else self._causes(topic, record)
         self._store.put("published", name, bytes.fromhex(record.sha256), *place, " ".join(causes))
         if is_misplaced:
@@ -454,15 +461,6 @@ def event_of(value: bytes) -> AuditEvent | None:
         return None
 
 
-def _is_under_its_user(record: InboundRecord) -> bool:
-    try:
-        retraction = Retraction.model_validate_json(record.value or b"")
-    except ValidationError:
-        return False
-    named = header(record.headers, "ce_id") == retraction_id(retraction.decision_id)
-    return named and record.key == record_key(retraction.tenant_id, retraction.user_id)
-
-
 async def read_seals(settings: Settings, keys: SealKeys, store: Store) -> SealEvidence:
     """Read what stands on the output topics, and then the seals of it: what was published before is sealed by then.
 
@@ -471,22 +469,30 @@ async def read_seals(settings: Settings, keys: SealKeys, store: Store) -> SealEv
     names = {topic: settings.topic_prefix + topic for topic in (*SEALED, *_INPUTS)}
     async with open_reader(settings.brokers, _PATIENCE) as reader:
         evidence = await _evidence(settings, keys, store, reader)
-        await reader.begin({names[topic]: "earliest" for topic in SEALED if topic is not TopicName.AUDIT})
+        others: dict[str, Start] = {names[t]: "earliest" for t in SEALED if t is not TopicName.AUDIT}
+        await reader.begin(others)
         async for record in _rest(reader):
             evidence.note_published(record)
         read_to = dict(reader.positions)
         async for record in _audit(settings, evidence, reader):
             evidence.note_published(record)
         # a seal may name what was published since its topic was read
-        await reader.begin(
-            {names[topic]: "earliest" for topic in SEALED if topic is not TopicName.AUDIT}, continued=read_to
-        )
+        await reader.begin(others, continued=read_to)
         async for record in _rest(reader):
             evidence.note_published(record, late=True)
         ends = await reader.ends(*(names[topic] for topic in _INPUTS))
         begin = await reader.offsets("earliest", ends)
         begin = {each: min(max(start, evidence.reached(*each)), ends[each]) for each, start in begin.items()}
-        await _note_under_way(evidence, reader, begin, ends)
+        for partition, first in begin.items():
+            if first < ends[partition]:  # since the last seal, or the first of these records that is kept
+                begun = evidence.sealed_at(partition)
+                if begun is None:
+                    reader.seek({partition: first}, {partition: ends[partition]})
+                    async with aclosing(_rest(reader)) as records:
+                        kept = await anext(records, None)
+                    begun = from_milliseconds(max(kept.timestamp, 0)) if kept else None
+                if begun is not None:
+                    evidence.note_under_way(partition.topic, begun)
         waiting = {each: end for each, end in ends.items() if each.topic == names[TopicName.DEFERRED]}
         reader.seek({each: begin[each] for each in waiting}, waiting)
         async for record in _rest(reader):
@@ -525,26 +531,6 @@ async def _audit(
         yield record
     evidence.audit_is_cut = evidence.has_lost_seals(starts[evidence.home])
     evidence.leave_out_forks()
-
-
-async def _note_under_way(
-    evidence: SealEvidence, reader: TopicReader, begin: Positions, ends: Positions
-) -> None:
-    """Take in of each input partition since when something may have come of `begin` to `ends`, which no seal covers.
-
-    That is since its last seal; before the first one, since the time of the first of these records that is kept.
-    """
-    for partition, first in begin.items():
-        if first >= ends[partition]:
-            continue
-        begun = evidence.sealed_at(partition)
-        if begun is None:
-            reader.seek({partition: first}, {partition: ends[partition]})
-            async with aclosing(_rest(reader)) as records:
-                record = await anext(records, None)
-            begun = from_milliseconds(max(record.timestamp, 0)) if record else None
-        if begun is not None:
-            evidence.note_under_way(partition.topic, begun)
 
 
 async def _rest(reader: TopicReader) -> AsyncGenerator[InboundRecord, None]:

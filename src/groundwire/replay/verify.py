@@ -258,7 +258,8 @@ async def verify_topics(
         await reader.read(job, inside, outputs, everything=True)
         seals = await signatures.seals(job) if signatures.seals else None
         for fault in [*seals.faults(), *seals.missing_heads(signatures.heads)] if seals else ():
-            if fault.kind in _OF_RECORDS and not _is_verified(fault.where, starts):
+            of_record = fault.kind in {VerifyStatus.UNSEALED, VerifyStatus.BAD_SEAL}
+            if of_record and not _is_verified(fault.where, starts):
                 continue
             yield Placed(fault.where, VerifyFinding(VerifyStatus(fault.kind), fault.id, detail=fault.detail))
         for misfit in job.misfits():
@@ -273,30 +274,19 @@ async def verify_topics(
                 finding = on_topics(job, inside, value, await verifier.verify(value))
                 if signatures.keys:
                     finding = _attested(job, signatures.keys, value, finding)
-                yield Placed(where, _sealed(seals, where, value, finding) if seals else finding)
+                if seals and finding.status in _SIGNED and not seals.is_superseded(value):
+                    why = seals.explain(RecordPlace.parse(where), value)
+                    under_way = why and why[0] == VerifyStatus.NOT_SEALED_YET
+                    if why and (finding.status is VerifyStatus.EQUAL or not under_way):
+                        finding = VerifyFinding(VerifyStatus(why[0]), finding.decision_id, detail=why[1])
+                yield Placed(where, finding)
             report("derived", done, total)
 
-
-_OF_RECORDS: Final = frozenset({VerifyStatus.UNSEALED, VerifyStatus.BAD_SEAL})
-"""Faults of one record, at its place."""
 
 _SIGNED: Final = frozenset(
     {VerifyStatus.EQUAL, VerifyStatus.EXPIRED, VerifyStatus.OTHER_ENGINE, VerifyStatus.MISSING}
 )
 """Findings of a decision after which it may still lack a signature."""
-
-
-def _sealed(seals: SealEvidence, where: str, value: bytes, finding: VerifyFinding) -> VerifyFinding:
-    """Say of a decision with which nothing else is wrong whether a seal covers it."""
-    if finding.status not in _SIGNED:
-        return finding
-    why = seals.explain(RecordPlace.parse(where), value)
-    if why is None or seals.is_superseded(value):
-        return finding
-    status = VerifyStatus(why[0])
-    if status is VerifyStatus.NOT_SEALED_YET and finding.status is not VerifyStatus.EQUAL:
-        return finding
-    return VerifyFinding(status, finding.decision_id, detail=why[1])
 
 
 def _attested(store: RecordStore, keys: Keys, value: bytes, finding: VerifyFinding) -> VerifyFinding:
@@ -316,9 +306,8 @@ def _attested(store: RecordStore, keys: Keys, value: bytes, finding: VerifyFindi
         states = [_signature_state(store, keys, decision, origin, role) for origin in origins if origin]
         there = [state for state in states if state is not None]
         if there and (key_id, AttestationState.VALID) not in there:
-            detail = (
-                f"key {key_id[:100]} did not sign: {', '.join(f'{name} {state}' for name, state in there)}"
-            )
+            found = ", ".join(f"{name} {state}" for name, state in there)
+            detail = f"key {key_id[:100]} did not sign: {found}"
             return VerifyFinding(VerifyStatus.UNATTESTED, finding.decision_id, (path,), detail)
     return finding
 
