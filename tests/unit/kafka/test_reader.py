@@ -9,84 +9,72 @@ from itertools import count
 from types import SimpleNamespace
 
 import pytest
-from aiokafka.errors import UnsupportedCodecError
+from aiokafka import TopicPartition
+from aiokafka.errors import CoordinatorNotAvailableError, KafkaError, UnsupportedCodecError
+from aiokafka.structs import OffsetAndMetadata
 
 from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.kafka import reader
 from groundwire.kafka.connection import partitions_of
-from groundwire.kafka.reader import TopicReader, TopicSpan, follow
+from groundwire.kafka.reader import TopicReader, TopicSpan, committed_of, follow
 from tests.unit.kafka.fake_consumer import PARTITION, FakeConsumer, serving
 
-MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+
+def reading(client: FakeConsumer, begin: int, end: int, seconds: float = 1) -> TopicReader:
+    topic = TopicReader(client, "b:1", seconds)
+    topic.seek({PARTITION: begin}, {PARTITION: end})
+    return topic
 
 
-@pytest.mark.parametrize(
-    ("start", "time", "offset"),
-    [
-        ("earliest", None, 5),
-        ("latest", None, 9),
-        (0, None, 5),
-        (7, None, 7),
-        (100, None, 9),
-        (MOMENT, 6, 6),
-        (MOMENT, None, 9),
-    ],
-)
-async def test_an_offset_is_kept_within_what_the_partition_holds(start, time, offset):
-    client = FakeConsumer(5, 9, time=time)
-    assert await TopicReader(client, "b:1", 1).offsets(start, {PARTITION: 9}) == {PARTITION: offset}
-    assert getattr(client, "moments", {1_767_225_600_000}) == {1_767_225_600_000}
+async def offsets(topic: TopicReader) -> list[int]:
+    return [one.offset async for page in topic.rest() for one in page]
 
 
-async def test_what_comes_after_the_end_that_was_asked_for_is_left_out():
-    client = FakeConsumer(0, 9)
-    topic = TopicReader(client, "b:1", 1)
-    topic.seek({PARTITION: 1}, {PARTITION: 3})
-    assert [one.offset async for page in topic.rest() for one in page] == [1, 2]
-    assert topic.positions == {PARTITION: 3}
+async def test_an_offset_is_kept_within_what_the_partition_holds():
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    for start, time, offset in (
+        *(("earliest", None, 5), ("latest", None, 9), (0, None, 5), (7, None, 7), (100, None, 9)),
+        *((moment, 6, 6), (moment, None, 9)),
+    ):
+        client = FakeConsumer(5, 9, time=time)
+        found = await TopicReader(client, "b:1", 1).offsets(start, {PARTITION: 9})
+        assert found == {PARTITION: offset}, (start, time)
+        assert getattr(client, "moments", {1_767_225_600_000}) == {1_767_225_600_000}
 
 
-async def test_who_goes_on_behind_the_end_misses_nothing_that_came_with_the_last_before_it():
-    client = FakeConsumer(0, 9, page=4)
-    topic = TopicReader(client, "b:1", 1)
-    topic.seek({PARTITION: 1}, {PARTITION: 3})
-    assert [one.offset async for page in topic.rest() for one in page] == [1, 2]
-    assert topic.positions == {PARTITION: 3}
-    assert [one.offset for one in await topic.batch()] == [3, 4, 5, 6]
+async def test_what_comes_after_the_end_is_left_out_and_not_missed_by_who_goes_on_there():
+    for page, behind in ((1, [3]), (4, [3, 4, 5, 6])):
+        topic = reading(FakeConsumer(0, 9, page=page), 1, 3)
+        assert await offsets(topic) == [1, 2]
+        assert topic.positions == {PARTITION: 3}
+        assert [one.offset for one in await topic.batch()] == behind
 
 
 async def test_who_began_or_went_on_behind_the_end_is_not_turned_back_to_it():
-    client = FakeConsumer(0, 9, page=2)
-    topic = TopicReader(client, "b:1", 1)
-    topic.seek({PARTITION: 5}, {PARTITION: 3})
-    for offsets in ([5, 6], [7, 8]):
-        assert [page async for page in topic.rest()] == []
-        assert [one.offset for one in await topic.batch()] == offsets
+    topic = reading(FakeConsumer(0, 9, page=2), 5, 3)
+    for behind in ([5, 6], [7, 8]):
+        assert await offsets(topic) == []
+        assert [one.offset for one in await topic.batch()] == behind
 
 
-@pytest.mark.parametrize(("begin", "gaps"), [(0, ()), (0, (3,)), (4, ())])
-async def test_nothing_is_fetched_behind_the_end_before_someone_goes_on_there(begin, gaps):
-    client = FakeConsumer(0, 9, gaps=gaps)
-    topic = TopicReader(client, "b:1", 1)
-    topic.seek({PARTITION: begin}, {PARTITION: 4})
-    async for _ in topic.rest():
-        pass
-    assert client.paused() == {PARTITION}
-    await topic.batch()
-    assert not client.paused()
+async def test_nothing_is_fetched_behind_the_end_before_someone_goes_on_there():
+    for begin, gaps in ((0, ()), (0, (3,)), (4, ())):
+        client = FakeConsumer(0, 9, gaps=gaps)
+        topic = reading(client, begin, 4)
+        await offsets(topic)
+        assert client.paused() == {PARTITION}
+        await topic.batch()
+        assert not client.paused()
 
 
 async def test_what_was_compacted_at_the_end_is_not_waited_for():
-    topic = TopicReader(FakeConsumer(0, 4, gaps=(2, 3)), "b:1", 1)
-    topic.seek({PARTITION: 0}, {PARTITION: 4})
-    assert [one.offset async for page in topic.rest() for one in page] == [0, 1]
+    assert await offsets(reading(FakeConsumer(0, 4, gaps=(2, 3)), 0, 4)) == [0, 1]
 
 
 async def test_an_end_that_does_not_come_is_not_waited_for_without_limit():
-    topic = TopicReader(FakeConsumer(0, 2, silent=True), "b:1", 0.05)
-    topic.seek({PARTITION: 0}, {PARTITION: 2})
+    topic = reading(FakeConsumer(0, 2, silent=True), 0, 2, 0.05)
     with pytest.raises(BrokerUnavailable, match=r"rest of the topics within 0\.05 s"):
-        assert [page async for page in topic.rest()]
+        await offsets(topic)
 
 
 async def test_a_long_stretch_without_records_is_read_past_however_long_that_takes(monkeypatch):
@@ -102,45 +90,61 @@ async def test_a_long_stretch_without_records_is_read_past_however_long_that_tak
         return {}
 
     client.getmany = nothing
-    topic = TopicReader(client, "b:1", 10)
-    topic.seek({PARTITION: 0}, {PARTITION: 9})
-    assert [page async for page in topic.rest()] == []
+    assert await offsets(reading(client, 0, 9, 10)) == []
 
 
-@pytest.mark.parametrize(("codec", "until_end"), [("zstd", True), ("lz4", False)])
-async def test_a_codec_that_is_not_installed_is_told_with_what_to_install(codec, until_end, monkeypatch):
-    client = FakeConsumer(0, 4)
+async def test_a_codec_that_is_not_installed_is_told_with_what_to_install(monkeypatch):
+    for codec, until_end in (("zstd", True), ("lz4", False)):
+        client = FakeConsumer(0, 4)
 
-    async def fail(**_options):
-        raise UnsupportedCodecError(f"Libraries for {codec} compression codec not found")
+        async def fail(codec=codec, **_options):
+            raise UnsupportedCodecError(f"Libraries for {codec} compression codec not found")
 
-    client.getmany = fail
-    monkeypatch.setattr(reader, "consumer", serving(client))
-    async with aclosing(follow("b:1", PARTITION.topic, TopicSpan(0, until_end=until_end), 1)) as records:
-        with pytest.raises(UsageError, match=f"{codec}.*pip install cramjam"):
-            await anext(records)
-
-
-@pytest.mark.parametrize("until_end", [True, False])
-async def test_a_broker_that_stops_answering_is_an_outage(until_end, monkeypatch):
-    monkeypatch.setattr(reader, "consumer", serving(FakeConsumer(0, 4, fails_at=2)))
-    async with aclosing(follow("b:1", PARTITION.topic, TopicSpan(0, until_end=until_end), 1)) as records:
-        assert [(await anext(records)).offset for _ in range(2)] == [0, 1]
-        with pytest.raises(BrokerUnavailable, match="topics cannot be read: KafkaError"):
-            await anext(records)
+        client.getmany = fail
+        monkeypatch.setattr(reader, "consumer", serving(client))
+        async with aclosing(follow("b:1", PARTITION.topic, TopicSpan(0, until_end=until_end), 1)) as records:
+            with pytest.raises(UsageError, match=f"{codec}.*pip install cramjam"):
+                await anext(records)
 
 
-@pytest.mark.parametrize(
-    ("topic", "partition", "message"),
-    [
+async def test_a_broker_that_stops_answering_is_an_outage(monkeypatch):
+    for until_end in (True, False):
+        monkeypatch.setattr(reader, "consumer", serving(FakeConsumer(0, 4, fails_at=2)))
+        async with aclosing(follow("b:1", PARTITION.topic, TopicSpan(0, until_end=until_end), 1)) as records:
+            assert [(await anext(records)).offset for _ in range(2)] == [0, 1]
+            with pytest.raises(BrokerUnavailable, match="topics cannot be read: KafkaError"):
+                await anext(records)
+
+
+async def test_a_topic_or_partition_that_does_not_exist_is_named(monkeypatch):
+    monkeypatch.setattr(reader, "consumer", serving(FakeConsumer(0, 4)))
+    for topic, partition, message in (
         ("t.none", None, r"no topic t\.none: `groundwire topics"),
         (PARTITION.topic, 3, "no partition 3, only 0"),
-    ],
-)
-async def test_a_topic_or_partition_that_does_not_exist_is_named(topic, partition, message, monkeypatch):
-    monkeypatch.setattr(reader, "consumer", serving(FakeConsumer(0, 4)))
-    with pytest.raises(UsageError, match=message):
-        assert [one async for one in follow("b:1", topic, TopicSpan(0, partition), 1)]
+    ):
+        with pytest.raises(UsageError, match=message):
+            assert [one async for one in follow("b:1", topic, TopicSpan(0, partition), 1)]
+
+
+async def test_what_a_group_committed_is_asked_for_until_its_coordinator_answers(monkeypatch):
+    """Its metadata is told too; a partition without an offset is left out."""
+    other, stands = TopicPartition("t.claims", 1), OffsetAndMetadata(7, "seal")
+    answers = [CoordinatorNotAvailableError(), {}, {PARTITION: stands, other: OffsetAndMetadata(-1, "")}]
+
+    class Admin:
+        async def list_consumer_group_offsets(self, group, partitions):
+            assert (group, partitions) == ("g", [PARTITION, other])
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    monkeypatch.setattr(reader, "admin", serving(Admin()))
+    monkeypatch.setattr(reader, "_RETRY_SECONDS", 0)
+    assert await committed_of("b:1", "g", [PARTITION, other], 60) == {PARTITION: stands}
+    answers.append(KafkaError())
+    with pytest.raises(BrokerUnavailable, match="offsets of groups"):
+        await committed_of("b:1", "g", [PARTITION, other], 60)
 
 
 async def test_a_client_is_told_of_the_topics_that_exist_and_of_no_other():
