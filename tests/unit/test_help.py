@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 import click
+import pytest
 
 from demo.__main__ import main as demo
 from groundwire.cli.main import main
@@ -44,6 +45,7 @@ def test_every_role_of_a_worker_says_more_than_workers_in_common() -> None:
     assert len(set(told.values())) == len(told) == 5
 
 
+@pytest.mark.slow
 def test_help_of_an_example_program_shows_how_it_is_run() -> None:
     for name in ["approved_table", "generator.py", "producer.py"]:
         done = subprocess.run(

@@ -70,6 +70,7 @@ def test_the_names_of_the_claim_part_of_the_contract_are_exported():
         _ = groundwire.NoSuchName
 
 
+@pytest.mark.slow
 def test_importing_the_package_imports_nothing_else_until_a_name_is_asked_for():
     code = (
         "import sys, groundwire; light = 'httpx' not in sys.modules and 'pydantic' not in sys.modules;"
@@ -215,14 +216,6 @@ async def test_a_provider_that_answers_nonsense_has_failed():
         provider.memories = AsyncMock(return_value=answer)
         result = await validate("Snow is white", source="user", provider=provider)
         assert not result.approved
-
-
-async def test_deduplication_off_needs_no_provider_and_says_so():
-    """S0-113."""
-    validator = IngestionValidator(enable_dedup=False, verifier=verifier())
-    result = await validator.validate("Snow is white", "fact", "user", "ada")
-    assert result.approved
-    assert "dedup_skipped" in result.checks_skipped
 
 
 def test_what_cannot_work_is_refused_when_it_is_made():

@@ -78,6 +78,7 @@ def test_a_cache_keeps_only_what_held_and_says_why_it_refuses() -> None:
         assert cache.why_refused(GOOD | changed) == why
 
 
+@pytest.mark.slow
 def test_events_of_a_program_that_has_configured_no_logs_leave_its_standard_output_alone() -> None:
     program = (
         "from groundwire import validate_evidence_grounding\n"

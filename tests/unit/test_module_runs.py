@@ -31,6 +31,7 @@ def python(*words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_python_m_groundwire_is_the_command() -> None:
     assert __version__ in python("-m", "groundwire", "--version")
 

@@ -26,6 +26,7 @@ def test_connections_are_called_after_deployment_and_role() -> None:
         assert app.conf.broker_client_id == client_name() == name
 
 
+@pytest.mark.slow
 def test_sighup_logs_everything_until_it_comes_again() -> None:
     """Loggers that were used before follow, too."""
     program = textwrap.dedent("""
@@ -49,6 +50,7 @@ def test_sighup_logs_everything_until_it_comes_again() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_away_is_one_line_of_all_parts_of_its_client() -> None:
     program = textwrap.dedent("""
         import logging
@@ -83,6 +85,7 @@ def test_a_connection_that_failed_after_nobody_waited_for_it_is_one_line_without
     assert "ConnectionResetError" in ended.stderr.partition("Traceback")[0]
 
 
+@pytest.mark.slow
 def test_an_error_of_the_system_that_no_connection_raised_keeps_its_traceback() -> None:
     program = textwrap.dedent("""
         import logging, ssl
@@ -102,6 +105,7 @@ def test_an_error_of_the_system_that_no_connection_raised_keeps_its_traceback() 
     ]
 
 
+@pytest.mark.slow
 def test_a_connection_that_closes_while_uvloop_writes_to_it_is_one_line_without_a_traceback() -> None:
     program = textwrap.dedent("""
         import asyncio, logging, os, uvloop
