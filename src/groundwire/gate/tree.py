@@ -7,7 +7,9 @@ the queue) is in `groundwire.gate.claim_case`.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Collection
+from importlib.resources import files
 from typing import Final, NamedTuple
 
 from groundwire.arguments import takes
@@ -18,48 +20,9 @@ from groundwire.policy import TRUSTED_SOURCES
 CONVERSATION = "conversation"
 CONVERSATIONS = frozenset({CONVERSATION, "chat"})
 
-_UNGROUNDED: Final = "Ungrounded assertion needs verification"
 _SENTENCES: Final = {
-    ReasonCode.EXPIRED: "The claim's validity horizon has passed",
-    ReasonCode.PERSONAL_SPECULATION: "Contains personal speculation",
-    ReasonCode.DUPLICATE: "Duplicate of existing memory",
-    ReasonCode.TECHNICAL_HEDGE: "Contains technical hedges - needs verification",
-    ReasonCode.DEDUP_UNAVAILABLE: "Dedup check failed - cannot verify uniqueness",
-    ReasonCode.VERIFIED_CITATION: "Has verified citation",
-    ReasonCode.TRUSTED_SOURCE: "From trusted source: {source}",
-    ReasonCode.STATED_DECISION: "Decision stated in conversation",
-    ReasonCode.STATED_PREFERENCE: "Preference stated by user",
-    ReasonCode.UNGROUNDED: _UNGROUNDED,
-    ReasonCode.SOURCE_UNATTESTED: _UNGROUNDED,
-    ReasonCode.CITATION_UNVERIFIED: _UNGROUNDED,
-    ReasonCode.HIDDEN_TEXT: "Holds characters that hide text - needs verification",
-    ReasonCode.CONFLICTING_NEAR_DUPLICATE: "Conflicts with existing memory - needs verification",
-    ReasonCode.PREVIOUSLY_REJECTED: "Similar to a text that a person rejected - needs verification",
-    ReasonCode.DERIVED_FROM_UNAPPROVED: "Rests on something not approved - needs verification",
-    ReasonCode.CITATION_IRRELEVANT: "Verified citation does not support the claim - needs verification",
-    ReasonCode.AI_SYNTHESIS_HELD: "AI synthesis is held for review by policy",
-    ReasonCode.PENDING_DUPLICATE: "Same claim is already waiting for review",
-    ReasonCode.REVIEW_QUEUE_FULL: "Review queue is full - send the claim again later",
-    ReasonCode.HUMAN_APPROVED: "Approved by a reviewer",
-    ReasonCode.HUMAN_REJECTED: "Rejected by a reviewer",
-    ReasonCode.REVIEW_EXPIRED: "Not reviewed in time",
-    ReasonCode.RETRACTED: "Approval was withdrawn",
-    ReasonCode.INTERNAL_ERROR: "Internal error - needs verification",
-    ReasonCode.ENTITY_GROUNDING_FAILED: "Names entities that the corpus does not hold",
-    ReasonCode.RELATION_PRESERVATION_FAILED: "States relations that the sources do not hold",
-    ReasonCode.QUOTES_REJECTED: "Quotes do not stand in the transcript",
-    ReasonCode.CRITICAL_GAP: "A claim is not supported by its evidence",
-    ReasonCode.LOW_CONFIDENCE: "Validation confidence is too low",
-    ReasonCode.CHECK_UNAVAILABLE: "A check could not run - needs verification",
-    ReasonCode.GROUNDING_UNATTESTED: "Nobody vouches for what the model was given - needs verification",
-    ReasonCode.PHANTOM_SOURCE: "Cites a source that was not retrieved",
-    ReasonCode.SNIPPET_MISMATCH: "Cites a passage that is not where it says",
-    ReasonCode.UNVERIFIED_FIELDS: "Names fields that the sources do not hold",
-    ReasonCode.STALE_INDEX: "Sources have changed since they were indexed",
-    ReasonCode.FLAGGED_CLAIMS: "Parts of the answer are not supported - needs verification",
-    ReasonCode.VERIFICATION_BYPASSED: "Verification was bypassed - needs verification",
-    ReasonCode.NOTHING_TO_GROUND_ON: "Nothing to ground the answer on - needs verification",
-    ReasonCode.GROUNDED: "Grounded in its sources",
+    ReasonCode(code): sentence
+    for code, sentence in tomllib.loads((files(__package__) / "reasons.toml").read_text("utf-8")).items()
 }
 
 

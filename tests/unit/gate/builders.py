@@ -79,10 +79,6 @@ def sources_of(parts: list[tuple[str, int, int]]) -> SourceReport:
     )
 
 
-a_source = st.integers(1, 3).flatmap(lambda n: st.tuples(names, st.just(n), st.integers(0, n)))
-a_source_report = st.lists(a_source, max_size=4).map(sources_of)
-
-
 def index_of(stale: list[str], current: list[str]) -> IndexReport:
     warnings = tuple(a_warning(WarningType.STALE_INDEX) for _ in stale)
     return IndexReport(tuple(stale), tuple(dict.fromkeys([*stale, *current])), warnings)
@@ -187,35 +183,32 @@ def versions_of(documents: list[str]) -> VersionConflicts:
     return VersionConflicts(tuple(VersionConflict(name, ("1", "2")) for name in documents))
 
 
-RESULTS = {
-    "sources": a_source_report,
-    "index": st.builds(index_of, some_names, st.lists(names, min_size=1, max_size=3, unique=True)),
-    "versions": st.builds(versions_of, st.one_of(st.just([]), some_names)),
-    "fields": st.builds(fields_of, counts, counts),
-    "source_tags": st.builds(tags_of, st.lists(st.integers(-1, 4), max_size=4), counts, st.integers(0, 2)),
-    "quotes": st.builds(quotes_of, counts, counts, st.integers(0, 1)),
-    "entities": st.builds(entities_of, st.integers(0, 1), counts),
-    "relations": st.builds(relations_of, st.integers(0, 1), st.integers(0, 1), counts),
-    "values": st.builds(values_of, st.integers(0, 2), counts, counts),
-    "claims": st.builds(
-        claims_of, counts, st.integers(0, 1), st.integers(0, 2), st.integers(0, 1), retry=st.booleans()
-    ),
-}
+def results(bad: int) -> dict[str, st.SearchStrategy[Any]]:
+    """Results of every check; those of `results(0)` find nothing wrong."""
+    few, many = st.integers(0, bad), st.integers(0, 5 * bad)
+    a_source = st.integers(1, 3).flatmap(
+        lambda n: st.tuples(names, st.just(n), st.integers(0 if bad else n, n))
+    )
+    wrong_names = some_names if bad else st.just([])
+    tags = st.lists(st.integers(-1, 4) if bad else st.just(1), max_size=4)
+    return {
+        "sources": st.lists(a_source, max_size=4).map(sources_of),
+        "index": st.builds(index_of, wrong_names, st.lists(names, min_size=1, max_size=3, unique=True)),
+        "versions": st.builds(versions_of, wrong_names),
+        "fields": st.builds(fields_of, counts, many),
+        "source_tags": st.builds(tags_of, tags, counts if bad else st.just(1), st.integers(0, 2 * bad)),
+        "quotes": st.builds(quotes_of, counts, many, few),
+        "entities": st.builds(entities_of, few, counts),
+        "relations": st.builds(relations_of, few, few, counts),
+        "values": st.builds(values_of, st.integers(0, 2 * bad), counts, many),
+        "claims": st.builds(claims_of, counts, few, st.integers(0, 2 * bad), few, retry=st.booleans()),
+    }
+
+
+RESULTS, CLEAN = results(1), results(0)
 not_run = st.sampled_from([Skipped("not_provided"), Skipped("disabled"), Skipped("bypassed")])
 broke = st.builds(Broken, st.sampled_from(["KeyError", "StateUnavailable"]))
 # Most results are clean, else the first rules of the list would hide all others.
-CLEAN = {
-    "sources": st.lists(st.tuples(names, st.just(3), st.just(3)), max_size=2).map(sources_of),
-    "index": st.builds(index_of, st.just([]), st.lists(names, min_size=1, max_size=3, unique=True)),
-    "versions": st.just(versions_of([])),
-    "fields": st.builds(fields_of, counts, st.just(0)),
-    "source_tags": st.builds(tags_of, st.lists(st.just(1), max_size=2), st.just(1), st.just(0)),
-    "quotes": st.builds(quotes_of, counts, st.just(0), st.just(0)),
-    "entities": st.builds(entities_of, st.just(0), counts),
-    "relations": st.builds(relations_of, st.just(0), st.just(0), counts),
-    "values": st.builds(values_of, st.just(0), counts, st.just(0)),
-    "claims": st.builds(claims_of, counts, st.just(0), st.just(0)),
-}
 _SHARES = ["clean"] * 5 + ["not run"] * 5 + ["any"] * 2
 
 

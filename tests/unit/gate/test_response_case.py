@@ -29,7 +29,6 @@ from tests.unit.gate.builders import (
     CHECKS,
     CLEAN,
     RESULTS,
-    a_source_report,
     cases,
     claims_of,
     clean_case,
@@ -195,7 +194,7 @@ def test_one_check_alone_approves_only_where_it_compared_something(check):
         assert tier == "tier_2"
 
 
-@given(a_source_report, RESULTS["fields"], reported)
+@given(RESULTS["sources"], RESULTS["fields"], reported)
 def test_what_does_not_hold_of_sources_and_of_fields_is_taken_off_both(sources, named, sent):
     """S2-15, C-44."""
     case = clean_case(reading=clean_reading(sources=sources, fields=named), confidence=sent)
