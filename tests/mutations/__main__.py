@@ -11,11 +11,10 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -30,11 +29,19 @@ _REWRITE = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis' profile is
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # forks have process groups of their own
     options = _options()
     found = mutants_of(SETTINGS["groups"], deep=options.deep)
     listed = [mutant for module in found.values() for mutant in module.mutants]
-    chosen = _chosen(listed, options)
+    chosen = [
+        mutant
+        for mutant in listed
+        if (not options.group or mutant.group in options.group)
+        and (not options.only or any(fnmatch(mutant.name, pattern) for pattern in options.only))
+    ]
+    if options.sample is not None:  # by their names alone: a new mutant changes a draw by one at most
+        chosen.sort(key=lambda one: sha256(f"{options.seed} {one.name}".encode()).digest())
+        chosen = chosen[: options.sample]
     if options.list:
         say(*(mutant.name for mutant in chosen))
         return 0
@@ -62,26 +69,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--processes", metavar="N", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="name the mutants, run nothing")
     return parser.parse_args()
-
-
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    """End as from the keyboard, so that forks, which have process groups of their own, are ended too."""
-    raise KeyboardInterrupt
-
-
-def _chosen(mutants: Iterable[Mutant], options: argparse.Namespace) -> list[Mutant]:
-    chosen = [
-        mutant
-        for mutant in mutants
-        if (not options.group or mutant.group in options.group)
-        and (not options.only or any(fnmatch(mutant.name, pattern) for pattern in options.only))
-    ]
-    return chosen if options.sample is None else sample(chosen, options.sample, options.seed)
-
-
-def sample(mutants: Collection[Mutant], size: int, seed: str) -> list[Mutant]:
-    """Draw mutants; which ones depends on their names alone, so that a new one changes a draw by one at most."""
-    return sorted(mutants, key=lambda one: sha256(f"{seed} {one.name}".encode()).digest())[:size]
 
 
 def _run(found: Mapping[str, Mutants], chosen: Sequence[Mutant], options: argparse.Namespace) -> Runner:

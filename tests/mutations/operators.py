@@ -19,13 +19,9 @@ _SIGNS: Final = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _NAMED: Final = 90  # characters of a place's own text that name it
 
 _EMPTY: Final = {
-    "list": "[]",
+    **dict.fromkeys(("list", "Sequence", "Iterable", "Collection"), "[]"),
+    **dict.fromkeys(("dict", "Mapping"), "{}"),
     "tuple": "()",
-    "Sequence": "[]",
-    "Iterable": "[]",
-    "Collection": "[]",
-    "dict": "{}",
-    "Mapping": "{}",
     "set": "set()",
     "frozenset": "frozenset()",
     "str": "''",
@@ -111,6 +107,13 @@ def import_with_switches(modules: Mapping[str, Mutants]) -> None:
     sys.meta_path.insert(0, _Finder(modules))
 
 
+class _Loader(SourceFileLoader):
+    tree: ast.Module
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - of this one
+        return compile(self.tree, self.path, "exec", dont_inherit=True)
+
+
 class _Finder(MetaPathFinder):
     def __init__(self, modules: Mapping[str, Mutants]) -> None:
         self._modules = modules
@@ -120,17 +123,9 @@ class _Finder(MetaPathFinder):
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.origin is None or fullname not in self._modules:
             return None
-        spec.loader = _Loader(fullname, spec.origin, self._modules[fullname].tree)
+        spec.loader = _Loader(fullname, spec.origin)
+        spec.loader.tree = self._modules[fullname].tree
         return spec
-
-
-class _Loader(SourceFileLoader):
-    def __init__(self, name: str, path: str, tree: ast.Module) -> None:
-        super().__init__(name, path)
-        self._tree = tree
-
-    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - of this one
-        return compile(self._tree, self.path, "exec", dont_inherit=True)
 
 
 def numbers(source: str) -> set[str]:
@@ -202,19 +197,13 @@ class _Switches(ast.NodeTransformer):
             return node
         return self._within(node)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return self._function(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        return self._function(node)
-
     def _within(self, node: _Node) -> _Node:
         self._where.append(node.name)  # type: ignore[attr-defined]
         node.body = [self.visit(child) for child in node.body]  # type: ignore[attr-defined]
         self._where.pop()
         return node
 
-    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
         self._depth += 1
         written = ast.unparse(node.returns) if node.returns else ""
         skip = 1 if ast.get_docstring(node) is not None else 0
@@ -231,6 +220,8 @@ class _Switches(ast.NodeTransformer):
         self._where.pop()
         node.body[skip:skip] = breaks
         return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name that `ast` asks for
 
     @property
     def _open(self) -> bool:

@@ -240,21 +240,24 @@ def _run(use: Callable[[CorpusIndex], Awaitable[Result]]) -> Result:
 
 
 def _print_counts(counts: CorpusCounts, tenant: str, layout: str) -> None:
+    def many(count: int, one: str, more: str) -> str:
+        return f"{count} {one if count == 1 else more}"
+
     if layout == "json":
         plain = {"entities": counts.entities, "relations": counts.relations, "refused": counts.refused}
         click.echo(_json({"tenant_id": tenant, **plain, "unchanged": counts.unchanged}))
         return
     if counts.unchanged:
-        why = f"{_many(counts.refused, 'line')} refused" if counts.refused else "the file holds nothing"
+        why = (
+            f"{many(counts.refused, 'line', 'lines')} refused" if counts.refused else "the file holds nothing"
+        )
         click.echo(escape_controls(f"nothing changed for {tenant}: {why}"))
         return
     refused = f", refused {counts.refused}" if counts.refused else ""
-    entities = _many(counts.entities, "entity", "entities")
-    click.echo(escape_controls(f"loaded {entities} and {_many(counts.relations, 'relation')}{refused}"))
-
-
-def _many(count: int, one: str, more: str | None = None) -> str:
-    return f"{count} {one if count == 1 else more or one + 's'}"
+    loaded = (
+        f"{many(counts.entities, 'entity', 'entities')} and {many(counts.relations, 'relation', 'relations')}"
+    )
+    click.echo(escape_controls(f"loaded {loaded}{refused}"))
 
 
 def _cell(value: object) -> str:

@@ -77,10 +77,6 @@ def holds_responses(data: bytes) -> bool:
     return isinstance(first, dict) and "label" not in first and bool({"context", "chunks"} & first.keys())
 
 
-_RECORDS: Final = "a record for the gate (content, record)"
-_EVIDENCE: Final = "a statement with its evidence (claim, answer)"
-
-
 def holds_records(data: bytes, form: str) -> bool:
     """Whether rows are for the gate, claims and responses with what should become of them, by the first that tells.
 
@@ -89,18 +85,22 @@ def holds_records(data: bytes, form: str) -> bool:
     """
     if form != "jsonl":
         return bool(set(TEXTS).intersection(_columns(data, "," if form == "csv" else "\t")))
+    records, evidence = (
+        "a record for the gate (content, record)",
+        "a statement with its evidence (claim, answer)",
+    )
     kinds: dict[str, int] = {}
     for number, line in enumerate(data.split(b"\n"), 1):
         row = _parsed(line)
         fields = set(row) if isinstance(row, dict) else set()
         if {"claim", "answer", "evidence"} & fields:
-            kinds.setdefault(_EVIDENCE, number)
+            kinds.setdefault(evidence, number)
         elif set(TEXTS) & fields:
-            kinds.setdefault(_RECORDS, number)
+            kinds.setdefault(records, number)
     if len(kinds) > 1:
         (one, first), (other, second) = kinds.items()
         raise UsageError(f"line {first} is {one}, and line {second} {other}: give a file of each")
-    return _RECORDS in kinds
+    return records in kinds
 
 
 def _parsed(data: bytes) -> Any:  # noqa: ANN401 - any JSON value

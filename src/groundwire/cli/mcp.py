@@ -65,9 +65,9 @@ def mcp(
             f"--attest: the key {attest} has the role grounding, which is a retriever's: a model would vouch by it for"
             " the evidence that it brings; make one without it, by `groundwire keys new`"
         )
-    asyncio.run(_serve(producer, Speaker(user_id, tenant_id, source, wait)))
 
+    async def serve() -> None:
+        async with producer:
+            await server(producer, Speaker(user_id, tenant_id, source, wait)).run_stdio_async()
 
-async def _serve(producer: Producer, speaker: Speaker) -> None:
-    async with producer:
-        await server(producer, speaker).run_stdio_async()
+    asyncio.run(serve())

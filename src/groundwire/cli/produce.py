@@ -56,35 +56,24 @@ def produce(
         headers=_headers(headers, attest, keys_file),
         seconds=deployment.seconds,
     )
-    produced = _run(file, deployment.brokers, options)
-    if produced.refused:
-        raise SystemExit(1)
-
-
-def _run(file: BinaryIO, brokers: str, options: SendOptions) -> Produced:
     console = Console(stderr=True, highlight=False)
     produced = Produced()
-
     with FileProgress(console, "sent", file) as progress:
+        sending = send(
+            *(file, deployment.brokers, options, produced),
+            on_refused=refused_lines(console),
+            on_window=lambda: progress.show(produced.sent),
+        )
         try:
-            asyncio.run(
-                send(
-                    file,
-                    brokers,
-                    options,
-                    produced,
-                    on_refused=refused_lines(console),
-                    on_window=lambda: progress.show(produced.sent),
-                )
-            )
+            asyncio.run(sending)
         except KeyboardInterrupt:
             raise SystemExit(130) from None
         finally:
             progress.stop()
-            click.echo(
-                f"produced {produced.sent}" + (f", refused {produced.refused}" if produced.refused else "")
-            )
-    return produced
+            refused = f", refused {produced.refused}" if produced.refused else ""
+            click.echo(f"produced {produced.sent}{refused}")
+    if produced.refused:
+        raise SystemExit(1)
 
 
 def _headers(
