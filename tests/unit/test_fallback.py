@@ -174,19 +174,19 @@ def test_plain_functions_will_do():
     assert asyncio.run(made) == answer("auto")
 
 
-def test_a_caller_that_is_cancelled_is_cancelled():
+async def test_a_caller_that_is_cancelled_is_cancelled():
+    begun = asyncio.Event()
+
     async def pipeline(_):
-        await asyncio.sleep(60)
+        begun.set()
+        await asyncio.Event().wait()
 
-    async def cancelled():
-        made = execute_with_fallback("auto", pipeline=pipeline, validate=lambda _: 1.0, chunks=CHUNKS)
-        task = asyncio.create_task(made)
-        await asyncio.sleep(0.01)
-        task.cancel()
-        await task
-
+    made = execute_with_fallback("auto", pipeline=pipeline, validate=lambda _: 1.0, chunks=CHUNKS)
+    task = asyncio.create_task(made)
+    await begun.wait()
+    task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(cancelled())
+        await task
 
 
 def test_an_unknown_mode_is_an_error_that_names_it():

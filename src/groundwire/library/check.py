@@ -13,7 +13,7 @@ from typing import Any, Final
 from groundwire.errors import RecordError
 from groundwire.gate.gate import Gate, Lookups
 from groundwire.gate.lookups import Assessor
-from groundwire.gate.types import DeadLetter, Decided
+from groundwire.gate.types import DeadLetter, Decided, of_kind, put_back
 from groundwire.keys.attestation import Keys
 from groundwire.library.with_headers import unwrapped
 from groundwire.messages.base import from_milliseconds, to_milliseconds
@@ -106,9 +106,7 @@ class Checker:
         return InboundRecord(None, 0, number - 1, self._timestamp, None, value, headers)
 
     async def _decide(self, batch: list[InboundRecord | LineError]) -> list[Decision | LineError]:
-        """Return the results of lines, in their order."""
-        decided = iter(await self._decided([line for line in batch if isinstance(line, InboundRecord)]))
-        return [line if isinstance(line, LineError) else next(decided) for line in batch]
+        return put_back(batch, await self._decided(of_kind(batch, InboundRecord)), InboundRecord)
 
     async def _decided(self, batch: list[InboundRecord]) -> list[Decision | LineError]:
         prepared = await self._gate.ask_model(await self._gate.prepare(batch, ask_network=True))

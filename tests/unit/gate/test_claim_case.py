@@ -48,7 +48,7 @@ def relevance(*entries):
 
 
 def test_of_the_caps_that_apply_the_first_is_the_reason():
-    """Every combination of the six caps, in the contract's order; without any, the claim is approved."""
+    """Every combination of the six caps, in the contract's order; without any, the claim is approved (S0-156)."""
     approved_citation = ("tier_1", "verified_citation")
     for held in [True, False]:
         caps = {
@@ -118,6 +118,7 @@ def test_relevance_is_asked_of_every_verified_citation():
 
 
 def test_no_cap_meant_for_others_lowers_a_trusted_source_or_a_conversation():
+    """C-04."""
     for source, memory_type, code in (
         ("documentation", "fact", "trusted_source"),
         ("conversation", "decision", "stated_decision"),

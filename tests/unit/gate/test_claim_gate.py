@@ -219,23 +219,6 @@ async def test_a_source_beside_the_point_sends_an_approval_to_review(tmp_path):
         assert summary(await World(verifier=verifier(adrs)).one(claim)) == ("tier_1", "verified_citation")
 
 
-async def test_held_ai_synthesis_goes_to_review_even_with_a_verified_citation(tmp_path):
-    """S0-156."""
-    adrs = adr_folder(tmp_path / "adrs", ADR_003="x")
-    world = World(policy=Policy(auto_approve_ai_synthesis=False), verifier=verifier(adrs))
-    assert summary(await world.one("Per ADR-003 it holds")) == ("tier_2", "ai_synthesis_held")
-    assert (await world.one("Per ADR-003 it stands", "c2", source="user")).approved
-
-
-async def test_a_failed_citation_overrides_trust_only_where_the_policy_says_so():
-    """C-04."""
-    for overrides in (False, True):
-        world = World(policy=Policy(failed_citation_overrides_trust=overrides))
-        decision = await world.one("Per ADR-999, we use magic", source="documentation")
-        assert decision.approved != overrides
-        assert "citation_unverified: adr:999" in decision.checks_failed
-
-
 # --- signatures
 
 KEYS = b"""

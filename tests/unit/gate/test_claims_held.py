@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -309,15 +308,6 @@ async def test_a_decision_of_many_claims_keeps_to_its_limits_and_counts_what_it_
     assert section["flagged_claims"] >= 300
     assert decision.truncated["report.epistemic.claims"] == section["total_claims"] - len(section["claims"])
     assert {gap["gap_type"] for gap in section["gaps"]} <= {"unsupported", "partial_support", "contradicted"}
-
-
-@pytest.mark.slow
-async def test_a_request_fits_on_its_topic_whatever_claims_it_names():
-    words = "\x01" * 450
-    answer = "\n\n".join(f"The billing service {words} encrypts {n}." for n in range(200))
-    (request, *_) = await ask_again(policy(on_failure="retry"), answer)
-    assert len(request.model_dump_json().encode()) <= 950_000
-    assert len(request.flagged) == 100
 
 
 sentences = st.lists(
