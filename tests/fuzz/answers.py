@@ -241,7 +241,7 @@ class Models:
         def client() -> httpx.AsyncClient:
             return httpx.AsyncClient(transport=transport, timeout=None)  # noqa: S113 - as the sender's own
 
-        model._sender._client = client  # type: ignore[method-assign]
+        model._client = client  # type: ignore[method-assign]
         return model
 
     async def _decided(self, model: HttpModel) -> None:
