@@ -126,7 +126,6 @@ def plan_table(one: Constants) -> Iterator[str]:
 
 
 def one_row(load: int, one: Constants) -> list[str]:
-    """Return what a load needs."""
     workers = math.ceil(load / one.worker)
     published = load * one.published
     return [
@@ -232,7 +231,6 @@ def saturation_table(one: Constants) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the tables, or write them into a page."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

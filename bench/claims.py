@@ -20,7 +20,6 @@ _AGAIN = 20
 
 
 def text(rng: random.Random, *, least: int = 10, most: int = 40) -> str:
-    """Return a sentence with so many words."""
     words = rng.choices(_WORDS, k=rng.randint(least, most) - 3)
     half = len(words) // 2
     return f"The {' '.join(words[:half])} and then {' '.join(words[half:])}."

@@ -24,7 +24,6 @@ BATCH = 500
 
 
 def new_gate(policy: Policy, state: State | None = None) -> Gate:
-    """Return a gate whose citations ask nobody; state is in memory where none is given."""
     return Gate(
         policy,
         PolicyStore(None, None),
@@ -37,7 +36,6 @@ def new_gate(policy: Policy, state: State | None = None) -> Gate:
 
 @asynccontextmanager
 async def fresh_state(url: str, prefix: str, policy: Policy) -> AsyncIterator[RedisState]:
-    """Give empty state in Redis under a prefix of its own."""
     state = RedisState(connect(url), prefix, scheme=dedup_scheme(policy))
     await state.open()
     async with state.rebuilding() as rebuild:
@@ -51,7 +49,6 @@ async def fresh_state(url: str, prefix: str, policy: Policy) -> AsyncIterator[Re
 
 
 def batches(values: Iterable[tuple[bytes, bytes]], size: int = BATCH) -> Iterator[list[InboundRecord]]:
-    """Cut (key, value) into batches as they come from one partition."""
     batch: list[InboundRecord] = []
     for offset, (key, value) in enumerate(values):
         batch.append(InboundRecord("claims", 0, offset, 1_700_000_000_000 + offset, key, value))

@@ -24,7 +24,6 @@ _BATCH_BYTES = 131_072  # as workers have it
 
 
 async def bare(bootstrap: str, source: str, target: str, size: int) -> None:
-    """Copy until the process is ended."""
     consumer = AIOKafkaConsumer(
         source,
         bootstrap_servers=bootstrap,
@@ -50,7 +49,6 @@ async def bare(bootstrap: str, source: str, target: str, size: int) -> None:
 
 
 def stock_faust(bootstrap: str, source_name: str, target_name: str, size: int) -> None:
-    """Copy with a plain agent until the process is ended."""
     app = faust.App(
         target_name,
         broker=f"kafka://{bootstrap}",

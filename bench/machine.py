@@ -15,7 +15,6 @@ PACKAGES = ("aiokafka", "datasketch", "faust-streaming", "numpy", "pydantic", "r
 
 
 def machine() -> dict[str, Any]:
-    """Return what the figures of a run depend on, without anything that identifies the machine."""
     return {
         "at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
         "groundwire": __version__,

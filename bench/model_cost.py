@@ -36,8 +36,6 @@ _WHAT: Final = ("failed requests", "the offsets", "old records", "its leases", "
 
 
 class Response(NamedTuple):
-    """An answer, and the passages that it was written from."""
-
     answer: str
     passages: dict[str, str]
 
@@ -79,8 +77,6 @@ def responses(count: int, claims: int) -> list[Response]:
 
 
 def service(delay: float) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
-    """Return what serves one connection: each question is answered after so many seconds."""
-
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
@@ -143,7 +139,6 @@ async def measured(model: HttpModel, made: Sequence[Response]) -> dict[str, list
 
 
 def print_times(runs: dict[str, list[Run]]) -> None:
-    """Print what each mode takes, and what it adds to the same responses without a model."""
     print("| model | questions a response | p50 ms | p95 ms | added p50 ms | added mean ms | added p95 ms |")
     print("|---|---|---|---|---|---|---|")
     off = [run.seconds for run in runs["off"]]
@@ -185,7 +180,6 @@ def _cells(line: CostLine, count: int, base: float) -> str:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return the value below which that share of the others lies."""
     return sorted(values)[int(share * (len(values) - 1))]
 
 

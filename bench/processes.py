@@ -43,7 +43,6 @@ class Speed:
 
 
 def environment(bootstrap: str, redis_url: str, prefix: str, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a worker whose topics and keys are its own."""
     return {
         **os.environ,
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
@@ -107,7 +106,6 @@ async def running(commands: Sequence[Sequence[str]], given: Mapping[str, str]) -
 async def watching(
     bootstrap: str, topics: Iterable[str], partitions: int = PARTITIONS
 ) -> AsyncIterator[Watch]:
-    """Give a watch on topics, each of so many partitions."""
     async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as consumer:
         watched = [TopicPartition(name, number) for name in topics for number in range(partitions)]
         consumer.assign(watched)

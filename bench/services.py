@@ -49,7 +49,6 @@ def open_broker(kind: str) -> Iterator[Broker]:
 
 @contextmanager
 def open_redis(kind: str) -> Iterator[RedisServer]:
-    """Run a Redis of its own: `real`, `embedded`, or `auto`."""
     real = kind == "real" or (kind == "auto" and shutil.which("redis-server"))
     with RealRedis() if real else EmbeddedRedis() as server:
         yield server

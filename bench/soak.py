@@ -75,8 +75,6 @@ class Interval:
 
 
 class LateSite(Site):
-    """Answers like its base class, after a delay."""
-
     def __init__(self, delay: float) -> None:
         super().__init__()
         self.delay = delay

@@ -25,7 +25,6 @@ Find = Callable[[list[str]], Iterable[int]]
 
 
 async def run(options: Options) -> AsyncIterator[Figure]:
-    """Count misses, then race the ways to find near-duplicates."""
     pairs = list(planted(random.Random(2), options.of(8_000, 80_000)))
     for method, least in (("partition", 1.0), ("minhash", 0.99)):
         share = recall(method, pairs)

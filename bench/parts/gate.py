@@ -33,7 +33,6 @@ class Field:
         self.processor: dict[str, list[float]] = {}
 
     async def loop(self, kind: str) -> float:
-        """Copy all records with a loop of `bench.loops`; return records a second."""
         prefix = f"bench{next(self._numbers)}."
         given = environment(self._bootstrap, self._redis_url, prefix, {})
         topics = f"{prefix}claims", f"{prefix}copy"
@@ -123,7 +122,6 @@ def _processor(field: Field, rounds: int) -> list[Figure]:
 
 
 async def _sealing(options: Options) -> AsyncIterator[Figure]:
-    """Race a worker that seals against one that does not."""
     records = options.of(6_000, 20_000, 60_000)
     with (
         open_broker(options.broker) as broker,

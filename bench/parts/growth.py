@@ -119,7 +119,6 @@ class _Growing:
         return (processor_time(self._client) - before) / len(prepared)
 
     def _users(self) -> list[str]:
-        """Return as many users at every size, from all of them."""
         every = max(1, self._filled // _SCOPE // _USERS)
         return [f"user-{(number * every)}" for number in range(_USERS)]
 

@@ -20,7 +20,6 @@ VERDICTS = frozenset({"approved", "review", "blocked"})
 
 
 async def run(options: Options) -> AsyncIterator[Figure]:
-    """Race the gate with both key functions against the naive build."""
     few, many = options.of(60, 500), options.of(1_000, 10_000)
     rounds = count(1)
     with open_redis(options.redis) as server:

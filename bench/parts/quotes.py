@@ -37,7 +37,6 @@ HOSTILE = {"marks": "\u0344\u0316", "ligatures": "\ufdfa", "brackets": "<a", "re
 
 
 async def run(options: Options) -> AsyncIterator[Figure]:
-    """Race five quotes of each kind in both modes, then a thousand, then hostile ones."""
     rng = random.Random(1)
     text = transcript(rng, CHARACTERS)
     few, many = quotes(rng, text, 5), quotes(rng, text, options.of(50, 1_000))

@@ -167,7 +167,6 @@ async def _first_epoch(worker: Worker) -> None:
 
 
 def _citing(batch: Sequence[InboundRecord], cited: str) -> list[InboundRecord]:
-    """Let every claim cite something, or none."""
     return [
         InboundRecord(
             r.topic,
@@ -182,7 +181,6 @@ def _citing(batch: Sequence[InboundRecord], cited: str) -> list[InboundRecord]:
 
 
 def _worker(url: str, prefix: str) -> Worker:
-    """Put a worker together that publishes nowhere."""
     os.environ |= {"GROUNDWIRE_REDIS_URL": url, "GROUNDWIRE_TOPIC_PREFIX": prefix}
     worker = build_worker("claims", load_settings())
     worker.pipeline._publisher = _Nowhere()  # type: ignore[assignment]  # noqa: SLF001 - it has no broker here

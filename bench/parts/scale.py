@@ -61,7 +61,6 @@ UNITS: Final = {
 
 
 async def run(options: Options) -> AsyncIterator[Figure]:
-    """Let more and more workers decide the same claims, and then one worker on more and more shards."""
     numbers, number = count(1), options.of(48_000, 96_000)
     with ExitStack() as stack:
         broker = stack.enter_context(open_broker(options.broker))

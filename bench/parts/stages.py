@@ -54,7 +54,6 @@ class Clock:
 
 
 async def run(options: Options) -> AsyncIterator[Figure]:
-    """Time every stage of so many batches, stage after stage within a batch."""
     clock, policy = Clock(), Policy()
     gate, partition = new_gate(policy), Policy.model_validate({"dedup_method": "partition"})
     for batch in batches(claims(options.of(4, 20) * BATCH)):

@@ -51,7 +51,6 @@ async def decide(rows: Sequence[Row], policy: Policy | None = None) -> list[str]
 
 
 def response(row: Row, name: str) -> bytes:
-    """Return a row as the record that a producer would send."""
     chunks = [
         {
             "chunk_id": str(number),

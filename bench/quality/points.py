@@ -23,7 +23,6 @@ BASELINES = {"length": "length", "missing words": "absent words"}
 
 
 def points_table(sets: Mapping[str, Sequence[Row]], pictures: Path | None = None) -> Iterator[str]:
-    """Yield the lines of the table; with a folder, draw each set into it."""
     yield from HEAD
     for name, rows in sets.items():
         points = {point: _share(rows, point) for point in get_args(OperatingPoint)}
