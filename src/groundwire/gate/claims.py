@@ -74,6 +74,15 @@ class Policies(Protocol):
     async def get(self, sha256: str) -> Policy | None: ...
 
 
+class GateRules(NamedTuple):
+    """What every part of a gate decides by; see `groundwire.gate.gate.Gate` for the fields."""
+
+    policy: Policy
+    policies: Policies
+    keys: Keys
+    now: Callable[[], datetime]
+
+
 async def policy_that_decided(sha256: str, current: Policy, policies: Policies) -> Policy | None:
     """Return the policy of a recorded outcome, or None where it is not known here any more."""
     policy = current if sha256 == current.sha256 else await policies.get(sha256)
@@ -94,22 +103,12 @@ class ClaimStep(NamedTuple):
 
 
 class ClaimGate:
-    """Decides claims; see `groundwire.gate.gate.Gate` for the arguments."""
+    """Decides claims."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        policies: Policies,
-        verifier: CitationVerifier,
-        *,
-        keys: Keys,
-        now: Callable[[], datetime],
-    ) -> None:
+    def __init__(self, rules: GateRules, verifier: CitationVerifier) -> None:
+        policy, self._policies, self._keys, self._now = rules
         self._policy = policy
-        self._policies = policies
         self._citations = CitationLookup(verifier, policy)
-        self._keys = keys
-        self._now = now
         self._scheme = dedup_scheme(policy)
         load_dedup(policy)
 
@@ -415,13 +414,11 @@ _WITHOUT_TEXT = {ReviewAction.EXPIRE, ReviewAction.RETRACT}
 
 
 class ClaimReviews:
-    """Works out what people's actions on claims come to; see `groundwire.gate.reviews.ReviewGate` for the arguments."""
+    """Works out what people's actions on claims come to."""
 
-    def __init__(self, policy: Policy, policies: Policies, *, now: Callable[[], datetime]) -> None:
-        self._policy = policy
-        self._policies = policies
-        self._now = now
-        self._scheme = dedup_scheme(policy)
+    def __init__(self, rules: GateRules) -> None:
+        self._policy, self._policies, _, self._now = rules
+        self._scheme = dedup_scheme(rules.policy)
 
     def refuse(self, held: HeldEntry, refused: str, *, only_recorded: bool) -> ReviewPlan:
         """Return the plan of an action that cannot be carried out, unless it was before."""

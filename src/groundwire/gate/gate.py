@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final, NamedTuple, TypeVar, assert_never
 
 from groundwire.errors import ErrorCode, RecordError
-from groundwire.gate.claims import ClaimGate, ClaimStep, Policies
+from groundwire.gate.claims import ClaimGate, ClaimStep, GateRules, Policies
 from groundwire.gate.lookups import Assessor, ModelQuestions, TenantCorpus
 from groundwire.gate.responses import ResponseGate, ResponseStep
 from groundwire.gate.types import (
@@ -86,15 +86,13 @@ class Gate:
         now: Callable[[], datetime],
         fan_out: bool = True,
     ) -> None:
-        self._policy = policy
         self._state = state
         self._patience = lookups.patience
         self._now = now
-        self._claims = ClaimGate(policy, policies, lookups.verifier, keys=keys, now=now)
+        rules = GateRules(policy, policies, keys, now)
+        self._claims = ClaimGate(rules, lookups.verifier)
         models = ModelQuestions(lookups.assessor, policy) if lookups.assessor is not None else None
-        self._responses = ResponseGate(
-            policy, policies, lookups.resolver, models, keys=keys, now=now, fan_out=fan_out
-        )
+        self._responses = ResponseGate(rules, lookups.resolver, models, fan_out=fan_out)
         limits = policy.limits
         self._limits = QueueLimits(
             limits.review_per_user,

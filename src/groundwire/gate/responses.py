@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from groundwire.checks.quotes import threshold_advice
 from groundwire.gate.attested import attestation_fact
 from groundwire.gate.build import Envelope, Stamp, build_response_decision
-from groundwire.gate.claims import Policies, policy_that_decided
+from groundwire.gate.claims import GateRules, policy_that_decided
 from groundwire.gate.lookups import ModelQuestions, TenantCorpus, is_asked, resolvable, resolve, with_reading
 from groundwire.gate.record import (
     ReplyAttempt,
@@ -45,7 +45,6 @@ from groundwire.gate.types import (
     record_origin,
     run_in_thread,
 )
-from groundwire.keys.attestation import Keys
 from groundwire.logs import report_fault
 from groundwire.messages.base import sha256_hex
 from groundwire.messages.decisions import Decision, Facts, IngestionTier, Verdict
@@ -70,25 +69,19 @@ class ResponseStep(NamedTuple):
 
 
 class ResponseGate:
-    """Decides responses; see `groundwire.gate.gate.Gate` for the arguments."""
+    """Decides responses."""
 
     def __init__(
         self,
-        policy: Policy,
-        policies: Policies,
+        rules: GateRules,
         resolver: TenantCorpus | None,
         models: ModelQuestions | None,
         *,
-        keys: Keys,
-        now: Callable[[], datetime],
         fan_out: bool,
     ) -> None:
-        self._policy = policy
-        self._policies = policies
+        self._policy, self._policies, self._keys, self._now = rules
         self._resolver = resolver
         self._models = models
-        self._keys = keys
-        self._now = now
         self._fan_out = fan_out
 
     def prepare(self, record: InboundRecord, response: LlmResponse) -> PreparedResponse:

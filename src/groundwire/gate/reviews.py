@@ -9,7 +9,7 @@ from typing import Final
 from cachetools import FIFOCache
 
 from groundwire.errors import RecordError, StateError
-from groundwire.gate.claims import ClaimReviews, Policies
+from groundwire.gate.claims import ClaimReviews, GateRules, Policies
 from groundwire.gate.responses import ResponseReviews
 from groundwire.gate.tree import is_code
 from groundwire.gate.types import (
@@ -115,7 +115,7 @@ class ReviewGate:
         self._own_key = own_key
         self._find = Finder(find)
         self._now = now
-        self._claims = ClaimReviews(policy, policies, now=now)
+        self._claims = ClaimReviews(GateRules(policy, policies, keys, now))
         self._responses = ResponseReviews(self._find, now=now)
 
     async def prepare(
