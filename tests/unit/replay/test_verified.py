@@ -231,9 +231,7 @@ async def test_two_decisions_under_one_id_are_found_though_each_follows_from_its
     assert DIFFERS in statuses(await on_topics(place, [decision.to_bytes(), moved.to_bytes()], tmp_path))
 
 
-async def test_two_decisions_under_one_id_contradict_each_other_but_across_an_erasure_of_their_user(
-    tmp_path,
-):
+async def test_two_decisions_under_one_id_contradict_each_other_but_across_an_erasure_of_their_user(tmp_path):
     place, decision = await one_claim(tmp_path)
     later = decision.model_copy(update={"decided_at": decision.decided_at + timedelta(milliseconds=1)})
     user = decision.user_id
