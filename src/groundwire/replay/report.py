@@ -8,7 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -68,6 +68,7 @@ class Replayed:
     value: bytes | None = None
 
 
+@dataclass(slots=True)
 class Summary:
     """The counts of a replay.
 
@@ -81,14 +82,13 @@ class Summary:
         changes: decisions that are listed because they differ, or because something is missing.
     """
 
-    def __init__(self) -> None:
-        self.records = 0
-        self.statuses: Counter[str] = Counter()
-        self.reasons: Counter[tuple[str, str]] = Counter()
-        self.policies: Counter[str] = Counter()
-        self.unreplayable: Counter[str] = Counter()
-        self.other_engine = 0
-        self.changes = 0
+    records: int = 0
+    statuses: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
+    policies: Counter[str] = field(default_factory=Counter)
+    unreplayable: Counter[str] = field(default_factory=Counter)
+    other_engine: int = 0
+    changes: int = 0
 
     def add(self, replayed: Replayed) -> None:
         self.statuses[replayed.status.value] += 1
@@ -122,15 +122,15 @@ class Summary:
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Summary:
         """Read what `as_json` returned; an empty object is an empty summary."""
-        summary = cls()
-        summary.records = plain.get("records", 0)
-        summary.statuses.update(plain.get("statuses", {}))
-        summary.reasons.update({(row["from"], row["to"]): row["count"] for row in plain.get("reasons", [])})
-        summary.policies.update(plain.get("policies", {}))
-        summary.unreplayable.update(plain.get("unreplayable", {}))
-        summary.other_engine = plain.get("other_engine", 0)
-        summary.changes = plain.get("changes", 0)
-        return summary
+        return cls(
+            plain.get("records", 0),
+            Counter(plain.get("statuses", {})),
+            Counter({(row["from"], row["to"]): row["count"] for row in plain.get("reasons", [])}),
+            Counter(plain.get("policies", {})),
+            Counter(plain.get("unreplayable", {})),
+            plain.get("other_engine", 0),
+            plain.get("changes", 0),
+        )
 
 
 def _changed_first(row: tuple[tuple[str, str], int]) -> tuple[bool, int, tuple[str, str]]:

@@ -15,10 +15,7 @@ import httpx
 from groundwire.verify.results import BUDGET, CitationCheck, CitationState, Clock, utc_now
 from groundwire.verify.url import describe
 
-_NUMBER = re.compile(r"[0-9]{1,12}")
-_GONE = frozenset({404, 410})
 _MOVED = frozenset({301, 302, 307, 308})
-_MAX_MOVES = 3
 _MAX_BODY = 1_048_576  # bytes; a larger issue is unknown
 
 
@@ -87,7 +84,7 @@ class _RestTracker:
         """Look one issue up; see `IssueTracker.exists`."""
         text: str | None = None
         try:
-            if not _NUMBER.fullmatch(number):
+            if not re.fullmatch(r"[0-9]{1,12}", number):
                 state, detail = CitationState.NOT_FOUND, "Issue not found"
             else:
                 async with asyncio.timeout(budget):
@@ -109,30 +106,39 @@ class _RestTracker:
 
     async def _ask(self, url: str, *, want_text: bool) -> tuple[CitationState, str, str | None]:
         target = httpx.URL(url)
-        for _ in range(_MAX_MOVES + 1):
+        for _ in range(4):
             async with self._client.stream("GET", target) as response:
                 status = response.status_code
                 if status == 200:
-                    return self._found(await _read(response), want_text=want_text)
+                    issue = await self._read(response)
+                    if issue is None:
+                        return CitationState.UNKNOWN, "Issue not readable", None
+                    if closed := self._closed_as(issue):
+                        return CitationState.NOT_FOUND, f"Issue closed as {closed}", None
+                    text = "\n".join(str(issue[k]) for k in ("title", self._body_field) if issue.get(k))
+                    return CitationState.VERIFIED, "Issue exists", text if want_text else None
                 moved = target.join(response.headers.get("location", "")) if status in _MOVED else target
             if moved == target or _origin(moved) != _origin(target):  # the token must not leave the host
                 break
             target = moved
-        if status in _GONE:
+        if status in (404, 410):
             return CitationState.NOT_FOUND, "Issue not found", None
         return CitationState.UNKNOWN, f"HTTP {status}", None
 
-    def _found(self, body: bytes | None, *, want_text: bool) -> tuple[CitationState, str, str | None]:
+    async def _read(self, response: httpx.Response) -> dict[str, object] | None:
+        """Return the issue; None where the body is too large, compressed, or no object."""
+        if response.headers.get("content-encoding", "identity") != "identity":
+            return None
+        body = bytearray()
+        async for part in response.aiter_raw():
+            body += part
+            if len(body) > _MAX_BODY:
+                return None
         try:
-            issue = json.loads(body) if body else None
+            issue = json.loads(body)
         except (ValueError, RecursionError):
-            issue = None
-        if not isinstance(issue, dict):
-            return CitationState.UNKNOWN, "Issue not readable", None
-        if closed := self._closed_as(issue):
-            return CitationState.NOT_FOUND, f"Issue closed as {closed}", None
-        text = "\n".join(str(issue[k]) for k in ("title", self._body_field) if issue.get(k))
-        return CitationState.VERIFIED, "Issue exists", text if want_text else None
+            return None
+        return issue if isinstance(issue, dict) else None
 
     def _closed_as(self, issue: dict[str, object]) -> str:
         """Return why an issue was closed that nobody acts on, `not planned` or `duplicate`; empty for others."""
@@ -182,15 +188,3 @@ class GitLabTracker(_RestTracker):
 
 def _origin(url: httpx.URL) -> tuple[object, ...]:
     return url.scheme, url.host, url.port, url.userinfo
-
-
-async def _read(response: httpx.Response) -> bytes | None:
-    """Return the body as sent, or None if it is too large or compressed."""
-    if response.headers.get("content-encoding", "identity") != "identity":
-        return None
-    body = bytearray()
-    async for part in response.aiter_raw():
-        body += part
-        if len(body) > _MAX_BODY:
-            return None
-    return bytes(body)

@@ -151,20 +151,17 @@ class Pacer:
             try:
                 async with asyncio.timeout(patience):
                     await taken.enter_async_context(host.slots)
-                    await self._keep_distance(host)
+                    now = self.clock()
+                    start = max(now, host.next_start)
+                    host.next_start = start + self.limits.spacing
+                    if start > now:
+                        await self.sleep(start - now)
                     await taken.enter_async_context(own)
                     await taken.enter_async_context(self._total)
             except TimeoutError:
                 self.on_refusal("requests")
                 raise NotReachedError from None
             taken.pop_all()
-
-    async def _keep_distance(self, host: _Host) -> None:
-        now = self.clock()
-        start = max(now, host.next_start)
-        host.next_start = start + self.limits.spacing
-        if start > now:
-            await self.sleep(start - now)
 
     @asynccontextmanager
     async def _counted(self, host: _Host) -> AsyncIterator[Visit]:

@@ -11,6 +11,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
@@ -183,8 +184,13 @@ class RedisCache:
         except Exception:  # noqa: BLE001 - a cache out of reach is empty
             self.failures += 1
             return {}
-        known = {k: _decode(v) for k, v in zip(keys, values, strict=False) if v is not None}
-        return {k: check for k, check in known.items() if check is not None}
+        known = {}
+        for key, value in zip(keys, values, strict=False):
+            with suppress(ValueError, TypeError):  # none, or written by another program or version: a miss
+                state, detail, checked_at = json.loads(value)
+                at = datetime.fromisoformat(checked_at)
+                known[key] = CitationCheck(CitationState(state), str(detail), at)
+        return known
 
     async def put(self, key: str, check: CitationCheck) -> None:
         lifetime = round(self._lifetimes.of(check.state) * 1000)
@@ -192,18 +198,7 @@ class RedisCache:
             return
         try:
             async with asyncio.timeout(self._patience):
-                await self._redis.set(self._prefix + key, _encode(check), px=lifetime)
+                value = json.dumps([check.state.value, check.detail, check.checked_at.isoformat()])
+                await self._redis.set(self._prefix + key, value, px=lifetime)
         except Exception:  # noqa: BLE001 - as above
             self.failures += 1
-
-
-def _encode(check: CitationCheck) -> str:
-    return json.dumps([check.state.value, check.detail, check.checked_at.isoformat()])
-
-
-def _decode(value: bytes | str) -> CitationCheck | None:
-    try:
-        state, detail, checked_at = json.loads(value)
-        return CitationCheck(CitationState(state), str(detail), datetime.fromisoformat(checked_at))
-    except (ValueError, TypeError):  # written by another program or version: a miss
-        return None
