@@ -46,7 +46,7 @@ def result(job: Job, summary: Summary, output: Path) -> tuple[bytes, str, str, s
     )
 
 
-@settings(max_examples=8)
+@settings(max_examples=3)
 @given(seed=SEEDS)
 @example(seed=943)  # an approval that came too late, after a change of what is compared
 async def test_under_the_policies_that_decided_every_byte_is_the_same_but_for_the_name_of_the_replay(
@@ -66,7 +66,7 @@ async def test_under_the_policies_that_decided_every_byte_is_the_same_but_for_th
     assert plain == {name: d.to_bytes() for name, d in place.published.items()}
 
 
-@settings(max_examples=12)
+@settings(max_examples=4)
 @given(seed=SEEDS, data=st.data())
 async def test_a_replay_that_is_interrupted_at_any_record_and_goes_on_gives_the_same_result(
     seed, data, tmp_path_factory
@@ -184,7 +184,7 @@ async def test_what_the_facts_do_not_tell_of_another_policy_is_counted_apart_wit
     assert wrong == []
 
 
-@settings(max_examples=8)
+@settings(max_examples=3)
 @given(seed=SEEDS, chosen=st.sampled_from(POLICIES), start=st.integers(0, 30))
 async def test_a_simulation_decides_as_a_gate_that_had_the_policy_from_that_point_on(
     seed, chosen, start, tmp_path_factory
