@@ -37,11 +37,6 @@ class Sink:
         self.events.append((event, payload))
 
 
-class BrokenSink:
-    def try_emit(self, event, payload, /):
-        raise ConnectionError(event, payload)
-
-
 class Inputs:
     """The inputs of a stage: what earlier stages handed on."""
 
@@ -125,18 +120,16 @@ async def test_input_that_is_not_there_is_empty():
     assert relations == StageOutput.ok(grounded_claims=0, hop_evidence=[])
 
 
-@pytest.mark.parametrize(
-    ("rules", "entity", "entry", "reason"),
-    [
+async def test_the_rules_of_the_guard_reach_the_check():
+    cases = [
         ({}, {}, {"confidence": 0.59}, "low_confidence"),
         ({"required_confidence": 0.95}, {}, {"confidence": 0.9}, "low_confidence"),
         ({}, {"role": "CFO"}, {"confidence": 0.9, "role": "CIO"}, "role_mismatch"),
         ({"require_provenance": True}, {}, {"confidence": 0.9}, "missing_provenance"),
-    ],
-)
-async def test_the_rules_of_the_guard_reach_the_check(rules, entity, entry, reason):
-    output = await EntityGroundingGuard(**rules).execute(retrieved([ACME | entity], {"acme": entry}))
-    assert [one["reason"] for one in output.data["missing_entities"]] == [reason]
+    ]
+    for rules, entity, entry, reason in cases:
+        output = await EntityGroundingGuard(**rules).execute(retrieved([ACME | entity], {"acme": entry}))
+        assert [one["reason"] for one in output.data["missing_entities"]] == [reason], rules
 
 
 def test_a_required_confidence_that_is_no_share_is_refused():
@@ -151,13 +144,10 @@ async def asked_async(_ids):
     return INDEX
 
 
-@pytest.mark.parametrize(
-    "resolver", [INDEX, lambda _ids: INDEX, asked_async], ids=["mapping", "function", "coroutine"]
-)
-async def test_an_index_may_come_from_a_resolver(resolver):
-    guard = EntityGroundingGuard(entity_resolver=resolver)
-    output = await guard.execute(retrieved([ACME, ACT]))
-    assert [one["entity_id"] for one in output.data["missing_entities"]] == ["lexora-act"]
+async def test_an_index_may_come_from_a_resolver():
+    for resolver in (INDEX, lambda _ids: INDEX, asked_async):
+        output = await EntityGroundingGuard(entity_resolver=resolver).execute(retrieved([ACME, ACT]))
+        assert [one["entity_id"] for one in output.data["missing_entities"]] == ["lexora-act"], resolver
 
 
 async def test_a_resolver_is_asked_once_for_each_id_and_not_where_the_input_has_an_index():
@@ -240,27 +230,24 @@ async def look_up(**_asked):
     return [SUIT]
 
 
-RESOLVERS = {
-    "object": Resolver(SUIT),
-    "function": lambda **_asked: SUIT,
-    "several": lambda **_asked: [SUIT | {"version": "v1"}, SUIT],
-    "record": lambda **_asked: RelationClaim(**SUIT),
-    "coroutine": look_up,
-    "coroutine method": SimpleNamespace(lookup=look_up),
-    "list": [SUIT],
-    "index": RelationIndex([SUIT]),
-    "by pair": {("Acme", "Globex"): {"relation": "sued", "version": "v2"}},
-    "by triple": {("Acme", "sued", "Globex"): [{"version": "v1"}, {"version": "v2"}]},
-}
-
-
-@pytest.mark.parametrize("resolver", RESOLVERS.values(), ids=list(RESOLVERS))
-async def test_ground_truth_may_come_from_many_places(resolver):
-    guard = RelationPreservationGuard(resolver)
-    assert (await guard.execute(drafted([SUIT]))).status == "ok"
-    output = await guard.execute(drafted([TURNED]))
-    assert [one["reason"] for one in output.data["violations"]] == ["relation_mismatch"]
-    assert output.data["violations"][0]["detail"] == "inverted"
+async def test_ground_truth_may_come_from_many_places():
+    resolvers = {
+        "object": Resolver(SUIT),
+        "function": lambda **_asked: SUIT,
+        "several": lambda **_asked: [SUIT | {"version": "v1"}, SUIT],
+        "record": lambda **_asked: RelationClaim(**SUIT),
+        "coroutine": look_up,
+        "coroutine method": SimpleNamespace(lookup=look_up),
+        "list": [SUIT],
+        "index": RelationIndex([SUIT]),
+        "by pair": {("Acme", "Globex"): {"relation": "sued", "version": "v2"}},
+        "by triple": {("Acme", "sued", "Globex"): [{"version": "v1"}, {"version": "v2"}]},
+    }
+    for place, resolver in resolvers.items():
+        guard = RelationPreservationGuard(resolver)
+        assert (await guard.execute(drafted([SUIT]))).status == "ok", place
+        (violation,) = (await guard.execute(drafted([TURNED]))).data["violations"]
+        assert (violation["reason"], violation["detail"]) == ("relation_mismatch", "inverted"), place
 
 
 # what breaks lets nothing pass
@@ -275,49 +262,38 @@ async def raises_later(*_given, **_asked):
     raise TimeoutError("secret-host:7687 did not answer")
 
 
-@pytest.mark.parametrize(
-    "resolver", [raises, raises_later, lambda _ids: None, lambda _ids: [ACME], lambda: INDEX]
-)
-async def test_an_index_that_cannot_be_asked_grounds_nothing(resolver):
-    ctx = retrieved([ACME])
-    output = await EntityGroundingGuard(entity_resolver=resolver).execute(ctx)
-    assert (output.status, output.error) == ("fail", "entities_unavailable")
-    assert set(output.data) == {"error"}
-    assert "secret-host" not in json.dumps(output.data)
+async def test_an_index_that_cannot_be_asked_grounds_nothing():
+    for resolver in (raises, raises_later, lambda _ids: None, lambda _ids: [ACME], lambda: INDEX):
+        output = await EntityGroundingGuard(entity_resolver=resolver).execute(retrieved([ACME]))
+        assert (output.status, output.error, set(output.data)) == ("fail", "entities_unavailable", {"error"})
+        assert "secret-host" not in json.dumps(output.data)
+    for index in ([ACME], "acme", 7):
+        output = await EntityGroundingGuard().execute(retrieved([ACME], index))
+        assert output.error == "entities_unavailable", index
 
 
-@pytest.mark.parametrize(
-    "resolver",
-    [
-        raises,
-        raises_later,
-        lambda **_asked: "sued",
-        lambda **_asked: 7,
-        lambda **_asked: [None],
-        lambda: SUIT,
-    ],
-)
-async def test_a_resolver_that_breaks_or_talks_nonsense_lets_nothing_pass(resolver):
-    output = await RelationPreservationGuard(resolver).execute(drafted([SUIT]))
-    assert (output.status, output.error) == ("fail", "relations_unavailable")
-    assert "secret-host" not in json.dumps(output.data)
+async def test_a_resolver_that_breaks_or_talks_nonsense_lets_nothing_pass():
+    nonsense = (lambda **_asked: "sued", lambda **_asked: 7, lambda **_asked: [None], lambda: SUIT)
+    for resolver in (raises, raises_later, *nonsense):
+        output = await RelationPreservationGuard(resolver).execute(drafted([SUIT]))
+        assert (output.status, output.error) == ("fail", "relations_unavailable"), resolver
+        assert "secret-host" not in json.dumps(output.data)
+    with pytest.raises(TypeError, match="a truth is a mapping with subject, relation and object, got int"):
+        RelationPreservationGuard(lambda **_asked: [7]).check([SUIT])
 
 
-@pytest.mark.parametrize("nothing", [None, {}, [], ()])
-async def test_a_resolver_that_knows_nothing_leaves_a_claim_without_a_source(nothing):
-    output = await RelationPreservationGuard(lambda **_asked: nothing).execute(drafted([SUIT]))
-    assert [one["reason"] for one in output.data["violations"]] == ["missing_source"]
+async def test_a_resolver_that_knows_nothing_leaves_a_claim_without_a_source():
+    for nothing in (None, {}, [], ()):
+        output = await RelationPreservationGuard(lambda nothing=nothing, **_asked: nothing).execute(
+            drafted([SUIT])
+        )
+        assert [one["reason"] for one in output.data["violations"]] == ["missing_source"], nothing
 
 
-@pytest.mark.parametrize("odd", [7, "acme", [None], [["acme"]], {"acme": 1}])
-async def test_odd_input_never_passes(odd):
-    assert (await EntityGroundingGuard().execute(retrieved(odd, INDEX))).status == "fail"
-    assert (await RelationPreservationGuard([SUIT]).execute(drafted(odd))).status == "fail"
-
-
-@pytest.mark.parametrize("index", [[ACME], "acme", 7])
-async def test_an_index_that_is_none_grounds_nothing(index):
-    assert (await EntityGroundingGuard().execute(retrieved([ACME], index))).error == "entities_unavailable"
+async def test_odd_input_never_passes():
+    for odd in (7, "acme", [None], [["acme"]], {"acme": 1}):
+        assert (await EntityGroundingGuard().execute(retrieved(odd, INDEX))).status == "fail", odd
+        assert (await RelationPreservationGuard([SUIT]).execute(drafted(odd))).status == "fail", odd
 
 
 async def test_a_context_that_breaks_lets_nothing_pass():
@@ -333,25 +309,29 @@ async def test_cancelling_is_no_failure_of_the_resolver():
         await RelationPreservationGuard(cancelled).execute(drafted([SUIT]))
 
 
-@pytest.mark.parametrize("sink", [BrokenSink(), object(), None])
-async def test_a_broken_sink_changes_nothing(sink, log):
-    ctx = retrieved([ACT], INDEX)
-    ctx.event_sink = sink
+async def test_a_broken_sink_changes_nothing(log):
+    class BrokenSink:
+        def try_emit(self, event, payload, /):
+            raise ConnectionError(event, payload)
+
     good = await EntityGroundingGuard().execute(retrieved([ACT], INDEX))
-    assert await EntityGroundingGuard().execute(ctx) == good
-    assert await EntityGroundingGuard(sink=BrokenSink()).execute(ctx) == good
-    turned = drafted([TURNED])
-    turned.event_sink = sink
-    assert (await RelationPreservationGuard([SUIT]).execute(turned)).error == "relation_preservation_failed"
-    assert [name for name, _ in log.events] == (
-        [] if sink else ["knowledge.eg.failed", "knowledge.rp.violation"]
-    )
+    for sink in (BrokenSink(), object(), None):
+        ctx, turned = retrieved([ACT], INDEX), drafted([TURNED])
+        ctx.event_sink = turned.event_sink = sink
+        assert await EntityGroundingGuard().execute(ctx) == good
+        assert await EntityGroundingGuard(sink=BrokenSink()).execute(ctx) == good
+        output = await RelationPreservationGuard([SUIT]).execute(turned)
+        assert output.error == "relation_preservation_failed"
+        told = [] if sink else ["knowledge.eg.failed", "knowledge.rp.violation"]
+        assert [name for name, _ in log.events] == told
 
 
 async def test_a_sink_of_the_guard_comes_before_that_of_the_context():
     own, ctx = Sink(), retrieved([ACT], INDEX)
     await EntityGroundingGuard(sink=own).execute(ctx)
-    assert (len(own.events), ctx.event_sink.events) == (1, [])
+    await RelationPreservationGuard([], sink=own).execute(turned := drafted([SUIT]))
+    assert [name for name, _ in own.events] == ["knowledge.eg.failed", "knowledge.rp.violation"]
+    assert ctx.event_sink.events == turned.event_sink.events == []
 
 
 async def test_a_context_that_names_no_tenant_is_the_default_one():
@@ -386,6 +366,8 @@ def test_a_plain_call_says_where_it_would_have_to_wait_or_where_the_resolver_bro
         EntityGroundingGuard(entity_resolver=asked_async).check([ACME])
     with pytest.raises(TypeError, match="await execute"):
         RelationPreservationGuard(look_up).check([SUIT])
+    with pytest.raises(TypeError, match="await execute"):
+        RelationPreservationGuard(lambda **_asked: asyncio.Future(loop=Mock())).check([SUIT])
     with pytest.raises(TypeError, match="maps entity ids to entries"):
         EntityGroundingGuard().check([ACME], [ACME])
     with pytest.raises(TimeoutError):
@@ -397,17 +379,8 @@ def test_a_plain_call_says_where_it_would_have_to_wait_or_where_the_resolver_bro
 # both, in their places
 
 
-@pytest.mark.parametrize(
-    ("entities", "claims", "ran"),
-    [
-        ([ACME], [SUIT], ["entity_grounding_guard", "llm", "relation_preservation_guard", "publish"]),
-        ([ACT], [SUIT], ["entity_grounding_guard"]),
-        ([ACME], [TURNED], ["entity_grounding_guard", "llm", "relation_preservation_guard"]),
-    ],
-)
-async def test_either_guard_keeps_what_comes_after_it_from_running(entities, claims, ran):
+async def test_either_guard_keeps_what_comes_after_it_from_running():
     """Retrieval's entities are checked before the model runs, its claims before they are published (S3-14, S3-32)."""
-    done = []
 
     class Step:
         def __init__(self, name):
@@ -416,9 +389,19 @@ async def test_either_guard_keeps_what_comes_after_it_from_running(entities, cla
         async def execute(self, _ctx):
             return StageOutput.ok()
 
-    ctx = context(retrieval={"entities": entities, "corpus_index": INDEX}, draft_answer={"claims": claims})
-    for stage in (EntityGroundingGuard(), Step("llm"), RelationPreservationGuard([SUIT]), Step("publish")):
-        done.append(stage.name)
-        if (await stage.execute(ctx)).status == "fail":
-            break
-    assert done == ran
+    first, last = EntityGroundingGuard(), RelationPreservationGuard([SUIT])
+    cases = [
+        ([ACME], [SUIT], [first.name, "llm", last.name, "publish"]),
+        ([ACT], [SUIT], [first.name]),
+        ([ACME], [TURNED], [first.name, "llm", last.name]),
+    ]
+    for entities, claims, ran in cases:
+        done = []
+        ctx = context(
+            retrieval={"entities": entities, "corpus_index": INDEX}, draft_answer={"claims": claims}
+        )
+        for stage in (first, Step("llm"), last, Step("publish")):
+            done.append(stage.name)
+            if (await stage.execute(ctx)).status == "fail":
+                break
+        assert done == ran

@@ -28,11 +28,8 @@ _PLAIN_WORDS = words_in(__package__, "plain_words")
 # What a writer puts before a colon, with a type behind it: "Type: string", "one of: string or number"
 _LABELS = words_in(__package__, "labels")
 _PATTERNS = (
-    (_CODE_SPAN, frozenset[str]()),
-    (_CALL, frozenset[str]()),
-    (_TYPED, _LABELS),
-    (_NAMED, _PLAIN_WORDS),
-)
+    (_CODE_SPAN, frozenset[str]()), (_CALL, frozenset[str]()), (_TYPED, _LABELS), (_NAMED, _PLAIN_WORDS),
+)  # fmt: skip
 
 
 class FieldCheckResult(NamedTuple):

@@ -151,25 +151,24 @@ def test_the_bands_that_datasketch_chooses_would_miss_most_pairs():
     assert found / len(pairs) < 0.5
 
 
-def corpus(rng, size):
-    """Claims of which half are edits of an earlier one, so that near-duplicates abound."""
-    words = [f"word{n}" for n in range(3000)]
-    claims = []
-    for _ in range(size):
-        if claims and rng.random() < 0.5:
-            claim = set(rng.choice(claims))
-            for _ in range(rng.randint(0, 3)):
-                claim.symmetric_difference_update(
-                    {rng.choice(words), rng.choice([*claim, rng.choice(words)])}
-                )
-        else:
-            claim = set(rng.choices(words, k=rng.randint(3, 60)))
-        claims.append(frozenset(claim or {"word0"}))
-    return claims
-
-
 @pytest.mark.slow
 def test_candidates_and_exact_jaccard_decide_like_brute_force_on_ten_thousand_claims():
+    def corpus(rng, size):
+        """Claims of which half are edits of an earlier one, so that near-duplicates abound."""
+        words = [f"word{n}" for n in range(3000)]
+        claims = []
+        for _ in range(size):
+            if claims and rng.random() < 0.5:
+                claim = set(rng.choice(claims))
+                for _ in range(rng.randint(0, 3)):
+                    claim.symmetric_difference_update(
+                        {rng.choice(words), rng.choice([*claim, rng.choice(words)])}
+                    )
+            else:
+                claim = set(rng.choices(words, k=rng.randint(3, 60)))
+            claims.append(frozenset(claim or {"word0"}))
+        return claims
+
     def check(method):
         rng = random.Random(92)
         claims = corpus(rng, 10_000)

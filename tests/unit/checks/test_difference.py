@@ -1,10 +1,18 @@
-"""Signatures, and in what two near-duplicates differ (S0-121, C-08)."""
+"""Signatures, and in what two claims differ: words, values, order, events, opposites.
+
+Requirements S0-104..S0-106, S0-115, S0-121, C-06, C-08.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.dedup.form import read_form
+from groundwire.checks.dedup.parts import in_place
 from groundwire.checks.dedup.signature import (
     SIGNATURE,
     Difference,
@@ -14,17 +22,17 @@ from groundwire.checks.dedup.signature import (
     overlap,
     signature,
 )
-from groundwire.checks.dedup.similarity import is_near
+from groundwire.checks.dedup.similarity import basis_points, is_near, jaccard_similarity
+from groundwire.checks.support.atoms import OPPOSITES
+from groundwire.text.clauses import stem_of
+from groundwire.text.opposites import opposite_words, side_of
 from groundwire.text.quantities import quantities
+from groundwire.text.stems import stem
 from groundwire.text.tokens import tokenize
-from tests.unit.checks.tables import failing
+from tests.unit.checks.tables import differing, failing
 
 NEUTRAL = tokenize(
     "kafka redis stores claims agents topic broker worker memory reads writes index user queue"
-)
-FILLER = (
-    "the gateway keeps each session open while clients read from primary storage and writes every audit "
-    "record through one queue before workers confirm delivery to downstream systems in both regions"
 )
 vocabulary = st.sampled_from(
     [*NEUTRAL, *tokenize("the a not never rarely 30 365 30ms seconds $5 thirty per day v2.1")]
@@ -35,13 +43,6 @@ token_lists = st.lists(vocabulary, max_size=20)
 def sign(text):
     """Return the signature of a text, or of tokens."""
     return signature(read_form(text if isinstance(text, str) else " ".join(text)))
-
-
-def between(one, other):
-    """The difference of two sentences inside a long claim, where they are near-duplicates."""
-    a, b = sign(f"{one} {FILLER}"), sign(f"{other} {FILLER}")
-    assert difference(a, b) == difference(b, a)
-    return difference(a, b)
 
 
 @given(token_lists, token_lists)
@@ -125,6 +126,17 @@ def test_the_three_published_examples():
 
 
 def test_in_what_two_sentences_differ():
+    filler = (
+        "the gateway keeps each session open while clients read from primary storage and writes every audit "
+        "record through one queue before workers confirm delivery to downstream systems in both regions"
+    )
+
+    def between(one, other):
+        """The difference of two sentences inside a long claim, where they are near-duplicates."""
+        a, b = sign(f"{one} {filler}"), sign(f"{other} {filler}")
+        assert difference(a, b) == difference(b, a)
+        return difference(a, b)
+
     cases = [
         (expected, *pair)
         for expected, pairs in {
@@ -336,3 +348,247 @@ def test_what_was_rejected_is_found_with_a_word_more_and_not_with_another_value(
     assert compared(f"{text} permanently", text, rejected=True) == "word"
     assert compared(text, text.replace("east", "west"), rejected=True) is None
     assert compared("The fee is 30 euros a year", "The fee is 40 euros a year", rejected=True) is None
+
+
+def both_ways(one, other):
+    """Return in what two claims differ, None where neither repeats nor contradicts the other; it is symmetric."""
+    signs = [signature(read_form(text)) for text in (one, other)]
+    found = {compare(*pair, THRESHOLDS) for pair in (signs, signs[::-1])}
+    assert len(found) == 1
+    match = found.pop()
+    return match and match.difference.value
+
+
+def test_what_stands_at_another_place_of_a_claim_is_compared_with_its_like():
+    cases = [
+        ("number", "On Fridays the bank closes at 15:00.", "The bank closes at 16:00 on Fridays."),
+        ("date", "The mill was sold by Anders in 2017.", "In 2019 Anders sold the mill."),
+        ("unit", "The sync call's timeout is 30 s.", "The timeout of the sync call is 30 min."),
+        ("date", "4 June is the deadline for bids.", "The deadline for bids is 14 June."),
+    ]  # fmt: skip
+    assert [
+        (one, other, got) for difference, one, other in cases if (got := both_ways(one, other)) != difference
+    ] == []
+
+
+def test_the_same_at_another_place_is_no_conflict():
+    cases = [
+        ("In winter the pass is shut.", "The pass is shut in winter."),
+        ("Within 14 days shoes may come back.", "Shoes may come back within two weeks."),
+        ("The kiln's weight limit is 8 kg.", "The weight limit of the kiln is 8 kg."),
+        ("The baker feeds the oven every morning.", "The oven is fed by the baker every morning."),
+        ("The inn has a heated pool.", "The pool of the inn is heated."),
+    ]  # fmt: skip
+    assert [(one, other) for one, other in cases if both_ways(one, other) not in {None, "none"}] == []
+
+
+def test_another_value_under_another_condition_is_no_conflict():
+    cases = [
+        ("On weekdays the lift runs every 8 minutes.", "The lift runs every 15 minutes on Sundays."),
+        ("In the east hall the lamp is on.", "The lamp is off in the west hall."),
+        ("From 3 May the cable car runs daily.", "From 10 May the cable car runs daily."),
+        ("In room 12 the heater is set to 20.", "The heater is set to 22 in room 14."),
+        ("The tram leaves at 7:30.", "On Sundays the tram leaves at 8:30."),
+    ]  # fmt: skip
+    assert [(one, other) for one, other in cases if both_ways(one, other) is not None] == []
+
+
+def test_the_side_that_names_a_thing_is_held_against_the_side_that_is_said_of_it():
+    cases = [
+        ("opposite", "Each build runs the mandatory scan.", "The scan is optional for each build."),
+        ("opposite", "The firm uses an internal mail server.", "The firm's mail server is external."),
+        (None, "The inn has a heated pool.", "The pool of the inn is not unheated."),
+        (None, "We tested the internal server.", "We tested the external server."),
+        (None, "The inn has a heated pool of 20 metres.", "The pool is heated to 28 degrees."),
+    ]  # fmt: skip
+    assert [
+        (one, other, got) for difference, one, other in cases if (got := both_ways(one, other)) != difference
+    ] == []
+
+
+def test_a_measure_a_place_and_an_owner_are_known_in_other_words():
+    cases = [
+        ("number", "The ticket costs 12 euros.", "The price of the ticket is 15 euros."),
+        ("number", "The tower is 38 metres tall.", "The height of the tower is 42 metres."),
+        ("value", "Ingrid owns the bakery.", "The owner of the bakery is Matteo."),
+        (None, "The bakery was owned by Ingrid.", "The owner of the bakery is Matteo."),
+    ]  # fmt: skip
+    assert [
+        (one, other, got) for difference, one, other in cases if (got := both_ways(one, other)) != difference
+    ] == []
+
+
+MOVABLE = st.sampled_from(
+    ("after", "in", "every", "when", "14", "days", "may", "the", "hall", "is", "dry", ",", ".")
+)
+
+
+@given(st.lists(MOVABLE))
+def test_moving_a_phrase_loses_no_word_and_moves_none_of_another_sentence(words):
+    text = " ".join(words)
+    tokens = tokenize(text)
+    first = tokenize(text.partition(". ")[0])
+    moved, phrase = in_place(tokens, text.partition(". ")[0], len(first))
+    assert sorted(moved) == sorted(tokens)
+    assert moved[len(first) :] == tokens[len(first) :]
+    assert [moved[place] for place in phrase] == tokens[: len(phrase)]
+
+
+def of_events(one, other):
+    found = compare(signature(read_form(one)), signature(read_form(other)), THRESHOLDS)
+    return found and found.difference
+
+
+def test_what_can_have_happened_again_is_another_event_with_another_date_or_ordinal():
+    cases = [
+        ("Nils toured Iceland in 2015.", "Nils toured Iceland in 2021."),
+        ("The boiler was cleaned on 4 March.", "The boiler was cleaned on 9 June."),
+        ("The siren sounded at 7:10.", "The siren sounded at 21:45."),
+        ("In the first act the tenor sings twice.", "In the third act the tenor sings once."),
+        ("Rainfall in the first quarter was 40 mm.", "Rainfall in the third quarter was 90 mm."),
+    ]  # fmt: skip
+    assert [(one, other) for one, other in cases if of_events(one, other) is not None] == []
+
+
+def test_what_happens_once_or_is_so_conflicts_with_another_date():
+    cases = [
+        ("The brewery was founded in 1831.", "The brewery was founded in 1813."),
+        ("The permit expires on 4 March.", "The permit expires on 9 June."),
+        ("The hearing was on Monday.", "The hearing was on Friday."),
+        ("Parcel 77 was weighed on Monday.", "Parcel 77 was weighed on Friday."),
+    ]  # fmt: skip
+    assert [(one, other) for one, other in cases if of_events(one, other) is not Difference.DATE] == []
+
+
+def test_what_denies_a_whole_claim_or_turns_it_round_is_a_difference():
+    cases = [
+        ("Swifts breed in the barn.", "It is not the case that swifts breed in the barn.", "negation"),
+        ("Entries close at noon.", "Entries close at midnight.", "number"),
+        ("The beacon is on.", "The beacon is off.", "opposite"),
+        ("The result was conclusive.", "The result was inconclusive.", "negation"),
+        ("The smith shoes horses on Mondays.", "The smith has ceased shoeing horses on Mondays.", "negation"),
+    ]  # fmt: skip
+    assert [
+        (one, other, difference)
+        for one, other, difference in cases
+        if of_events(one, other) != Difference(difference)
+    ] == []
+
+
+def test_what_says_the_same_in_other_words_does_not_differ():
+    cases = [
+        ("It is true that swifts breed in the barn.", "Swifts breed in the barn."),
+        ("It is not false that swifts breed in the barn.", "Swifts breed in the barn."),
+        ("Entries close at noon.", "Entries close at 12:00."),
+        ("The counter is not open on Mondays.", "The counter is closed on Mondays."),
+        ("The fence is forty metres long.", "The fence is 40 m long."),
+    ]  # fmt: skip
+    assert [
+        (one, other) for one, other in cases if of_events(one, other) not in {None, Difference.NONE}
+    ] == []
+
+
+def test_the_forms_of_opposite_verbs_and_what_a_prefix_denies_are_on_two_sides_of_one_pair():
+    cases = [
+        ("passes", "failed"), ("accepts", "rejecting"), ("safe", "unsafe"), ("approves", "disapproves"),
+        ("active", "inactive"),
+    ]  # fmt: skip
+
+    def check(one, other):
+        mine, theirs = side_of(one), side_of(other)
+        assert mine
+        assert theirs
+        assert (mine.pair, mine.first) == (theirs.pair, not theirs.first)
+
+    assert failing(check, cases) == []
+
+
+def test_no_word_is_on_both_sides_of_its_pair():
+    for one, other in opposite_words():
+        mine, theirs = side_of(one), side_of(other)
+        assert not mine or mine != theirs, (one, other)
+
+
+def test_answers_know_the_irregular_forms_of_the_table():
+    assert stem("sold") in OPPOSITES[stem("bought")]
+    assert stem("fell") in OPPOSITES[stem("rose")]
+
+
+def test_the_forms_of_a_verb_are_one_word():
+    formses = [
+        "deny denies denied denying", "agree agrees agreed agreeing",
+        "succeed succeeds succeeded succeeding", "need needs needed needing", "age ages aged aging",
+    ]  # fmt: skip
+    assert [forms for forms in formses if len({stem_of(form) for form in forms.split()}) != 1] == []
+
+
+def test_what_only_looks_like_an_ending_stays():
+    words = ["bed", "thing", "king", "e", "class"]
+    assert [word for word in words if stem_of(word)[:2] != word[:2]] == []
+
+
+mixed_words = st.lists(st.sampled_from(["a", "B", "b", "c,", "c", "ADR-003", "7", "é"]), max_size=12)
+
+
+def brute_force(words1, words2):
+    set1, set2 = {w.lower() for w in words1}, {w.lower() for w in words2}
+    every = [*set1, *(w for w in set2 if w not in set1)]
+    return sum(w in set1 and w in set2 for w in every) / len(every) if every else 0.0
+
+
+@given(mixed_words, mixed_words)
+def test_jaccard_is_common_words_over_all_words(words1, words2):
+    assert jaccard_similarity(" ".join(words1), "\n".join(words2)) == brute_force(words1, words2)
+
+
+@given(st.text(), st.text())
+def test_jaccard_is_symmetric_and_between_0_and_1(text1, text2):
+    assert jaccard_similarity(text1, text2) == jaccard_similarity(text2, text1)
+    assert 0.0 <= jaccard_similarity(text1, text2) <= 1.0
+
+
+@given(st.text())
+def test_a_text_with_words_is_identical_to_itself(text):
+    assert jaccard_similarity(text, text) == (1.0 if text.split() else 0.0)
+
+
+def test_two_empty_texts_are_not_similar():
+    assert jaccard_similarity("", "") == 0.0
+    assert jaccard_similarity(" \n", "") == 0.0
+
+
+def test_the_published_function_splits_on_white_space_alone():
+    assert jaccard_similarity("per ADR-003, done", "per adr-003 done") == 2 / 4
+
+
+def test_a_paraphrase_is_a_documented_miss():
+    claim, paraphrase = (
+        "Pixeltable stores all embeddings of the pipeline",
+        "Every pipeline vector is kept in Pixeltable",
+    )
+    assert jaccard_similarity(claim, paraphrase) < 0.92
+
+
+def test_the_default_threshold_is_inclusive():
+    cases = [(23, 25, True), (11, 12, False), (91, 99, False), (92, 100, True), (0, 0, False)]
+    assert differing(lambda inter, union: is_near(inter, union, basis_points(0.92)), cases) == []
+
+
+@given(st.integers(1, 10_000), st.integers(0, 10**6), st.integers(1, 10**6))
+def test_near_means_the_exact_fraction_reaches_the_threshold(parts, inter, union):
+    assert is_near(inter, union, parts) == (Fraction(inter, union) >= Fraction(parts, 10_000))
+
+
+@given(st.integers(1, 10_000))
+def test_every_threshold_of_four_decimals_is_met_exactly(parts):
+    assert basis_points(parts / 10_000) == parts
+
+
+def test_a_threshold_that_cannot_be_is_refused_by_its_name():
+    thresholds = [0, 1.0001, 92, 0.00001, float("nan")]
+
+    def check(threshold):
+        with pytest.raises(ValueError, match="dedup_threshold"):
+            basis_points(threshold)
+
+    assert failing(check, thresholds) == []

@@ -28,69 +28,13 @@ from groundwire.text.sentences import sentences
 from tests.unit.checks import growth
 from tests.unit.checks.tables import failing
 
-COMBINING = "\u0301\u0323\u0334"
-
-
-def chunk(content):
-    return {"chunk_id": "c", "file": "f", "content": content, "start_line": 1, "end_line": 1}
-
-
-def citations(text):
-    CitationDetector().detect("https://x" + text)
-
-
-def fields(text):
-    FieldChecker().verify_fields(FieldChecker().extract_mentioned_fields("option" + text), [chunk(text)])
-
-
-def sources(text):
-    verify_sources([{"file": "f", "snippet": text[len(text) // 2 :] + "x"}], [chunk(text)])
-
-
-def tags(text):
-    check_tags(text, Citable((), 3), required=True)
-
-
-def inside_a_tag(text):
-    check_tags(f"It is so [source:{text}x].", Citable((), 3), required=True)
-
-
-def prompt(text):
-    grounded_prompt(text, [chunk(text)])
-
 
 def claims(text):
     extract_claims(text, 10**6)
 
 
-def fences_of_ever_shorter_length(text):
-    sentences("\n".join("`" * length + " a" for length in range(int(len(text) ** 0.5), 3, -1)) + "\n" + text)
-
-
-def signed(text):
-    signature(read_form(text))
-
-
-def marks(text):
-    Citable(["a.pdf"], 9).missing(text + "a")
-
-
-def forces(text):
-    for statement in statements(text[:3_900]):
-        scopes(statement)
-
-
 def values(text):
     check_values(text, [f"a {text} b"])
-
-
-def role(text):
-    ground_entities([{"id": "e", "role": f"x{text}"}], {"e": {"confidence": 1, "role": "y"}})
-
-
-def relation(text):
-    claim = dict.fromkeys(("subject", "relation", "object", "version"), f"x{text}")
-    preserve_relations([claim] * 2, [claim | {"version": "1"}, claim | {"version": "2"}, claim, claim])
 
 
 def answer(text):
@@ -99,6 +43,51 @@ def answer(text):
 
 @pytest.mark.slow
 def test_work_grows_in_proportion_to_the_text():
+    combining = "\u0301\u0323\u0334"
+
+    def relation(text):
+        claim = dict.fromkeys(("subject", "relation", "object", "version"), f"x{text}")
+        preserve_relations([claim] * 2, [claim | {"version": "1"}, claim | {"version": "2"}, claim, claim])
+
+    def role(text):
+        ground_entities([{"id": "e", "role": f"x{text}"}], {"e": {"confidence": 1, "role": "y"}})
+
+    def forces(text):
+        for statement in statements(text[:3_900]):
+            scopes(statement)
+
+    def marks(text):
+        Citable(["a.pdf"], 9).missing(text + "a")
+
+    def signed(text):
+        signature(read_form(text))
+
+    def fences_of_ever_shorter_length(text):
+        sentences(
+            "\n".join("`" * length + " a" for length in range(int(len(text) ** 0.5), 3, -1)) + "\n" + text
+        )
+
+    def chunk(content):
+        return {"chunk_id": "c", "file": "f", "content": content, "start_line": 1, "end_line": 1}
+
+    def prompt(text):
+        grounded_prompt(text, [chunk(text)])
+
+    def inside_a_tag(text):
+        check_tags(f"It is so [source:{text}x].", Citable((), 3), required=True)
+
+    def tags(text):
+        check_tags(text, Citable((), 3), required=True)
+
+    def sources(text):
+        verify_sources([{"file": "f", "snippet": text[len(text) // 2 :] + "x"}], [chunk(text)])
+
+    def fields(text):
+        FieldChecker().verify_fields(FieldChecker().extract_mentioned_fields("option" + text), [chunk(text)])
+
+    def citations(text):
+        CitationDetector().detect("https://x" + text)
+
     tables = {
         sentences: [
             *("a" + 99 * unit for unit in (" ", "`", "--", "aaa:", "* * ", ". [source:", "~", "(", "1,", "[1 e.g.]")),
@@ -119,10 +108,10 @@ def test_work_grows_in_proportion_to_the_text():
             "[1]", "x. Sources: ", "(see [1]) ", "[", "(a.pdf, ", "Sources:\n", "a/", "[9] ", "`", "\u3010",
             "[a](b.pdf)", "Source: a.pdf\n",
         ],
-        nfkc: [COMBINING],
-        normalise: [COMBINING],
+        nfkc: [combining],
+        normalise: [combining],
         signed: [
-            COMBINING, "<", "1-", "hundred ", "million ", "9", "!1a=", "-", "(a", "$", "un", "twenty-", "1,000 ",
+            combining, "<", "1-", "hundred ", "million ", "9", "!1a=", "-", "(a", "$", "un", "twenty-", "1,000 ",
         ],
         comparison_form: [
             "<a>", "<a", "<", " <", ">", "<a<b>", "<b>x", "²", "1²", "\u0344\u0316", "\u0f71\u0f72", "中", "é ", "a  ",
@@ -147,8 +136,8 @@ def test_work_grows_in_proportion_to_the_text():
             "7 ", "Limit is 7. ", "1,000", "1.", "not ", "1 and ", "May ", "|1", "a_", "_", "-1", "[1", "k:\n",
             "\n  k: 1", "v1", "[source:", "https://", "aB", "'", "1-", "half a ", "no 5 or ", "x=1;", "9" * 50 + " ",
         ],
-        role: ["CIO", "é", COMBINING, "ﷺ", " \t"],
-        relation: ["é", COMBINING, "1.", "v ", "﷽"],
+        role: ["CIO", "é", combining, "ﷺ", " \t"],
+        relation: ["é", combining, "1.", "v ", "﷽"],
         answer: ["It retries 3 times in Berlin. ", "a; b not c\n\n", "no x9 by y or 5 ms, "],
     }  # fmt: skip
     cases = [(check, unit) for check, units in tables.items() for unit in units]

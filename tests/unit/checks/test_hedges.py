@@ -293,11 +293,9 @@ SCIENTIFIC = HedgeDetector(review=hedge_lexicon("scientific"))
 
 def test_a_scientific_hedge_sends_a_claim_to_review_where_the_lexicon_is_asked_for():
     hedged = [
-        "We asked for the likelihood of relapse.",
-        "The authors propose another route.",
-        "Potential targets for repair were examined.",
-        "Its possibility was examined in mice.",
-    ]
+        "We asked for the likelihood of relapse.", "The authors propose another route.",
+        "Potential targets for repair were examined.", "Its possibility was examined in mice.",
+    ]  # fmt: skip
 
     def check(sentence):
         assert SCIENTIFIC.analyze(sentence).action is REVIEW

@@ -16,10 +16,6 @@ SHELF = Citable(
 )
 
 
-def named(text, shelf=SHELF):
-    return [name for mark in marks(text, shelf) for name in mark.references]
-
-
 def test_a_mark_of_any_usual_style_is_blanked_and_names_what_was_retrieved():
     cases = [
         ("[source:2]", [2]), ("[1]", [1]), ("\u30104:0\u2020handbook.pdf\u3011", ["handbook.pdf"]),
@@ -55,6 +51,9 @@ def test_what_may_be_a_value_or_says_something_is_no_mark():
 
 
 def test_in_code_only_what_says_so_is_a_mark():
+    def named(text, shelf=SHELF):
+        return [name for mark in marks(text, shelf) for name in mark.references]
+
     assert named("`x[1]` `f(1)  # [source:2]`") == [2]
 
 
@@ -95,25 +94,9 @@ def test_what_a_passage_holds_itself_is_no_phantom_of_an_answer():
 
 
 PIECES = [
-    "[1]",
-    "[",
-    "]",
-    "(",
-    ")",
-    "handbook.pdf",
-    "p. 4",
-    "\u3010",
-    "\u3011",
-    "`",
-    "\n",
-    "Sources:",
-    "- ",
-    "a",
-    " ",
-    "2",
-    "\u00b9",
-    ".",
-]
+    "[1]", "[", "]", "(", ")", "handbook.pdf", "p. 4", "\u3010", "\u3011", "`", "\n", "Sources:", "- ", "a",
+    " ", "2", "\u00b9", ".",
+]  # fmt: skip
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=24).map("".join), st.sampled_from([SHELF, None]))

@@ -168,11 +168,10 @@ def test_a_qualifier_of_the_source_has_to_be_stated_where_they_are_required():
     assert failing(check, cases) == []
 
 
-class Odd:
-    __hash__ = None
-
-
 def test_a_qualifier_may_have_any_value():
+    class Odd:
+        __hash__ = None
+
     cases = [
         (1, 1.0, True), (1, True, False), ({"a": {"b": [1]}}, {"a": {"b": [2]}}, False),
         (Odd(), Odd(), False),
@@ -322,10 +321,8 @@ def test_each_claim_can_have_a_ground_truth_of_its_own():
 # the rule, against its plain form
 
 NAMES, VERSIONS, MOMENTS = (
-    st.sampled_from("ab"),
-    st.sampled_from(["", "v1", "v2", "v3"]),
-    st.sampled_from([None, T1, T2, T3]),
-)
+    st.sampled_from("ab"), st.sampled_from(["", "v1", "v2", "v3"]), st.sampled_from([None, T1, T2, T3]),
+)  # fmt: skip
 RELATIONS = st.builds(
     lambda s, r, o, v, t: says(s, r, o, version=v or None, timestamp=t),
     NAMES,
@@ -435,13 +432,13 @@ def test_the_event_stays_bounded_and_says_what_it_leaves_out():
     assert failing(check, [1, 100_000]) == []
 
 
-def several(n):
-    return suit(version=f"v{n}", qualifiers={"q": n})
-
-
 @pytest.mark.slow
 def test_time_grows_in_proportion_to_claims_and_truths():
     """S3-28."""
+
+    def several(n):
+        return suit(version=f"v{n}", qualifiers={"q": n})
+
     shapes = {
         "all of other things": lambda n: says(f"s{n}", "sued", f"o{n}", version="v1"),
         "all of two things": several,

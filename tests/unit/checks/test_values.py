@@ -1,5 +1,7 @@
 """The value check: what an answer's numbers, dates, amounts and negations are bound to."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,6 @@ from tests.unit.checks.tables import differing, failing
 
 ROOT = Path(__file__).parents[3]
 
-TABLE = "| name | timeout (s) | retries |\n|---|---|---|\n| read | 30 | 5 |\n| connect | 5 | 4 |\n"
 YAML = "api:\n  timeout: 30s\nworker:\n  timeout: 10s\n"
 
 
@@ -24,42 +25,10 @@ def unsupported(answer, *passages):
 
 
 CHUNKS = (
-    *(
-        "In",
-        "May",
-        "may",
-        "mar",
-        "Sept.",
-        "3",
-        "2024",
-        "of",
-        "version",
-        "ver.",
-        "v2",
-        "USD",
-        "$",
-        "5",
-        "%",
-        "°C",
-        "C",
-    ),
-    *(
-        "[1]",
-        "[source: 2]",
-        "retry.py:12",
-        "#7",
-        "a/b",
-        "don't",
-        "mid-5",
-        "(see",
-        "end).",
-        "--",
-        "-5",
-        "pm",
-        "a.m.",
-        "",
-    ),
-)
+    "In", "May", "may", "mar", "Sept.", "3", "2024", "of", "version", "ver.", "v2", "USD", "$", "5", "%",
+    "°C", "C", "[1]", "[source: 2]", "retry.py:12", "#7", "a/b", "don't", "mid-5", "(see", "end).", "--",
+    "-5", "pm", "a.m.", "",
+)  # fmt: skip
 
 
 @given(st.lists(st.sampled_from(CHUNKS), max_size=12))
@@ -96,8 +65,9 @@ def test_a_value_said_of_the_same_thing_is_supported_however_it_is_put():
 
 
 def test_the_same_number_said_of_something_else_supports_nothing():
+    table = "| name | timeout (s) | retries |\n|---|---|---|\n| read | 30 | 5 |\n| connect | 5 | 4 |\n"
     cases = [
-        ("The read timeout is 5 s.", TABLE, ["5 s"]), ("The worker timeout is 30 s.", YAML, ["30 s"]),
+        ("The read timeout is 5 s.", table, ["5 s"]), ("The worker timeout is 30 s.", YAML, ["30 s"]),
         ("The size went from 10 to 5 MB.", "Size was raised from 5 to 10 MB.", ["10", "5 MB"]),
         ("A and B are 9 and 3.", "A and B are 3 and 9.", ["9", "3"]),
     ]  # fmt: skip
@@ -324,12 +294,8 @@ NOUNS = ["limit", "timeout", "queue", "worker", "retry", "page", "cache", "model
 UNITS = ["", " s", " ms", " MB", " %", " users", " per minute"]
 LINKS = [", the", " and the", "; the", ". The"]
 FORMS = [
-    "{a} {0} with {b} {1}",
-    "from {a} to {b} {0}",
-    "{0} {a}, {1} {b}",
-    "{0}={a} {1}={b}",
-    "{a} of {b} {0}",
-]
+    "{a} {0} with {b} {1}", "from {a} to {b} {0}", "{0} {a}, {1} {b}", "{0}={a} {1}={b}", "{a} of {b} {0}",
+]  # fmt: skip
 PIECES = [
     *NOUNS, "the", "is", "and", "of", "not", "never", "no", "5", "30", "0", "one", "two", "1,000", "$5", "50 %",
     "5 s", "30 ms", "May 2024", "in May", "2024-05-03", "v1.2", "3.10", ".", ",", ";", ":", "|", "\n", "\n\n", "- ",
@@ -452,3 +418,31 @@ def test_a_bound_that_excludes_what_is_given_and_a_number_of_another_noun_are_ha
         for answer in answers
         if not any(value.hard for value in check_values(answer, [FLEET]).unsupported)
     ] == []
+
+
+def test_values_of_one_row_are_supported_in_any_order_and_each_by_itself():
+    cases = [
+        ("It serves 5, 10 and 20 users.", "It serves 20, 10 and 5 users."),
+        ("It serves 10 users.", "It serves 5, 10 and 20 users."),
+        ("It retries 3 or 5 times.", "It retries 5 or 3 times."),
+        ("Ports 80 and 443 are open.", "Ports 443 and 80 are open."),
+    ]  # fmt: skip
+
+    def check(answer, source):
+        found = check_values(answer, [source])
+        assert found.found
+        assert not found.unsupported
+
+    assert failing(check, cases) == []
+
+
+def test_a_value_that_is_not_in_the_row_is_unsupported() -> None:
+    found = check_values("It serves 5, 10 and 30 users.", ["It serves 20, 10 and 5 users."])
+    assert [value.text for value in found.unsupported] == ["30"]
+
+
+def test_where_names_stand_in_a_row_too_each_value_belongs_to_its_own_name() -> None:
+    source = "Workers and readers are limited to 5 and 10 respectively."
+    assert not check_values(source, [source]).unsupported
+    swapped = "Workers and readers are limited to 10 and 5 respectively."
+    assert check_values(swapped, [source]).unsupported

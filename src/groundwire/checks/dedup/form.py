@@ -223,21 +223,9 @@ class _FormReader:
     """Reads one claim."""
 
     __slots__ = (
-        "_clause",
-        "_dated",
-        "_dates",
-        "_embedding",
-        "_flags",
-        "_kinds",
-        "_leads",
-        "_names",
-        "_naming",
-        "_opening",
-        "_repeats",
-        "_sides",
-        "_tokens",
-        "_varying",
-    )
+        "_clause", "_dated", "_dates", "_embedding", "_flags", "_kinds", "_leads", "_names", "_naming",
+        "_opening", "_repeats", "_sides", "_tokens", "_varying",
+    )  # fmt: skip
 
     def __init__(self, text: str) -> None:
         shown = visible(text)

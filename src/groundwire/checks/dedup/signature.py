@@ -280,16 +280,10 @@ def _difference(one: _Parsed, other: _Parsed, *, framed: bool, near: bool) -> Di
 
 
 _KINDS: Final = (
-    (Difference.NUMBER, "N"),
-    (Difference.NUMBER, "Q"),
-    (Difference.UNIT, "U"),
-    (Difference.DATE, "Y"),
-    (Difference.DATE, "M"),
-    (Difference.DATE, "D"),
-    (Difference.DATE, "W"),
-    (Difference.OPPOSITE, "O"),
+    (Difference.NUMBER, "N"), (Difference.NUMBER, "Q"), (Difference.UNIT, "U"), (Difference.DATE, "Y"),
+    (Difference.DATE, "M"), (Difference.DATE, "D"), (Difference.DATE, "W"), (Difference.OPPOSITE, "O"),
     (Difference.OPPOSITE, "A"),
-)
+)  # fmt: skip
 _GROUPS: Final = {kind: kind for kind in Difference} | {Difference.UNIT: Difference.NUMBER}
 
 
