@@ -166,7 +166,7 @@ class Process(faust.Worker):
         self.loop.add_signal_handler(signal.SIGINT, self._on_sigint)
         self.loop.add_signal_handler(signal.SIGTERM, self._on_sigterm)
         self.loop.add_signal_handler(signal.SIGUSR1, _print_stacks, self.loop)
-        self.loop.add_signal_handler(signal.SIGHUP, lambda: log.critical("log.level", now=toggle_debug()))
+        self.loop.add_signal_handler(signal.SIGHUP, _toggle_debug)
 
     def _schedule_shutdown(self, received: signal.Signals) -> None:
         deadline = threading.Timer(self._settings.shutdown_deadline, _exit_at_deadline)
@@ -181,6 +181,10 @@ def _print_stacks(loop: asyncio.AbstractEventLoop) -> None:
     faulthandler.dump_traceback()
     for task in asyncio.all_tasks(loop):
         task.print_stack(limit=4)
+
+
+def _toggle_debug() -> None:
+    log.critical("log.level", now=toggle_debug())
 
 
 def _exit_at_deadline() -> None:

@@ -23,21 +23,17 @@ _READY_SECONDS = 240.0
 
 
 class Broker(Protocol):
-    """A running broker."""
+    """A running broker: embedded, or Apache Kafka."""
 
-    @property
-    def bootstrap(self) -> str:
-        """The addresses for `bootstrap_servers`."""
-
-    @property
-    def replication(self) -> int:
-        """How many copies of a record there are."""
+    bootstrap: str
+    replication: int
 
     def create_topics(self, names: Mapping[str, int]) -> None:
         """Create topics (name: partitions) and wait until they can be used."""
+        in_a_thread(_create(self.bootstrap, names, self.replication))
 
     def stop(self) -> None:
-        """Take the broker down as a crash would, all nodes of it; data are kept."""
+        """Take all nodes down as a crash would; data are kept."""
 
     def start(self) -> None:
         """Bring it up again, on the same addresses."""
@@ -46,35 +42,22 @@ class Broker(Protocol):
         """End it for good."""
 
 
-class _Embedded:
+class _Embedded(Broker):
     def __init__(self) -> None:
         self.broker = EmbeddedBroker()
         self.broker.start()
         self.bootstrap = self.broker.bootstrap
         self.replication = self.broker.replication
-
-    def create_topics(self, names: Mapping[str, int]) -> None:
-        create_topics(self.bootstrap, names, self.replication)
-
-    def stop(self) -> None:
-        self.broker.down()
-
-    def start(self) -> None:
-        self.broker.up()
-
-    def close(self) -> None:
-        self.broker.stop()
+        self.stop, self.start, self.close = self.broker.down, self.broker.up, self.broker.stop  # type: ignore[method-assign]
 
 
-class _Kafka:
+class _Kafka(Broker):
     def __init__(self, nodes: int) -> None:
         self.cluster = KafkaCluster(nodes)
         self.cluster.start()
         self.bootstrap = self.cluster.bootstrap
         self.replication = self.cluster.replication
-
-    def create_topics(self, names: Mapping[str, int]) -> None:
-        create_topics(self.bootstrap, names, self.replication)
+        self.close = self.cluster.stop  # type: ignore[method-assign]
 
     def stop(self) -> None:
         for node in self.cluster.nodes:
@@ -84,17 +67,9 @@ class _Kafka:
         self.cluster.start()
         in_a_thread(until_led(self.bootstrap))
 
-    def close(self) -> None:
-        self.cluster.stop()
-
 
 def start_broker(kind: str | None = None) -> Broker:
-    """Start a broker of a kind: embedded, kafka or kafka3; by default the one the environment names.
-
-    Raises:
-        ValueError: another kind.
-        MissingServiceError: what it needs is not installed here.
-    """
+    """Start a broker of a kind, by default the one the environment names. Raises: MissingServiceError."""
     kind = kind or os.environ.get(BROKER_VARIABLE) or "embedded"
     match kind:
         case "embedded":
@@ -107,18 +82,13 @@ def start_broker(kind: str | None = None) -> Broker:
 
 
 async def until_ready(bootstrap: str, nodes: int) -> None:
-    """Wait until all nodes of a broker serve clients: on a busy machine one may be away for some seconds.
-
-    Raises:
-        TimeoutError: they do not, minutes later.
-    """
+    """Wait until the cluster counts all its nodes as alive."""
     async with asyncio.timeout(_READY_SECONDS):
-        while await _serving(bootstrap) < nodes:  # noqa: ASYNC110 - the cluster tells nobody
+        while await _serving(bootstrap) < nodes:  # noqa: ASYNC110 - Kafka sends no event
             await asyncio.sleep(0.2)
 
 
 async def _serving(bootstrap: str) -> int:
-    """Return how many nodes the cluster itself counts as alive."""
     client = AIOKafkaClient(bootstrap_servers=bootstrap)
     try:
         await client.bootstrap()
@@ -129,11 +99,6 @@ async def _serving(bootstrap: str) -> int:
         await client.close()
 
 
-def create_topics(bootstrap: str, names: Mapping[str, int], replication: int) -> None:
-    """Create topics through the protocol and wait until all their partitions have a leader."""
-    in_a_thread(_create(bootstrap, names, replication))
-
-
 def in_a_thread(doing: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine in a thread of its own: the caller may be one, whose loop cannot run another."""
     with ThreadPoolExecutor(max_workers=1) as thread:
@@ -141,13 +106,9 @@ def in_a_thread(doing: Coroutine[Any, Any, None]) -> None:
 
 
 async def until_led(bootstrap: str) -> None:
-    """Wait until every partition has a leader: nodes that are up again elect them one after the other.
-
-    Raises:
-        TimeoutError: some have none, minutes later.
-    """
+    """Wait until every partition has a leader."""
     async with asyncio.timeout(_READY_SECONDS):
-        while not await _led(bootstrap):  # noqa: ASYNC110 - the cluster tells nobody
+        while not await _led(bootstrap):  # noqa: ASYNC110 - Kafka sends no event
             await asyncio.sleep(0.2)
 
 
@@ -174,7 +135,7 @@ async def _create(bootstrap: str, names: Mapping[str, int], replication: int) ->
             if code:
                 raise for_code(code)(name)
         async with asyncio.timeout(_VISIBLE_SECONDS):
-            while not all(map(_has_leaders, await admin.describe_topics(list(names)))):  # noqa: ASYNC110 - the broker tells nobody
+            while not all(map(_has_leaders, await admin.describe_topics(list(names)))):  # noqa: ASYNC110 - Kafka sends no event
                 await asyncio.sleep(0.05)
     finally:
         await admin.close()

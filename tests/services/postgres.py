@@ -19,11 +19,7 @@ _ROOT_BECOMES = ("postgres", "nobody")
 
 
 class PostgresServer:
-    """A server on a free port of the loopback address, its data in a folder that goes with it.
-
-    Args:
-        wheel: the folder of a wheel whose server is run in place of Debian's.
-    """
+    """A server on a free loopback port, with temporary data; of Debian, or of a wheel's folder."""
 
     def __init__(self, wheel: Path | None = None) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="groundwire-postgres-"))
@@ -62,11 +58,9 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
         return f"postgresql://groundwire@{HOST}:{self._port}/postgres"
 
     def close(self) -> None:
-        """Stop it and remove its data."""
         self._server.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 

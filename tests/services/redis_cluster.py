@@ -20,13 +20,7 @@ NODE_TIMEOUT = 800
 
 
 class LocalCluster:
-    """Primaries with equal shares of the slots, and replicas of each; a context manager.
-
-    Args:
-        primaries: how many.
-        replicas: of each primary.
-        kind: of server; by default that of the tests.
-    """
+    """Primaries with equal shares of the slots, each with some replicas."""
 
     def __init__(
         self, primaries: int = 3, replicas: int = 0, *, kind: type[RedisServer] | None = None
@@ -44,7 +38,7 @@ class LocalCluster:
                 }
                 return [
                     *super()._command(),
-                    *[part for name, value in options.items() for part in (f"--{name}", value)],
+                    *[part for one, v in options.items() for part in (f"--{one}", v)],
                 ]
 
         self._stack = ExitStack()
@@ -52,7 +46,6 @@ class LocalCluster:
         self.replicas: list[RedisServer] = [Node() for _ in range(primaries * replicas)]
 
     def __enter__(self) -> Self:
-        """Start the nodes, and wait until they are a cluster."""
         try:
             for node in self.nodes:
                 self._stack.enter_context(node)
@@ -63,17 +56,14 @@ class LocalCluster:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Stop the nodes."""
         self._stack.close()
 
     @property
     def nodes(self) -> Sequence[RedisServer]:
-        """All nodes."""
         return [*self.primaries, *self.replicas]
 
     @property
     def url(self) -> str:
-        """What GROUNDWIRE_REDIS_URL is set to."""
         return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.primaries)
 
     def move(
@@ -86,17 +76,8 @@ class LocalCluster:
         self.ask(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", names[target.port])
         first = True
         while keys := self.ask(source, "CLUSTER", "GETKEYSINSLOT", slot, 10):
-            self.ask(
-                source,
-                "MIGRATE",
-                "127.0.0.1",
-                target.port,
-                "",
-                0,
-                5000,
-                "KEYS",
-                *keys[: 1 if first else None],
-            )
+            to = ("127.0.0.1", target.port, "", 0, 5000, "KEYS")
+            self.ask(source, "MIGRATE", *to, *keys[: 1 if first else None])
             if first:
                 pause()
             first = False
@@ -104,7 +85,6 @@ class LocalCluster:
             self.ask(node, "CLUSTER", "SETSLOT", slot, "NODE", names[target.port])
 
     def serving(self) -> list[RedisServer]:
-        """Return the nodes that are primaries now."""
         return [node for node in self.nodes if self.ask(node, "ROLE")[0] == b"master"]
 
     def restart(self, node: RedisServer, *, keep_data: bool = True) -> None:
@@ -113,7 +93,6 @@ class LocalCluster:
         self.wait_until(self.is_whole)
 
     def is_whole(self) -> bool:
-        """Say whether every node serves its share, or follows one that does."""
         serving = self.serving()
         return (
             all(self._is_ok(node) for node in self.nodes)
@@ -131,12 +110,10 @@ class LocalCluster:
         raise LookupError(slot)
 
     def ask(self, node: RedisServer, *command: Any) -> Any:
-        """Send one command to one node."""
         with Redis(port=node.port, socket_timeout=10) as client:
             return client.execute_command(*command)
 
     def wait_until(self, holds: Callable[[], bool], seconds: float = 30) -> None:
-        """Wait until something holds of the cluster, which tells nobody."""
         deadline = time.monotonic() + seconds
         while not holds():
             if time.monotonic() > deadline:

@@ -14,10 +14,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def serving(serve: Serve, host: str = HOST, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """Serve connections on a free port, which is given, and leave none behind: what is still open is cut off.
-
-    A connection that outlives its loop is told of when it is collected, to whichever test runs then.
-    """
+    """Serve connections on a free port, and abort those that are open at the end: none may outlive its loop."""
     transports: list[asyncio.WriteTransport] = []
     tasks: list[asyncio.Future[None]] = []
 

@@ -36,7 +36,6 @@ from groundwire.state.model import (
     Outcome,
     QueueLimits,
     RecordOrigin,
-    RefusedAction,
     ReviewAction,
     ReviewAnswer,
     Reviewed,
@@ -104,8 +103,6 @@ class Lifecycle(RuleBasedStateMachine):
         self.asks: dict[Subject, StepRequest] = {}
         self.queries: dict[tuple[Subject, int], DedupQuery | None] = {}  # the text a revision is found by
         self.rejected: set[tuple[Subject, int]] = set()
-        self.actions: dict[tuple[str, Subject | None], tuple[ReviewRequest, RefusedAction | int]] = {}
-        self.affected: dict[str, list[str]] = {}
         self.limits, self.few = QueueLimits(), False
 
     def teardown(self) -> None:
@@ -249,26 +246,6 @@ class Lifecycle(RuleBasedStateMachine):
         self.logs[REVIEWS].append(replace(act, decisive=digest(action, text if edited else "")))
         if at_once:
             self.finish(REVIEWS)
-
-    @precondition(lambda self: self.logs[REVIEWS])
-    @rule(data=st.data(), how=st.sampled_from(("only_recorded", "forget")), same_record=st.booleans())
-    def decide_without_leave(self, data, how, same_record) -> None:
-        """An action that the gate refuses gets what is recorded of it, and leaves nothing behind."""
-        act = data.draw(st.sampled_from(self.logs[REVIEWS]))
-        where = act.origin
-        if not same_record:
-            self.claims.offset += 1
-            where = origin(self.claims.offset, topic=where.topic)
-        act = replace(act, origin=where, refused="unattested", **{how: True})
-        known = self.actions.get(self.key(act))
-        if known and how == "only_recorded" and known[0].origin != where:
-            known = None
-        expected = RefusedAction("unattested", self.standing(act.subject))
-        if known:
-            expected = known[1] if self.same(known[0], act) else RefusedAction("action_id_reused", None)
-        (answer,) = self.run(self.redis.review([act]))
-        assert self.run(self.memory.review([act])) == [answer]
-        assert (answer.revision if isinstance(answer, Reviewed) else answer) == expected
 
     @precondition(lambda self: self.logs[REVIEWS])
     @rule(
@@ -434,60 +411,24 @@ class Lifecycle(RuleBasedStateMachine):
     def review(self, asks: list[ReviewRequest]) -> list[ReviewAnswer]:
         answers = self.run(self.redis.review(asks))
         for ask, answer in zip(asks, answers, strict=True):
-            before, standing = self.current().get(ask.subject), None
-            if before is not None:
-                (standing,) = self.run(self.memory.statuses([ask.subject]))
-            expected = self.expected(ask, standing)
+            before = self.current().get(ask.subject)
             duplicates = self.approved_duplicates(ask.subject, ask.dedup) if ask.dedup else []
-            resting = self.resting_on(ask.subject)
             assert self.run(self.memory.review([ask])) == [answer]
-            if not isinstance(answer, Reviewed):
-                assert answer == expected
-                continue
-            assert answer.revision == expected
-            if answer.revision == before.revision + 1:
-                self.check_reviewed(ask, answer.outcome, before, duplicates)
-                self.affected[ask.action_id] = resting
-            assert answer.outcome == self.decided[ask.subject, answer.revision]
-            retract = ask.action is ReviewAction.RETRACT
-            assert list(answer.affected) == (self.affected[ask.action_id] if retract else [])
+            if isinstance(answer, Reviewed):
+                if answer.fresh:
+                    self.check_reviewed(ask, answer.outcome, before, duplicates)
+                assert answer.outcome == self.decided[ask.subject, answer.revision]
         assert self.run(self.redis.review(asks)) == answers
         return answers
 
-    def expected(self, ask: ReviewRequest, standing: SubjectStatus | None) -> RefusedAction | int:
-        """Say what becomes of an action; the first outcome of an action id stands."""
-        if (key := self.key(ask)) in self.actions:
-            first, answer = self.actions[key]
-            return answer if self.same(first, ask) else RefusedAction("action_id_reused", None)
-        retract = ask.action is ReviewAction.RETRACT
-        codes = {
-            ask.refused: True,
-            "waiting": standing.state is W,
-            "stale": standing.revision != ask.expected_revision,
-            "not_approved": retract and standing.state is not A,
-            "not_pending": not retract and standing.state is not P,
-        }
-        code = next((code for code, holds in codes.items() if holds and code), "")
-        answer = RefusedAction(code, standing) if code else standing.revision + 1
-        self.actions[key] = ask, answer
-        return answer
-
-    def key(self, ask: ReviewRequest) -> tuple[str, Subject | None]:
-        return ask.action_id, ask.subject if ask.action is ReviewAction.EXPIRE else None
-
-    def same(self, first: ReviewRequest, ask: ReviewRequest) -> bool:
-        mine, theirs = ((act.subject, act.action, act.decisive) for act in (first, ask))
-        return mine == theirs
-
     def check_reviewed(self, ask: ReviewRequest, outcome: Outcome, before: Outcome, duplicates: list) -> None:
         who, revision = ask.subject, outcome.revision
-        assert (who, revision) not in self.decided
+        assert revision == before.revision + 1
         blocked = ask.action not in APPROVING or ask.expired or (duplicates and not ask.dedup_failed)
         found = outcome.state, outcome.tier, outcome.origin, outcome.payload, outcome.record, outcome.place
         state, tier = (B, 3) if blocked else (A, 1)
         assert found == (state, tier, ask.origin, ask.payload, b"", Place.NOT_NEEDED)
         assert outcome.first_origin == (before.first_origin or before.origin)
-        assert [parent.state for parent in outcome.parents] == [parent.state for parent in before.parents]
         edited = ask.action is ReviewAction.EDIT
         query = ask.dedup if edited else self.queries[who, before.revision]
         query = None if edited and ask.dedup_failed else query
@@ -497,16 +438,6 @@ class Lifecycle(RuleBasedStateMachine):
         self.decided[who, revision] = outcome
         if (who, before.revision) not in self.published and not before.origin.topic.endswith(REVIEWS):
             self.orphans.add((who, before.revision))  # acted on before it was published
-
-    def resting_on(self, who: Subject) -> list[str]:
-        rests = [
-            child.subject_id
-            for child, outcome in self.current().items()
-            if outcome.state is A
-            and child != who
-            and who in [parent for _, parent in self.asks[child].parents]
-        ]
-        return sorted(rests, key=str.encode)
 
     def decide_both(self, asks: list[StepRequest], *, deferred: bool) -> list[StepAnswer]:
         answers = self.run(self.redis.step(asks, self.limits, deferred=deferred))

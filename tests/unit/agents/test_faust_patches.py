@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict, deque
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, Mock
@@ -24,52 +24,88 @@ from groundwire.config import Settings
 A, B = TP("claims", 0), TP("claims", 1)
 
 
-# --- the records that are not done
+# How far a partition is read, and what of it is not done
 
 
-def message(first: int, last: int, taken: float) -> Any:
+def batch(first: int, last: int, *, size: int = 400, taken: float = 990.0, tp: TP = A) -> Any:
     records = [SimpleNamespace(offset=offset) for offset in range(first, last + 1)]
-    return SimpleNamespace(value=records, offset=last, time_in=taken)
+    return SimpleNamespace(value=records, offset=last, time_in=taken, serialized_value_size=size, tp=tp)
 
 
 @pytest.fixture
 def consumer(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A consumer that holds partition A, which can be read to 100, and knows nothing of B."""
+    """A consumer that holds partition A, which can be read to 100, with a fetch in flight that leaves out all."""
     monkeypatch.setattr(faust_patches.time, "monotonic", lambda: 1000.0)
     assignment = SimpleNamespace(state_value={A: SimpleNamespace(highwater=150, lso=100)}.get)
-    subscription = SimpleNamespace(subscription=SimpleNamespace(assignment=assignment))
-    thread = SimpleNamespace(_ensure_consumer=lambda: SimpleNamespace(_subscription=subscription))
-    made: Any = SimpleNamespace(_thread=thread, _under_way=defaultdict(deque), _done_until={}, _held=True)
-    made.backlog = lambda: BatchConsumer.backlog(made)
+    made = BatchConsumer.__new__(BatchConsumer)
+    made._forget()
+    made._ready, made._freed, made._held, made._thread = set(), asyncio.Event(), True, Mock()
+    subscription = made._thread._ensure_consumer.return_value._subscription.subscription
+    subscription.assignment = assignment
+    made._acked, made._unacked_messages, made._waiting_for_ack = {}, Mock(), None
     return made
 
 
-def test_records_count_from_the_first_that_is_not_done_to_the_end_of_the_partition(consumer: Any):
+def hand_out(made: Any, *batches: Any) -> None:
+    for one in batches:
+        made._under_way[one.tp].append(one)
+        made._undone[one.tp][id(one)] = one
+
+
+def test_unfinished_records_count_from_the_first_one_to_the_end_of_the_partition(consumer: Any):
     assert consumer.backlog() == (0, 0.0), "a worker that has read nothing is behind by nothing"
-    consumer._under_way[A].append(message(40, 49, 990.0))
+    first, second, other = batch(40, 49), batch(50, 59, taken=999.0), batch(0, 9, taken=970.0, tp=B)
+    hand_out(consumer, first, second)
     assert consumer.backlog() == (60, 10.0)
-    consumer._done_until[A] = 95
-    assert consumer.backlog() == (5, 10.0)
-    consumer._under_way[A].clear()
-    assert consumer.backlog() == (5, 0.0)
+    hand_out(consumer, other)
+    assert consumer.backlog() == (60, 30.0), "the oldest batch of all partitions gives the age"
+    for done in (other, second):
+        consumer.mark_done(done)
+    assert consumer.backlog() == (60, 10.0)
+    consumer.mark_done(first)
+    assert consumer.backlog() == (40, 0.0)
     consumer._held = False
-    assert consumer.backlog() == (0, 0.0), "partitions that were given away count for nothing"
+    assert consumer.backlog() == (0, 0.0), "revoked partitions count for nothing"
 
 
-def test_the_oldest_batch_of_all_partitions_gives_the_age(consumer: Any):
-    consumer._under_way[A] += [message(0, 9, 980.0), message(10, 19, 999.0)]
-    consumer._under_way[B].append(message(0, 9, 970.0))
-    assert consumer.backlog() == (100, 30.0)
+@pytest.mark.parametrize("let_go", [BatchConsumer.mark_done, BatchConsumer.read_on])
+def test_the_fetch_in_flight_takes_in_a_partition_once_it_has_room(consumer: Any, let_go):
+    one = batch(0, 0)
+    hand_out(consumer, one)
+    let_go(consumer, one)
+    assert consumer._ready == {A}
+    assert consumer._freed.is_set()
+    consumer._thread.wake.assert_called_once_with()
 
 
-# --- the consumer in the event loop
+async def test_the_fetch_in_flight_takes_in_newly_assigned_partitions(consumer: Any, monkeypatch):
+    monkeypatch.setattr(faust_patches.driver.Consumer, "on_partitions_assigned", AsyncMock())
+    consumer.app = Mock()
+    hand_out(consumer, batch(0, 0))
+    await BatchConsumer.on_partitions_assigned(consumer, {A, B})
+    assert consumer._ready == {A, B}, "what was read before the rebalance is forgotten"
+    consumer._thread.wake.assert_called()
 
 
-class Client:
-    closed = False
+def test_a_partition_is_read_past_resumed_batches_up_to_so_many_bytes(consumer: Any):
+    consumer.depth, consumer.read_ahead = 2, 1_000
+    batches = [batch(at, at) for at in range(4)]
+    hand_out(consumer, *batches[:2])
+    assert not consumer._has_room(A), "two are in flight"
+    consumer.read_on(batches[0])
+    assert consumer._has_room(A)
+    hand_out(consumer, batches[2])
+    consumer.read_on(batches[1])
+    assert not consumer._has_room(A), "they hold more than is read ahead"
+    consumer.mark_done(batches[1])
+    assert consumer._has_room(A)
+    consumer.mark_done(batches[2])
+    assert list(consumer._under_way[A]) == batches[:3], "the first is not done: nothing may be committed"
+    consumer.mark_done(batches[0])
+    assert (consumer._under_way[A], consumer._done_until) == (deque(), {A: batches[2].offset + 1})
 
-    async def close(self):
-        self.closed = True
+
+# The consumer in the event loop
 
 
 async def test_a_fetch_that_waits_for_a_node_that_is_away_does_not_keep_the_consumer_from_ending():
@@ -79,19 +115,13 @@ async def test_a_fetch_that_waits_for_a_node_that_is_away_does_not_keep_the_cons
     fetcher._fetch_task, fetcher._fetch_waiters, fetcher._pending_tasks = idle, set(), {waiting}
     consumer = AIOKafkaConsumer.__new__(AIOKafkaConsumer)
     consumer._closed, consumer._coordinator, consumer._fetcher = False, None, fetcher
-    consumer._client, consumer._source_traceback = Client(), None
+    consumer._client, consumer._source_traceback = AsyncMock(), None
     thread = LoopConsumer.__new__(LoopConsumer)
     thread._consumer, thread.set_shutdown = consumer, Mock()
     await thread.on_stop()
-    assert consumer._client.closed
+    consumer._client.close.assert_awaited()
     thread.set_shutdown.assert_called_once_with()
     assert waiting.cancelled()
-
-
-async def test_what_faust_would_have_a_thread_do_is_done_at_once():
-    consumer = LoopConsumer.__new__(LoopConsumer)
-    assert await consumer.call_thread(AsyncMock(return_value=1), 2) == 1
-    assert await consumer.call_thread(max, 2, 3) == 3, "Faust subscribes by a method that is not awaited"
 
 
 def test_a_busy_partition_waits_a_tenth_of_a_second_at_most_for_a_fetch_of_silent_ones(monkeypatch):
@@ -142,46 +172,28 @@ def test_workers_have_such_a_consumer_and_no_tables(monkeypatch):
     assert isinstance(BatchConsumer._new_consumer_thread(consumer), LoopConsumer)
 
 
-# --- no tables
+# No tables
 
 
-def tables(*names: str) -> tuple[NoTables, set[Any]]:
-    """Return the tables of an app whose agents read topics, and what the app knows of them so far."""
-    known: set[Any] = set()
-    agents = {name: SimpleNamespace(get_topic_names=lambda name=name: [name]) for name in names}
-    waiting = NoTables(SimpleNamespace(topics=known, agents=agents))  # type: ignore[arg-type]
-    waiting._update_channels = AsyncMock()
-    waiting._recovery = AsyncMock()
-    return waiting, known
+async def test_topics_are_subscribed_once_those_of_every_agent_are_known_unless_the_worker_ends() -> None:
+    for ended in (False, True):
+        known: set[Any] = set()
+        agents = {name: SimpleNamespace(get_topic_names=lambda name=name: [name]) for name in "ab"}
+        waiting = NoTables(SimpleNamespace(topics=known, agents=agents))  # type: ignore[arg-type]
+        waiting._update_channels, waiting._recovery = AsyncMock(), AsyncMock()
+        starting = asyncio.create_task(waiting.on_start())
+        for name in "ab":
+            await asyncio.sleep(0.03)
+            waiting._update_channels.assert_not_awaited()
+            if ended:
+                waiting._stopped.set()
+            else:
+                known.add(SimpleNamespace(topics=[name]))
+        await starting
+        assert waiting._update_channels.await_count == (not ended)
 
 
-class Topic:
-    def __init__(self, name: str) -> None:
-        self.topics = [name]
-
-
-async def test_topics_are_subscribed_when_those_of_every_agent_are_known_and_no_sooner() -> None:
-    waiting, known = tables("a", "b")
-    starting = asyncio.create_task(waiting.on_start())
-    for name in ("a", "b"):
-        await asyncio.sleep(0.03)
-        waiting._update_channels.assert_not_awaited()
-        known.add(Topic(name))
-    await starting
-    waiting._update_channels.assert_awaited_once()
-    waiting.recovery.start.assert_awaited_once()
-
-
-async def test_a_worker_that_is_told_to_end_while_it_waits_subscribes_to_nothing() -> None:
-    waiting, _ = tables("a")
-    starting = asyncio.create_task(waiting.on_start())
-    await asyncio.sleep(0)
-    waiting._stopped.set()
-    await starting
-    waiting._update_channels.assert_not_awaited()
-
-
-# --- the producer
+# The producer
 
 
 async def test_what_was_sent_is_kept_however_long_its_partition_has_no_leader(monkeypatch) -> None:
@@ -196,70 +208,7 @@ async def test_what_was_sent_is_kept_however_long_its_partition_has_no_leader(mo
     producer._closed = True  # was never started, and would flush
 
 
-# --- how far a partition is read
-
-
-def busy_consumer() -> Any:
-    """A consumer with a fetch under way that leaves out every partition."""
-    made = BatchConsumer.__new__(BatchConsumer)
-    made._forget()
-    made._ready, made._freed, made._thread = set(), asyncio.Event(), Mock()
-    made._acked, made._unacked_messages, made._waiting_for_ack = {}, Mock(), None
-    return made
-
-
-def hand_out(made: Any, *batches: Any) -> None:
-    for batch in batches:
-        made._under_way[A].append(batch)
-        made._undone[A][id(batch)] = batch
-
-
-@pytest.mark.parametrize("let_go", [BatchConsumer.mark_done, BatchConsumer.read_on])
-def test_the_fetch_under_way_takes_in_a_partition_once_it_has_room(let_go):
-    made = busy_consumer()
-    batch = Mock(serialized_value_size=1, tp=A, offset=0)
-    hand_out(made, batch)
-    assert not made._has_room(A)
-    let_go(made, batch)
-    assert made._ready == {A}
-    assert made._freed.is_set()
-    made._thread.wake.assert_called_once_with()
-
-
-async def test_the_fetch_under_way_takes_in_partitions_that_are_newly_assigned(monkeypatch):
-    monkeypatch.setattr(faust_patches.driver.Consumer, "on_partitions_assigned", AsyncMock())
-    made = busy_consumer()
-    made.app = Mock()
-    hand_out(made, Mock(serialized_value_size=1, tp=A, offset=0))
-    await BatchConsumer.on_partitions_assigned(made, {A, B})
-    assert made._ready == {A, B}, "what was read before the rebalance is forgotten"
-    made._thread.wake.assert_called()
-
-
-def test_a_partition_is_read_past_batches_whose_small_records_are_done_up_to_so_many_bytes():
-    made = busy_consumer()
-    made.depth, made.read_ahead = 2, 1_000
-    batches = [SimpleNamespace(serialized_value_size=400, tp=A, offset=at) for at in range(4)]
-
-    def has_room() -> bool:
-        return made._has_room(A)
-
-    hand_out(made, *batches[:2])
-    assert not has_room(), "two are on their way"
-    BatchConsumer.read_on(made, batches[0])
-    assert has_room()
-    hand_out(made, batches[2])
-    BatchConsumer.read_on(made, batches[1])
-    assert not has_room(), "they hold more than is read ahead"
-    BatchConsumer.mark_done(made, batches[1])
-    assert has_room(), "what is done holds nothing"
-    BatchConsumer.mark_done(made, batches[2])
-    assert list(made._under_way[A]) == batches[:3], "the first is not done: nothing may be committed"
-    BatchConsumer.mark_done(made, batches[0])
-    assert (made._under_way[A], made._done_until) == (deque(), {A: batches[2].offset + 1})
-
-
-# --- what could not be sealed
+# What could not be sealed
 
 
 async def test_an_offset_that_could_not_be_sealed_is_tried_at_the_next_commit_though_nothing_new_is_done(
