@@ -17,6 +17,15 @@ from tests.state.claims import SCHEME, Claims, People
 PATIENCE = 60.0
 """Seconds to wait for Redis: a busy machine is not an outage."""
 
+LONG = ("test_state_in_memory_and_the_pure_code_agree", "test_after_a_rebuild_from_what_was_published_everything_is")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave two long random walks of test_agreement.py to `make test-all`."""
+    for item in items:
+        if item.name.startswith(LONG):
+            item.add_marker(pytest.mark.slow)
+
 
 def state_at(
     url: str, prefix: str, *, scheme: str = SCHEME, patience: float = PATIENCE, **options

@@ -177,7 +177,7 @@ def test_workers_have_such_a_consumer_and_no_tables(monkeypatch):
 
 async def test_topics_are_subscribed_once_those_of_every_agent_are_known_unless_the_worker_ends() -> None:
     for ended in (False, True):
-        known: set[Any] = set()
+        known: list[Any] = []
         agents = {name: SimpleNamespace(get_topic_names=lambda name=name: [name]) for name in "ab"}
         waiting = NoTables(SimpleNamespace(topics=known, agents=agents))  # type: ignore[arg-type]
         waiting._update_channels, waiting._recovery = AsyncMock(), AsyncMock()
@@ -188,7 +188,7 @@ async def test_topics_are_subscribed_once_those_of_every_agent_are_known_unless_
             if ended:
                 waiting._stopped.set()
             else:
-                known.add(SimpleNamespace(topics=[name]))
+                known.append(SimpleNamespace(topics=[name]))
         await starting
         assert waiting._update_channels.await_count == (not ended)
 
