@@ -17,7 +17,10 @@ from tests.state.claims import SCHEME, Claims, People
 PATIENCE = 60.0
 """Seconds to wait for Redis: a busy machine is not an outage."""
 
-LONG = ("test_state_in_memory_and_the_pure_code_agree", "test_after_a_rebuild_from_what_was_published_everything_is")
+LONG = (
+    "test_state_in_memory_and_the_pure_code_agree",
+    "test_after_a_rebuild_from_what_was_published_everything_is",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
