@@ -63,7 +63,7 @@ def followers(results: Sequence[Result]) -> list[Output]:
 def unpublishable(output: Output, why: str) -> Output:
     """Return the dead letter of a record whose result the broker will never take.
 
-    Of its headers only the failure count and the signature are kept: others may be what is too large.
+    Of its headers only the failure count and the signature are kept: others may be too large.
     """
     error = RecordError(ErrorCode.UNPUBLISHABLE, f"the record for {output.topic} cannot be published: {why}")
     return _dead_letter(output.cause, error, with_headers=False)

@@ -198,6 +198,6 @@ class StateReconciler:
                         count += await self._state.reassert(chunk)
                         chunk = []
         except (BrokerUnavailable, UsageError) as exc:
-            raise StateUnavailable(f"what was published cannot be read to assert it again: {exc}") from exc
+            raise StateUnavailable(f"published outcomes cannot be read to reassert them: {exc}") from exc
         count += await self._state.reassert(chunk) if chunk else 0
         log.info("state.reasserted", missing=count)

@@ -63,7 +63,7 @@ class Sealer:
         signer: holds the key.
         publish: returns what the broker refused once it has the rest; raises BrokerUnavailable.
         committed: reads the group's committed offsets.
-        waits: told the dependency that is waited for, or None.
+        waits: called with the dependency that is waited for, or None.
         now: the wall clock.
     """
 

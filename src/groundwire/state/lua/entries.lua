@@ -29,7 +29,7 @@ local function fields_of(packed, names)
   return fields
 end
 
-local counters, counted, changes = {}, {}, {} -- `changes`: by what is under way
+local counters, counted, changes = {}, {}, {} -- `changes`: of the current argument
 local WIDE = '%065d' -- a value over 64 bytes makes Redis use a hash table instead of a list
 
 -- Counters are read once, and stored at the end.
