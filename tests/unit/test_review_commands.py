@@ -8,13 +8,12 @@ import re
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 import click
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from rich.console import Console
 
 from groundwire.cli.main import main
@@ -70,55 +69,51 @@ def near(name, text, **changes):
     return decision(name, text=text, facts=facts, conflicting_memory_id="m", similarity_score=0.8, **changes)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_example_of_a_command_has_all_that_it_needs_to_run(name, tmp_path, monkeypatch) -> None:
+def refused(code: str) -> ActionOutcome:
+    return ActionOutcome("i", applied=False, code=code, revision=1, verdict=None, decision_id=None)
+
+
+def test_the_example_of_a_command_has_all_that_it_needs_to_run(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     new_key(tmp_path / "keys.toml", "desk", tenants=["acme"], roles=["reviewer"])
-    command = review.commands[name]
-    example = " ".join(command.help.partition("Example: ")[2].split())
-    away = ["--brokers", "127.0.0.1:1", "--timeout", "0.1"]
-    given = shlex.split(example.removeprefix("groundwire review "))
-    result = CliRunner().invoke(review, [*given, *away], env={"GROUNDWIRE_REVIEWER": ""})
-    assert "127.0.0.1:1 did not answer" in result.stderr, result.output
-    assert name == "list" or {"--tenant", "--user"} < set(given)
+    for name in COMMANDS:
+        example = " ".join(review.commands[name].help.partition("Example: ")[2].split())
+        away = ["--brokers", "127.0.0.1:1", "--timeout", "0.1"]
+        given = shlex.split(example.removeprefix("groundwire review "))
+        result = CliRunner().invoke(review, [*given, *away], env={"GROUNDWIRE_REVIEWER": ""})
+        assert "127.0.0.1:1 did not answer" in result.stderr, result.output
+        assert name == "list" or {"--tenant", "--user"} < set(given)
 
 
-@pytest.mark.parametrize("code", [*SENTENCES, "of_a_later_version"])
-def test_what_became_of_an_action_is_told_in_words_of_a_terminal(code) -> None:
-    made = board(decision("a", user="an o'dd user"))
-    (row,) = made.pending(ADMIN, Query()).rows
-    outcome = ActionOutcome("i", applied=False, code=code, revision=2, verdict=None, decision_id=None)
-    text = printed(print_outcome, row, outcome)
-    assert not re.search("reload|page|browser|click|Somebody", text)
-    following = text.splitlines()[1:]
-    if "look at" in outcome.sentence:
-        assert following, "what can be looked at comes with the command"
-    for line in following:
-        words = shlex.split(line)
-        assert words[:2] == ["next", "groundwire"]
-        assert CliRunner().invoke(main, [*words[2:4], "--help"]).exit_code == 0
+def test_an_outcome_is_told_in_words_of_a_terminal_with_the_command_to_run_next() -> None:
+    (row,) = board(decision("a", user="an o'dd user")).pending(ADMIN, Query()).rows
+    for code in (*SENTENCES, "of_a_later_version"):
+        text = printed(print_outcome, row, refused(code))
+        assert not re.search("reload|page|browser|click|Somebody", text)
+        following = text.splitlines()[1:]
+        assert following or "look at" not in refused(code).sentence, (
+            "what can be looked at comes with the command"
+        )
+        for line in following:
+            words = shlex.split(line)
+            assert words[:2] == ["next", "groundwire"]
+            assert CliRunner().invoke(main, [*words[2:4], "--help"]).exit_code == 0
 
 
-@pytest.mark.parametrize("code", ["unknown", "not_pending"])
-def test_of_a_response_that_waits_for_nobody_the_truth_and_a_command_that_finds_it_are_told(code) -> None:
+def test_the_outcome_on_a_response_that_is_not_pending_says_so_with_a_command_that_finds_it() -> None:
     response = decision("r", kind="response")
-    made = board(response)
-    row = made.item(ADMIN, response.decision_id).current
-    outcome = ActionOutcome("i", applied=False, code=code, revision=1, verdict=None, decision_id=None)
-    text = printed(print_outcome, row, outcome)
-    assert "waits for nobody; look at where it stands." in text
-    assert "There is no such item" not in text
-    assert text.splitlines()[1].split() == ["next", "groundwire", "review", "show", response.decision_id]
+    row = board(response).item(ADMIN, response.decision_id).current
+    for code in ("unknown", "not_pending"):
+        text = printed(print_outcome, row, refused(code))
+        assert "is not pending; look at its state." in text
+        assert "There is no such item" not in text
+        assert text.splitlines()[1].split() == ["next", "groundwire", "review", "show", response.decision_id]
 
 
 def test_the_refusal_of_a_speculating_edit_quotes_the_words_and_how_to_send_another_text() -> None:
     (row,) = board(decision("a")).pending(ADMIN, Query()).rows
-    outcome = ActionOutcome(
-        "i", applied=False, code="personal_speculation", revision=1, verdict=None, decision_id=None
-    )
-    text = printed(
-        print_outcome, row, outcome, OutcomeNotes(objection=speculation_in("I think it is wet.", Policy()))
-    )
+    notes = OutcomeNotes(objection=speculation_in("I think it is wet.", Policy()))
+    text = printed(print_outcome, row, refused("personal_speculation"), notes)
     assert "It says “I think”." in text
     assert "groundwire review edit a --tenant acme --user ann --content -" in text
 
@@ -127,9 +122,7 @@ def test_the_outcome_of_a_retraction_names_what_rests_on_it() -> None:
     heir = decision("b", verdict="approved", reason_code="trusted_source", derived_from=["m"])
     made = board(decision("m", verdict="approved", reason_code="trusted_source"), heir)
     row = made.item(ADMIN, decision("m").decision_id).current
-    outcome = ActionOutcome(
-        "i", applied=True, code="retracted", revision=2, verdict="blocked", decision_id=None
-    )
+    outcome = replace(refused("retracted"), applied=True, revision=2, verdict="blocked")
     notes = OutcomeNotes(affected=made.dependents(ADMIN, row))
     assert f"rests on it  b (approved)  {heir.decision_id}" in printed(print_outcome, row, outcome, notes)
     assert json.loads(outcome_json(row, "i", outcome, notes))["affected"][0]["name"] == "b"
@@ -156,13 +149,8 @@ async def test_after_a_retraction_its_record_is_waited_for_and_names_what_the_to
 
     monkeypatch.setattr(session, "reading", reading)
     desk = Session("admin", "acme", None, None, None, "b:1", "x.", timedelta(days=7), 60)
-    outcomes = [
-        None,
-        ActionOutcome("i", applied=False, code="stale", revision=2, verdict=None, decision_id=None),
-        ActionOutcome(
-            "j", applied=True, code="retracted", revision=2, verdict="blocked", decision_id=row.decision_id
-        ),
-    ]
+    done = replace(refused("retracted"), applied=True, revision=2, decision_id=row.decision_id)
+    outcomes = [None, refused("stale"), done]
     await BoardSnapshot(made).read_retractions(desk, outcomes)
     assert [one.name for one in made.dependents(ADMIN, row).rows] == ["old"]
     assert not batches
@@ -180,63 +168,51 @@ async def test_without_a_keys_file_a_reviewer_is_told_why_they_may_see_nothing()
         desk.signer()
 
 
-def test_the_group_lists_its_commands() -> None:
-    result = CliRunner().invoke(main, ["review", "--help"])
-    assert all(f"  {name} " in result.output for name in COMMANDS)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
+def test_wrong_use_ends_with_status_2_and_says_what_to_give() -> None:
+    ann, desk = ["--reviewer", "ann"], ["--reviewer", "ann", "--key", "desk"]
+    wrong = []
+    for arguments, told in (
         (["list"], "--reviewer"),
-        (["approve", "x", "--reviewer", "ann"], "--key"),
-        (["approve", "--reviewer", "ann"], "ID..."),
-        (["reject", "x", "--reviewer", "ann"], "--reason"),
-        (["reject", "x", "--reviewer", "ann", "--reason", "because"], "incorrect"),
-        (["edit", "x", "--reviewer", "ann"], "--content"),
-        (["replace", "x", "--reviewer", "ann", "--reason", "outdated"], "MEMORY"),
-        (["replace", "x", "y", "--reviewer", "ann"], "--reason"),
-        (["edit", "x", "--reviewer", "ann", "--content", " \u200b"], "blank"),
-        (["list", "--reviewer", "ann", "--limit", "201"], "--limit"),
-        (["list", "--reviewer", "ann", "--reason", "nonsense"], "technical_hedge"),
-        (["list", "--reviewer", "ann", "--min-age", "soon"], "--min-age"),
-        (["list", "--reviewer", "ann", "--days", "nan"], "--days': 'nan'"),
-        (["list", "--reviewer", "ann", "--timeout", "inf"], "--timeout"),
-        (["approve", "x", "--reviewer", "ann", "--wait", "nan"], "--wait': 'nan'"),
-        (["approve", "x", "--reviewer", "ann", "--key", "desk"], "GROUNDWIRE_KEYS_FILE"),
-        (
-            ["approve", "x", "--reviewer", "ann", "--key", "desk", "--keys-file", "/dev/null"],
-            "GROUNDWIRE_REVIEWER_KEY",
-        ),
-        (["list", "--reviewer", "ann", "--brokers", ":x"], "host:port"),
-        (["list", "--reviewer", "ann", "--keys-file", "/no/such/file"], "/no/such/file"),
-        (["list", "--reviewer", "ann", "--brokers", "127.0.0.1:1", "--timeout", "0.2"], "127.0.0.1:1"),
-    ],
-)
-def test_wrong_use_ends_with_status_2_and_says_what_to_give(arguments, told) -> None:
-    result = CliRunner().invoke(review, arguments, env={"GROUNDWIRE_REVIEWER": ""})
-    assert result.exit_code == 2, result.output
-    assert told in result.stderr
+        (["approve", "x", *ann], "--key"),
+        (["approve", *ann], "ID..."),
+        (["reject", "x", *ann], "--reason"),
+        (["reject", "x", *ann, "--reason", "because"], "incorrect"),
+        (["edit", "x", *ann], "--content"),
+        (["edit", "x", *ann, "--content", " \u200b"], "blank"),
+        (["replace", "x", *ann, "--reason", "outdated"], "MEMORY"),
+        (["replace", "x", "y", *ann], "--reason"),
+        (["list", *ann, "--limit", "201"], "--limit"),
+        (["list", *ann, "--reason", "nonsense"], "technical_hedge"),
+        (["list", *ann, "--min-age", "soon"], "--min-age"),
+        (["list", *ann, "--days", "nan"], "--days': 'nan'"),
+        (["list", *ann, "--timeout", "inf"], "--timeout"),
+        (["approve", "x", *ann, "--wait", "nan"], "--wait': 'nan'"),
+        (["approve", "x", *desk], "GROUNDWIRE_KEYS_FILE"),
+        (["approve", "x", *desk, "--keys-file", "/dev/null"], "GROUNDWIRE_REVIEWER_KEY"),
+        (["list", *ann, "--brokers", ":x"], "host:port"),
+        (["list", *ann, "--keys-file", "/no/such/file"], "/no/such/file"),
+        (["list", *ann, "--brokers", "127.0.0.1:1", "--timeout", "0.2"], "127.0.0.1:1"),
+    ):
+        result = CliRunner().invoke(review, arguments, env={"GROUNDWIRE_REVIEWER": ""})
+        if result.exit_code != 2 or told not in result.stderr:
+            wrong.append((arguments, result.output))
+    assert wrong == []
+    helped = CliRunner().invoke(main, ["review", "--help"]).output
+    assert [name for name in COMMANDS if f"  {name} " not in helped] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "span"),
-    [
+def test_ages_are_a_number_and_a_unit() -> None:
+    for text, span in (
         ("90s", timedelta(seconds=90)),
         ("30m", timedelta(minutes=30)),
         ("12h", timedelta(hours=12)),
         ("7d", timedelta(days=7)),
         ("999999999d", timedelta(days=10_000)),
-    ],
-)
-def test_ages_are_a_number_and_a_unit(text, span) -> None:
-    assert AgeParam().convert(text, None, None) == span
-
-
-@given(st.text().filter(lambda text: not (text[:-1].isascii() and text[:-1].isdigit())))
-def test_anything_else_is_no_age(text) -> None:
-    with pytest.raises(click.BadParameter):
-        AgeParam().convert(text, None, None)
+    ):
+        assert AgeParam().convert(text, None, None) == span
+    for text in ("", "d", "7", "-1d", "1.5h", "7w", "\u0663d", "7 d", "9" * 12 + "d"):
+        with pytest.raises(click.BadParameter):
+            AgeParam().convert(text, None, None)
 
 
 def test_ages_are_printed_in_their_largest_unit() -> None:
@@ -258,32 +234,22 @@ def test_the_queue_is_a_table_with_the_riskiest_first() -> None:
     assert total == "2 of 3 waiting"
 
 
-@pytest.mark.parametrize("terminal", [False, True])
-def test_nothing_of_a_record_acts_on_the_terminal(terminal) -> None:
-    made = near(
-        "a",
-        f"{HOSTILE}\nsecond line",
-        user="u\x1b[2J",
-        source="s\x9b",
-        checks_failed=[f"duplicate: {HOSTILE}"],
-    )
+def test_no_text_of_a_record_acts_on_the_terminal_and_colours_are_for_terminals_alone() -> None:
+    changes = {"user": "u\x1b[2J", "source": "s\x9b", "checks_failed": [f"duplicate: {HOSTILE}"]}
+    made = near("a", f"{HOSTILE}\nsecond line", **changes)
     shown = board(made, decision("m", verdict="approved", text=HOSTILE, user="u\x1b[2J"))
-    found = shown.item(ADMIN, made.decision_id)
-    page = shown.pending(ADMIN, Query())
-    outcome = ActionOutcome("i", applied=False, code=HOSTILE, revision=1, verdict=None, decision_id=None)
-    text = printed(print_item, found, terminal=terminal) + printed(print_page, page, NOW, terminal=terminal)
-    text += printed(print_outcome, found.current, outcome, terminal=terminal)
-    assert "[bold]x[/bold]:smile:" in text
-    assert text.count(r"\x1b[31mred") >= 3, "what the record holds is written out"
-    text = re.sub(r"\x1b\[[0-9;]*m", "", text) if terminal else text  # our own styles
-    assert not any(char in text for char in "\x1b\x07\x9b\u202e\t")
-    assert "second line" in text
-
-
-def test_colours_are_for_terminals_alone() -> None:
-    found = item(decision("a"))
-    assert "\x1b[" in printed(print_item, found, terminal=True)
-    assert "\x1b[" not in printed(print_item, found)
+    found, page = shown.item(ADMIN, made.decision_id), shown.pending(ADMIN, Query())
+    for terminal in (False, True):
+        text = printed(print_item, found, terminal=terminal) + printed(
+            print_page, page, NOW, terminal=terminal
+        )
+        text += printed(print_outcome, found.current, refused(HOSTILE), terminal=terminal)
+        assert ("\x1b[" in text) is terminal
+        assert "[bold]x[/bold]:smile:" in text
+        assert text.count(r"\x1b[31mred") >= 3, "the record's text is written out"
+        text = re.sub(r"\x1b\[[0-9;]*m", "", text) if terminal else text  # our own styles
+        assert not any(char in text for char in "\x1b\x07\x9b\u202e\t")
+        assert "second line" in text
 
 
 def test_an_item_shows_what_bears_on_it() -> None:
@@ -307,11 +273,11 @@ def test_an_item_shows_what_bears_on_it() -> None:
         "may (technical)",
         "✗ adr 003: no such file",
         "failed  citation_missing",
-        "m (approved, similarity 0.80, differs in negation)",
+        "m (approved, 80% of the words in common, differs in a negation)",
         "The cache may {+never +}expire, see ADR-003",
-        "1 approved (0 by people), 0 blocked (0 rejected by people)",
-        "stands at review partition 0 offset 0",
-        "refused  reject by mallory: unauthorized",
+        "1 approved so far, 0 blocked so far, 0 approved by people, 0 rejected by people",
+        "published  review partition 0 offset 0",
+        "refused  unauthorized by mallory: reject",
     ):
         assert expected in text, expected
 
@@ -320,8 +286,8 @@ def test_a_memory_that_was_retracted_since_is_not_told_as_approved() -> None:
     then = decision("m", verdict="approved", reason_code="trusted_source")
     still = item(near("a", "Text."), then)
     since = item(near("a", "Text."), then, reviewed("m", "retract"))
-    assert "m (approved, similarity 0.80" in printed(print_item, still)
-    assert "m (approved then; retracted since, similarity 0.80" in printed(print_item, since)
+    assert "m (approved, 80%" in printed(print_item, still)
+    assert "m (approved then; retracted since, 80%" in printed(print_item, since)
 
 
 def test_an_item_names_what_it_rests_on_and_what_rests_on_it_as_they_stand_now() -> None:
@@ -339,7 +305,7 @@ def test_an_item_names_what_it_rests_on_and_what_rests_on_it_as_they_stand_now()
     assert [(one.name, one.state) for one in child.parents] == [("m", "retracted"), ("gone", "")]
     assert [(one.name, one.state) for one in resting.rows] == [("b", "approved")]
     assert "m (retracted)" in printed(print_item, child)
-    assert "gone (not at hand)" in printed(print_item, child)
+    assert "gone (not available)" in printed(print_item, child)
     assert "b (approved)" in printed(print_item, parent, resting)
     assert json.loads(item_json(parent, resting))["resting"][0]["name"] == "b"
 
@@ -349,25 +315,8 @@ def test_a_superseded_item_says_by_what() -> None:
         print_item, item(decision("a"), reviewed("a", "reject", reviewer="bob", reason="outdated"))
     )
     assert f"by {reviewed('a').decision_id} (revision 2): blocked, human_rejected" in text
-    assert "human_rejected by bob (reject), outdated" in text
+    assert "human_rejected by bob: outdated" in text
     assert "waits for a person" not in text
-
-
-@settings(max_examples=50)
-@given(st.lists(st.tuples(st.integers(-5, 60), st.integers(-5, 60)), max_size=5), st.text(max_size=40))
-def test_marks_in_any_places_leave_the_text_whole(places, claim) -> None:
-    hedges = [
-        {"text": "x", "category": "c", "action": "review", "start": start, "end": end}
-        for start, end in places
-    ]
-    found = item(decision("a", text=claim or "x", hedges=hedges))
-    plain = printed(print_item, found)
-    unmarked = printed(print_item, item(decision("a", text=claim or "x")))
-    head, tail = "text\n", "\nchecks"
-    assert (
-        plain.partition(head)[2].partition("\nhedges" if hedges else tail)[0]
-        == (unmarked.partition(head)[2].partition(tail)[0])
-    )
 
 
 def test_only_what_waits_has_a_risk_in_json() -> None:
@@ -384,8 +333,8 @@ def test_json_is_one_line_that_holds_everything() -> None:
     assert (told["pending"], told["nearest"]["subject_id"]) == (True, "m")
     row = json.loads(row_json(found.current))
     assert (row["since"], row["risk"]["level"]) == ("2026-03-01T11:00:00Z", "low")
-    outcome = ActionOutcome(
-        "i", applied=True, code="human_approved", revision=2, verdict="approved", decision_id="d2"
+    outcome = replace(
+        refused("human_approved"), applied=True, revision=2, verdict="approved", decision_id="d2"
     )
     row = found.current
     told = json.loads(outcome_json(row, "i", outcome))

@@ -64,8 +64,6 @@ def console(*, one_time_link: bool, person: str | None, tenants: tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Console:
-    """What a console needs, read and checked before anything is opened."""
-
     settings: Settings
     own: ConsoleSettings
     keys: Keys

@@ -1,4 +1,4 @@
-"""`groundwire dead-letters`: the records that could not be decided, and sending them again."""
+"""`groundwire dead-letters`: list and show records that could not be decided, and send them again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from groundwire.cli.options import (
     deployment_options,
     format_option,
 )
-from groundwire.cli.output import ReadProgress
+from groundwire.cli.output import ReadProgress, compact_json, echo_json
 from groundwire.dead_letters.letters import KafkaLog, Letter, LetterPlace, Redriven, Selection, kafka_log
 from groundwire.dead_letters.redrive import Redrive, RedriveOutcome, Rules, history_of, selected
 from groundwire.errors import ErrorCode
@@ -41,7 +41,6 @@ class PlaceParam(click.ParamType):
     def convert(
         self, value: str | LetterPlace, param: click.Parameter | None, ctx: click.Context | None
     ) -> LetterPlace:
-        """Read the argument's text."""
         if isinstance(value, LetterPlace):
             return value
         numbers = value.split("@")
@@ -51,14 +50,11 @@ class PlaceParam(click.ParamType):
 
 
 class EndParam(StartParam):
-    """An offset or an RFC 3339 time."""
-
     name = "end"
 
     def convert(
         self, value: str | int | datetime, param: click.Parameter | None, ctx: click.Context | None
     ) -> Start:
-        """Read the option's text."""
         if value in {"earliest", "latest"}:
             self.fail(f"{value!r} is not an offset or an RFC 3339 time", param, ctx)
         return super().convert(value, param, ctx)
@@ -66,55 +62,43 @@ class EndParam(StartParam):
 
 _SELECTION: Final = (
     click.option(
-        "--code",
-        "codes",
-        multiple=True,
-        type=click.Choice([str(code) for code in ErrorCode]),
-        help="Error code; repeatable.",
+        "--code", "codes", multiple=True, type=click.Choice(list(map(str, ErrorCode))), help="Repeatable."
     ),
     click.option("--topic", type=click.Choice(_TOPICS), help="Where the record came in, without the prefix."),
-    click.option("--tenant", help="Whose it is, where key and value agree on that."),
+    click.option("--tenant", help="The owner, where key and value agree on it."),
     click.option("--key", help="The record's key, TENANT:USER."),
     click.option(
-        "--from",
-        "start",
+        *("--from", "start"),
         type=StartParam(),
         default="earliest",
         metavar="earliest|OFFSET|TIME",
-        help="Letters from this offset, or written from this time on.",
+        help="Letters from this offset or time on.",
     ),
     click.option(
         "--to", "end", type=EndParam(), metavar="OFFSET|TIME", help="Letters before this offset or time."
     ),
-    click.option("--partition", type=click.IntRange(min=0), help="Of the dead-letter topic: this one alone."),
+    click.option("--partition", type=click.IntRange(min=0), help="Only this one of the dead-letter topic."),
 )
-letters_argument: Final = click.argument("places", metavar="[LETTER]...", nargs=-1, type=PlaceParam())
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the filters, and hand them over as one Selection."""
+    """Give a command the filters as options, and pass them as one Selection."""
 
     @wraps(command)
-    def run(  # noqa: PLR0913 - click hands over every option as an argument
+    def run(
         *,
         deployment: Deployment,
-        codes: tuple[str, ...],
         topic: str | None,
-        tenant: str | None,
         key: str | None,
-        start: Start,
-        end: int | datetime | None,
-        partition: int | None,
+        codes: tuple[str, ...],
         places: tuple[LetterPlace, ...] = (),
-        **others: Any,  # noqa: ANN401 - the command's own
+        **others: Any,  # noqa: ANN401 - the other filters, and the command's own options
     ) -> None:
+        filters = {name: others.pop(name) for name in ("start", "end", "partition", "tenant")}
         selection = Selection(
-            start=start,
-            end=end,
-            partition=partition,
+            **filters,
             codes=frozenset(codes),
             topic=None if topic is None else f"{deployment.prefix}{topic}",
-            tenant=tenant,
             key=None if key is None else key.encode("utf-8", "surrogateescape"),
             places=frozenset(places),
         ).narrowed()
@@ -130,7 +114,7 @@ Result = TypeVar("Result")
 
 @click.group(name="dead-letters")
 def dead_letters() -> None:
-    """See the records that could not be decided, and send them again once the cause is mended.
+    """List records that could not be decided, and send them again once the cause is fixed.
 
     A letter is named by where it stands on the dead-letter topic: PARTITION@OFFSET.
 
@@ -162,7 +146,7 @@ def list_letters(deployment: Deployment, selection: Selection, layout: str, *, o
 
     _run(deployment, read)
     if not listed:
-        click.echo("there is no dead letter that the filters mean", err=True)
+        click.echo("no dead letter matches", err=True)
 
 
 @dead_letters.command(name="show")
@@ -192,39 +176,24 @@ def show(deployment: Deployment, place: LetterPlace, layout: str, *, value: bool
         raise SystemExit(1)
     if layout == "json":
         content = render.content_json(found[0], value=value)
-        render.LetterPrinter("json").object({**render.letter_json(*found), **content})
+        echo_json(compact_json({**render.letter_json(*found), **content}))
     else:
         for line in render.content_lines(*found, value=value):
             click.echo(line)
 
 
+def _number(
+    name: str, kind: click.ParamType, default: float, help_text: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(name, type=kind, default=default, show_default=True, metavar="N", help=help_text)
+
+
 @dead_letters.command(name="redrive")
-@letters_argument
+@click.argument("places", metavar="[LETTER]...", nargs=-1, type=PlaceParam())
 @click.option("--yes", is_flag=True, help="Do it; without this nothing is sent, only said.")
-@click.option(
-    "--max-attempts",
-    type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="Refuse records that have failed N times.",
-)
-@click.option(
-    "--rate",
-    type=FiniteRange(min=0, min_open=True),
-    default=50.0,
-    show_default=True,
-    metavar="N",
-    help="At most N records a second.",
-)
-@click.option(
-    "--stop-after",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Stop once N records have failed again.",
-)
+@_number("--max-attempts", click.IntRange(min=1), 3, "Refuse records that have failed N times.")
+@_number("--rate", FiniteRange(min=0, min_open=True), 50.0, "At most N records a second.")
+@_number("--stop-after", click.IntRange(min=1), 20, "Stop once N records have failed again.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N records.")
 @click.option("--actor", metavar="NAME", help="Who does it, for the audit.  [default: your login name]")
 @selecting
@@ -275,9 +244,9 @@ def redrive(  # noqa: PLR0913 - click hands over every option as an argument
     if stopped or limit:
         missing.clear()  # it was not looked for to the end
     for place in sorted(missing):
-        click.echo(f"there is no dead letter at {place} that the filters mean", err=True)
+        click.echo(f"there is no dead letter at {place} that matches", err=True)
     if stopped:
-        click.echo(f"stopped: {stop_after} records failed again, their cause is not mended", err=True)
+        click.echo(f"stopped: {stop_after} records failed again: their cause is not fixed", err=True)
     if missing or stopped or any(outcome == RedriveOutcome.REFUSED for outcome, _ in counts):
         raise SystemExit(1)
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_in
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
@@ -25,13 +26,12 @@ from groundwire.cli.options import (
     keys_file_option,
 )
 from groundwire.cli.output import echo_json
-from groundwire.cli.review_answer import print_original
 from groundwire.config import load_settings
 from groundwire.console.answer import show_original
 from groundwire.errors import UsageError
 from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Kind, ReasonCode, Verdict
-from groundwire.messages.records import Action, ReviewDecision
+from groundwire.messages.records import Action
 from groundwire.policy import Policy, load_policy
 from groundwire.review.actions import (
     BLANK,
@@ -79,8 +79,6 @@ _SESSION: Final = (
 
 
 def session_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a session, and pass them as one Session."""
-
     @wraps(command)
     def run(
         *,
@@ -116,13 +114,12 @@ def load_snapshot(session: Session) -> BoardSnapshot:
 
 
 def screen() -> Console:
-    """Return what tables are printed on."""
     return Console(highlight=False)
 
 
 _REASONS: Final = click.Choice([str(reason) for reason in RejectReason])
-_note: Final = click.option("--note", metavar="TEXT", help="Why, in your own words, for the record.")
-_wait: Final = click.option(
+_NOTE: Final = click.option("--note", metavar="TEXT", help="Why, in your own words, for the record.")
+_WAIT: Final = click.option(
     "--wait",
     type=FiniteRange(min=0, max=DAY),
     default=30.0,
@@ -130,13 +127,11 @@ _wait: Final = click.option(
     metavar="SECONDS",
     help="How long to wait for the outcome; 0: not at all.",
 )
-_ids: Final = click.argument("names", metavar="ID...", nargs=-1, required=True)
+_IDS: Final = click.argument("names", metavar="ID...", nargs=-1, required=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _PlannedAction:
-    """The action that is sent for every item named."""
-
     action: Action
     layout: str
     wait: float
@@ -145,12 +140,31 @@ class _PlannedAction:
     content: str | None = None
 
 
-@click.command(name="approve")
-@_ids
-@_note
-@_wait
-@session_options
-def approve(session: Session, names: Sequence[str], layout: str, wait: float, note: str | None) -> None:
+@click.group(name="review")
+def review() -> None:
+    """List what waits for a person, and decide it.
+
+    Every command sees what the reviewer may decide: their own items, and those of tenants that the keys file
+    delegates to them. Actions are signed and sent; the reviews agent checks them again and carries them out.
+
+    Example: groundwire review list --reviewer ann@acme.example --key desk --keys-file keys.toml
+    """
+
+
+def _acting(*options: Callable[..., Any]) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a command of a function that takes a Session and fields of `_PlannedAction`."""
+
+    def decorate(command: Callable[..., None]) -> click.Command:
+        run = session_options(command)
+        for option in reversed((*options, _NOTE, _WAIT)):
+            run = option(run)
+        return review.command()(run)
+
+    return decorate
+
+
+@_acting(_IDS)
+def approve(session: Session, names: Sequence[str], **given: Any) -> None:  # noqa: ANN401 - options
     """Approve items. ID is a decision id, or a claim id with --tenant and --user.
 
     Exit status: 0 when all were applied, 1 when one was refused, 2 for usage and the broker.
@@ -158,35 +172,26 @@ def approve(session: Session, names: Sequence[str], layout: str, wait: float, no
     Example: groundwire review approve claim-17 --tenant acme --user bob --reviewer ann@acme.example --key desk
     --keys-file keys.toml
     """
-    _send_actions(session, names, _PlannedAction("approve", layout, wait, note=note))
+    _send_actions(session, names, _PlannedAction("approve", **given))
 
 
-@click.command(name="reject")
-@_ids
-@click.option("--reason", type=_REASONS, required=True, help="Why.")
-@_note
-@_wait
-@session_options
-def reject(
-    session: Session, names: Sequence[str], layout: str, wait: float, reason: str, note: str | None
-) -> None:
+@_acting(_IDS, click.option("--reason", type=_REASONS, required=True, help="Why."))
+def reject(session: Session, names: Sequence[str], **given: Any) -> None:  # noqa: ANN401 - options
     """Reject items: nothing is stored, and texts close to them come to review. Exit status as for approve.
 
     Example: groundwire review reject claim-17 --reason outdated --tenant acme --user bob --reviewer ann@acme.example
     --key desk --keys-file keys.toml
     """
-    _send_actions(session, names, _PlannedAction("reject", layout, wait, reason, note))
+    _send_actions(session, names, _PlannedAction("reject", **given))
 
 
-@click.command(name="edit")
-@click.argument("name", metavar="ID")
-@click.option(
-    "--content", required=True, metavar="TEXT|-", help="The text to approve; - reads standard input."
+@_acting(
+    click.argument("name", metavar="ID"),
+    click.option(
+        "--content", required=True, metavar="TEXT|-", help="The text to approve; - reads standard input."
+    ),
 )
-@_note
-@_wait
-@session_options
-def edit(session: Session, name: str, layout: str, wait: float, content: str, note: str | None) -> None:
+def edit(session: Session, name: str, content: str, **given: Any) -> None:  # noqa: ANN401 - options
     """Approve an item with another text. Exit status as for approve.
 
     Example: groundwire review edit claim-17 --content "The API uses JWT." --tenant acme --user bob
@@ -195,55 +200,44 @@ def edit(session: Session, name: str, layout: str, wait: float, content: str, no
     text = click.get_text_stream("stdin").read().removesuffix("\n") if content == "-" else content
     if is_blank(text):
         raise UsageError(f"content: {BLANK}")
-    _send_actions(session, [name], _PlannedAction("edit", layout, wait, note=note, content=text))
+    _send_actions(session, [name], _PlannedAction("edit", content=text, **given))
 
 
-@click.command(name="retract")
-@_ids
-@click.option("--reason", type=_REASONS, help="Why.")
-@_note
-@_wait
-@session_options
-def retract(
-    session: Session, names: Sequence[str], layout: str, wait: float, reason: str | None, note: str | None
-) -> None:
-    """Withdraw the approval of items; what rests on them stays, and is named. Exit status as for approve.
+@_acting(_IDS, click.option("--reason", type=_REASONS, help="Why."))
+def retract(session: Session, names: Sequence[str], **given: Any) -> None:  # noqa: ANN401 - options
+    """Withdraw the approval of items; what rests on them stays, and is listed. Exit status as for approve.
 
     Example: groundwire review retract claim-17 --reason incorrect --days 90 --tenant acme --user bob
     --reviewer ann@acme.example --key desk --keys-file keys.toml
     """
-    _send_actions(session, names, _PlannedAction("retract", layout, wait, reason, note))
+    _send_actions(session, names, _PlannedAction("retract", **given))
 
 
-@click.command(name="replace")
-@click.argument("name", metavar="ID")
-@click.argument("memory", metavar="MEMORY")
-@click.option("--reason", type=_REASONS, required=True, help="Why the memory is withdrawn.")
-@_note
-@_wait
-@session_options
-def replace(
-    session: Session, name: str, memory: str, layout: str, wait: float, reason: str, note: str | None
-) -> None:
-    """Approve a claim, and then retract MEMORY, the approved claim of the same user whose place it takes.
+@_acting(
+    click.argument("name", metavar="ID"),
+    click.argument("memory", metavar="MEMORY"),
+    click.option("--reason", type=_REASONS, required=True, help="Why the memory is withdrawn."),
+)
+def replace(session: Session, name: str, memory: str, reason: str, **given: Any) -> None:  # noqa: ANN401 - options
+    """Approve a claim, and then retract MEMORY, the approved claim of the same user that it replaces.
 
-    The memory stands where the claim is not approved. Exit status as for approve.
+    Where the claim is not approved, MEMORY stays. Exit status as for approve.
 
     Example: groundwire review replace claim-18 claim-17 --reason outdated --days 90 --tenant acme --user bob
     --reviewer ann@acme.example --key desk --keys-file keys.toml
     """
     session.signer()
-    if not wait:
+    if not given["wait"]:
         raise UsageError("--wait: must be more than 0: the memory is retracted once the claim is approved")
     snapshot = load_snapshot(session)
     item, old = snapshot.find(session, name), snapshot.find(session, memory)
     owners = {(one.current.tenant_id, one.current.user_id, one.current.kind) for one in (item, old)}
     if len(owners) > 1 or item.current.kind is not Kind.CLAIM or old.current.verdict is not Verdict.APPROVED:
         raise UsageError(f"{memory!r} is no approved claim of the user whose claim {name!r} is")
-    (done,) = _send_items(session, snapshot, [item], _PlannedAction("approve", layout, wait, note=note))
+    (done,) = _send_items(session, snapshot, [item], _PlannedAction("approve", **given))
     if done is None or done.code != ReasonCode.HUMAN_APPROVED:
-        raise CommandError(f"{memory!r} is left as it is: {name!r} was not approved")
-    _send_items(session, snapshot, [old], _PlannedAction("retract", layout, wait, reason, note))
+        raise CommandError(f"{memory!r} is unchanged: {name!r} was not approved")
+    _send_items(session, snapshot, [old], _PlannedAction("retract", reason=reason, **given))
 
 
 def _send_actions(session: Session, names: Sequence[str], action: _PlannedAction) -> None:
@@ -256,42 +250,33 @@ def _send_actions(session: Session, names: Sequence[str], action: _PlannedAction
 def _send_items(
     session: Session, snapshot: BoardSnapshot, items: Sequence[Item], action: _PlannedAction
 ) -> list[ActionOutcome | None]:
-    """Send an action on each item, print and return what came of it. Raises: SystemExit 1, CommandError."""
-    decisions = [
-        review_decision(
-            _target(item),
-            action.action,
-            session.reviewer,
-            reason=action.reason,
-            note=action.note,
-            content=action.content,
-        )
-        for item in items
+    """Send an action on each item, print and return the outcomes. Raises: SystemExit 1, CommandError."""
+    given = {"reason": action.reason, "note": action.note, "content": action.content}
+    targets = [
+        replace_in(ActionTarget.of(item.current), revision=item.decision["revision"]) for item in items
     ]
-    outcomes = asyncio.run(_outcomes(session, snapshot, decisions, action))
-    console = screen()
+    decisions = [review_decision(target, action.action, session.reviewer, **given) for target in targets]
+
+    async def send() -> list[ActionOutcome | None]:
+        outcomes = await send_actions(session, decisions, action.wait)
+        if action.action == "retract":
+            await snapshot.read_retractions(session, outcomes)
+        return outcomes
+
+    outcomes = asyncio.run(send())
     for item, decision, outcome in zip(items, decisions, outcomes, strict=True):
         notes = _notes(session, snapshot, item, action, outcome)
         if action.layout == "json":
             echo_json(render.outcome_json(item.current, decision.action_id, outcome, notes))
         else:
-            render.print_outcome(console, item.current, outcome, notes)
+            render.print_outcome(screen(), item.current, outcome, notes)
     if any(outcome is not None and not outcome.applied for outcome in outcomes):
         raise SystemExit(1)
     if action.wait and None in outcomes:
         raise CommandError(
-            f"nothing was heard of {outcomes.count(None)} within {action.wait:g} s; what was sent is carried out once"
-            " `groundwire worker reviews` runs and has state: `/ready` and its log tell what it waits for"
+            f"no outcome of {outcomes.count(None)} within {action.wait:g} s; sent actions are carried out once"
+            " `groundwire worker reviews` runs and has state: `/ready` and its log say what it waits for"
         )
-    return outcomes
-
-
-async def _outcomes(
-    session: Session, snapshot: BoardSnapshot, decisions: Sequence[ReviewDecision], action: _PlannedAction
-) -> list[ActionOutcome | None]:
-    outcomes = await send_actions(session, decisions, action.wait)
-    if action.action == "retract":
-        await snapshot.read_retractions(session, outcomes)
     return outcomes
 
 
@@ -320,12 +305,6 @@ def _policy() -> Policy:
         return Policy()
 
 
-def _target(item: Item) -> ActionTarget:
-    """Return the target of an action, at the revision that the reviewer named and has seen."""
-    row = item.current
-    return ActionTarget(row.tenant_id, row.user_id, row.kind, row.subject_id, int(item.decision["revision"]))
-
-
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _LONGEST: Final = timedelta(days=10_000)
 
@@ -338,24 +317,12 @@ class AgeParam(click.ParamType):
     def convert(
         self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
-        """Read the option's text."""
         if isinstance(value, timedelta):
             return value
         number, unit = value[:-1], value[-1:]
         if unit not in _UNITS or not (number.isascii() and number.isdigit() and len(number) < 10):
             self.fail(f"{value!r} is not a number and a unit, such as 90s, 30m, 12h or 7d", param, ctx)
         return min(timedelta(seconds=int(number) * _UNITS[unit]), _LONGEST)
-
-
-@click.group(name="review")
-def review() -> None:
-    """See what waits for a person, and decide it.
-
-    Every command sees what the reviewer may decide: their own items, and those of tenants that the keys file
-    delegates to them. Actions are signed and sent; the reviews agent checks them again and carries them out.
-
-    Example: groundwire review list --reviewer ann@acme.example --key desk --keys-file keys.toml
-    """
 
 
 @review.command(name="list")
@@ -407,8 +374,4 @@ def show(session: Session, layout: str, name: str) -> None:
         echo_json(render.item_json(item, dependents, original))
     else:
         render.print_item(screen(), item, dependents)
-        print_original(screen(), original)
-
-
-for _command in (approve, reject, edit, retract, replace):
-    review.add_command(_command)
+        render.print_original(screen(), original)

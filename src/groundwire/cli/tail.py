@@ -30,8 +30,6 @@ _FAILURE: Final = "__connect.errors."
 
 
 class Column(NamedTuple):
-    """A column's heading and its width in terminal cells."""
-
     heading: str
     width: int
 

@@ -71,8 +71,6 @@ Note = Annotated[Annotated[str, Field(max_length=2_000)] | None, Blank, BeforeVa
 
 
 class Chosen(BaseModel):
-    """An item at the revision that the person saw."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: uuid.UUID
@@ -264,7 +262,6 @@ async def _replace(call: Call, item: Item, fields: ActionFields) -> PageAnswer:
 
 
 async def _put_all(call: Call, item: Item, fields: ActionFields, orders: list[ReviewOrder]) -> PageAnswer:
-    """Put what one action on an item comes to into the outbox, and go on."""
     put(call, orders)
     person = call.identity.person
     await call.site.locks.release(subject_of(item.current), person.name)
@@ -282,5 +279,4 @@ def _next_page(call: Call, fields: ActionFields) -> str:
 
 
 def _as_sent(text: str | None) -> str | None:
-    """Return a text as a browser's form sends it back when nobody touched it."""
     return None if text is None else text.replace("\r\n", "\n").replace("\r", "\n")

@@ -128,8 +128,6 @@ def _note(decision: Mapping[str, Any], policy: Policy) -> str | None:
 
 
 class _Judged:
-    """A response with what the checks say of it now."""
-
     def __init__(self, response: LlmResponse, facts: Facts, policy: Policy) -> None:
         self.response, self.facts = response, facts
         self.answer = response.answer or ""
@@ -147,13 +145,11 @@ class _Judged:
 
     @cached_property
     def flags(self) -> dict[tuple[int, int], ClaimVerification]:
-        """The claims of the answer that are flagged, by their place."""
         own = (claim for claim in self.verified if not _is_step(claim))
         return {(claim.start, claim.end): claim for claim in own if claim.is_flagged}
 
     @cached_property
     def values(self) -> list[UnsupportedValue]:
-        """The values of the answer that the sources do not give, in text order."""
         report = result_of(self.reading.values)
         of_claims = chain.from_iterable(claim.faults for claim in self.claims) if self.verified else ()
         found = {(one.start, one.end): one for one in (*of_claims, *(report.unsupported if report else ()))}
@@ -185,7 +181,6 @@ class _Judged:
 
     @cached_property
     def fields(self) -> list[tuple[int, int]]:
-        """Where the answer names fields that no source has."""
         report = result_of(self.reading.fields)
         unverified = frozenset(report.unverified if report else ())
         return [one.span() for one in _WORD.finditer(self.answer) if one[0] in unverified]
@@ -218,11 +213,9 @@ class _Judged:
         return (self.places.nearest(phrase, within) if within else None) or self.places.nearest(phrase)
 
     def claim_at(self, start: int) -> ClaimCheck | None:
-        """Return the claim that holds a place of the answer."""
         return next((claim for claim in self.claims if claim.start <= start < claim.end), None)
 
     def text_at(self, place: TextPlace) -> str:
-        """Return what stands at a place of the sources."""
         return self.texts[place.text][place.start : place.end]
 
     def _fields(self) -> Iterator[AnswerFault]:
@@ -277,7 +270,6 @@ def _values_of(text: str, value: UnsupportedValue, said: str) -> tuple[str, ...]
 
 
 def _values(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the values that a text gives, each with its kind and as it is written."""
     for statement in read_statements(text):
         for one in statement.values:
             if not one.value.implied:
@@ -385,7 +377,6 @@ def _parts(text: str, places: Mapping[str, TextPlace]) -> list[dict[str, Any]]:
 
 
 def _quotes(judged: _Judged) -> dict[str, Any]:
-    """Return the quotes that are not in the transcript, each beside the nearest place of it."""
     grounding, transcript = result_of(judged.reading.quotes), judged.response.transcript
     if grounding is None or transcript is None:
         return {"quotes": [], "quotes_found": None, "quotes_left": 0}
@@ -414,7 +405,6 @@ def _quote(domain: str, quote: str, why: str, transcript: str, places: Places) -
 
 
 def changes(old: str, new: str) -> list[dict[str, str]]:
-    """Return the word changes between two texts as JSON values."""
     return [{"operation": change.operation, "text": change.text} for change in word_diff(old, new)]
 
 
@@ -470,7 +460,6 @@ def _pair(relation: object) -> frozenset[str]:
 
 
 def _relation(relation: object) -> str:
-    """Return a relation as a line of words."""
     said = " ".join(str(part(relation, name)) for name in ("subject", "relation", "object"))
     beside = [
         str(format_time(value) if isinstance(value, datetime) else value)

@@ -49,16 +49,12 @@ LINK_LASTS: Final = timedelta(minutes=10)
 
 
 class TokenReader(Protocol):
-    """Looks up API tokens."""
-
     def person(self, token: str, at: datetime) -> Person | None:
         """Return whose token it is at a time, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A person, and how they were authenticated."""
-
     person: Person
     way: Way
 
@@ -69,8 +65,6 @@ class Identity:
 
 
 class Authenticator:
-    """Authenticates requests."""
-
     def __init__(
         self,
         settings: ConsoleSettings,
@@ -134,8 +128,6 @@ def to_person(name: Any, tenants: Any) -> Person:  # noqa: ANN401 - what an issu
 
 
 class OpenId:
-    """Sign-in by the OpenID Connect issuer of the settings."""
-
     def __init__(self, settings: ConsoleSettings) -> None:
         self._settings = settings
         self._callback = f"{settings.origin}/signin/oidc/callback"
@@ -244,7 +236,6 @@ class Sessions:
         return Person(name, frozenset(session["tenants"]), read_only=session["read_only"])
 
     def end(self, session: SignedSession) -> None:
-        """Sign out."""
         self._forget(session)
         session.clear()
 
@@ -279,7 +270,6 @@ class Sessions:
 
 
 def remember_place(session: SignedSession, path: str, query: str = "") -> None:
-    """Remember the page that was asked for, to return there after signing in."""
     place = f"{path}?{query}" if query else path
     session["asked"] = place if len(place) <= _MAX_PLACE else path
 
@@ -299,7 +289,6 @@ def csrf_token(session: SignedSession) -> str:
 
 
 def csrf_holds(session: SignedSession, given: str) -> bool:
-    """Say whether a form or a request carries the token of its session."""
     return bool(given) and hmac.compare_digest(str(session.get("csrf", "")).encode(), given.encode())
 
 
@@ -311,7 +300,6 @@ class OneTimeLinks:
         self._open: dict[bytes, tuple[Person, datetime]] = {}
 
     def issue(self, person: Person) -> str:
-        """Return a secret that signs `person` in once within ten minutes."""
         secret = secrets.token_urlsafe(24)
         self._open[_hash(secret)] = (person, self._clock() + LINK_LASTS)
         return secret
@@ -326,7 +314,6 @@ class OneTimeLinks:
         return person if self._clock() < until else None
 
     def __bool__(self) -> bool:
-        """Say whether any link was made and not used."""
         return bool(self._open)
 
 

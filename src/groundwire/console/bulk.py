@@ -66,7 +66,6 @@ class BulkFields(BaseModel):
 
     @property
     def answered(self) -> bool:
-        """Whether it comes from the confirming page."""
         return bool(self.sure or self.confirm)
 
 
@@ -169,7 +168,6 @@ def _check(
 
 
 def _missing(call: Call, fields: BulkFields, count: int) -> str | None:
-    """Return what has to be confirmed before anything is done."""
     if fields.action == "reject" and fields.reason is None:
         return "Choose a reason first."
     if fields.all:

@@ -1,18 +1,62 @@
-"""What an item's page shows of a Decision: marked text, checks, citations, report, dependencies."""
+"""The parts of an item that its page and the terminal show: marked text, checks, citations, memories, history."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from groundwire.console.site import Call
-from groundwire.console.words import TextMark, hidden_marks, label, quote_marks, segments
-from groundwire.review.model import Item, Related
+from groundwire.console.words import TextMark, hidden_marks, label, quote_marks, segments, word_diff
+from groundwire.messages.base import format_time
+from groundwire.review.model import Item, Nearest, Page, Related, SourceRecord
 
 _MOST_ROWS: Final = 100
 DecisionView = Mapping[str, Any]
+
+
+def item_parts(
+    item: Item, memories: Sequence[Mapping[str, Any]], dependents: Page[Related]
+) -> dict[str, Any]:
+    """Return what is shown of an item, as JSON values.
+
+    Args:
+        item: the item.
+        memories: each as `memory_row` returns it.
+        dependents: the approved claims that rest on it.
+    """
+    decision = item.decision
+    return {
+        **marked(decision, text_of(decision)),
+        "checks": checks(decision),
+        "citations": citations(decision),
+        "warnings": warnings(decision),
+        "report": report(decision),
+        "memories": memories,
+        "rests_on": [_related_row(one) for one in item.parents],
+        "resting": [_related_row(one) for one in dependents.rows],
+        "resting_total": dependents.total,
+        "source": _source(decision, item.source_record),
+        "history": _history(item),
+    }
+
+
+def memory_row(memory: Nearest, decision: DecisionView) -> dict[str, Any]:
+    """Return what is shown of a memory beside a claim; `changes`: None where one of the texts is not available."""
+    text = text_of(decision)
+    runs = word_diff(memory.text, text) if memory.text is not None and text is not None else None
+    return {
+        "id": memory.decision_id,
+        "revision": memory.revision,
+        "subject_id": memory.subject_id,
+        "state": memory.state,
+        "since": memory.since,
+        "similarity": f"{memory.similarity:.0%}",
+        "difference": memory.difference if memory.difference != "none" else None,
+        "verdict": str(memory.verdict) if memory.verdict else memory.match_class,
+        "source": memory.source,
+        "changes": runs and [{"operation": run.operation, "text": run.text} for run in runs],
+    }
 
 
 def text_of(decision: DecisionView) -> str | None:
@@ -22,7 +66,6 @@ def text_of(decision: DecisionView) -> str | None:
 
 
 def marked(decision: DecisionView, text: str | None) -> dict[str, Any]:
-    """Return the text in segments, and what is marked in it."""
     if text is None:
         return {"segments": None, "legend": []}
     marks = [*_hedges(decision), *_cited(decision), *_quoted(decision, text)]
@@ -65,7 +108,6 @@ def citations(decision: DecisionView) -> list[dict[str, Any]]:
 
 
 def warnings(decision: DecisionView) -> list[dict[str, str]]:
-    """Return the warnings of a response's report."""
     found = (decision.get("report") or {}).get("warnings") or []
     return [
         {"type": str(warning.get("type", "")), "message": str(warning.get("message", ""))}
@@ -140,17 +182,56 @@ def _is_link(citation: Mapping[str, Any]) -> bool:
         return False
 
 
-def dependents(call: Call, item: Item) -> dict[str, Any]:
-    """Return the approved claims that rest on an item, and their number."""
-    page = call.site.board.dependents(call.scope, item.current)
-    return {"resting": [related_row(one) for one in page.rows], "resting_total": page.total}
-
-
-def related_row(related: Related) -> dict[str, Any]:
-    """Return what a page shows of an item's parent or dependent."""
+def _related_row(related: Related) -> dict[str, Any]:
     return {
         "name": related.name,
         "id": related.decision_id,
         "state": related.state or None,
         "excerpt": related.excerpt,
     }
+
+
+def _source(decision: Mapping[str, Any], record: SourceRecord) -> dict[str, Any] | None:
+    if decision["source"] is None:
+        return None
+    judged = record.human_approved + record.human_rejected
+    return {
+        "name": decision["source"],
+        "total": record.approved + record.blocked,
+        "facts": [
+            {"name": "approved so far", "value": record.approved},
+            {"name": "blocked so far", "value": record.blocked},
+            {"name": "approved by people", "value": record.human_approved},
+            {"name": "rejected by people", "value": record.human_rejected},
+        ],
+        "approval": f"{record.human_approved / judged:.0%}" if judged else None,
+    }
+
+
+def _history(item: Item) -> list[dict[str, Any]]:
+    steps = [
+        {
+            "revision": revision.revision,
+            "verdict": str(revision.verdict),
+            "reason_code": revision.reason_code,
+            "at": format_time(revision.decided_at),
+            "actor": revision.reviewer,
+            "note": revision.review_reason,
+            "id": revision.decision_id,
+        }
+        for revision in item.history
+    ]
+    refused = [
+        {
+            "revision": None,
+            "verdict": "refused",
+            "reason_code": attempt.outcome,
+            "at": format_time(attempt.at),
+            "actor": attempt.actor,
+            "note": attempt.action,
+            "id": None,
+        }
+        for attempt in item.attempts
+        if not attempt.applied
+    ]
+    return sorted([*steps, *refused], key=lambda step: str(step["at"]))

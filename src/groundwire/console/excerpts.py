@@ -34,7 +34,6 @@ class Excerpts:
         self._room = asyncio.Semaphore(_AT_ONCE)
 
     def missing(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the responses among some rows whose answers nobody has asked for yet."""
         asked = (row for row in rows if row.kind == Kind.RESPONSE and row.decision_id not in self._known)
         return list(asked)[:_AT_MOST] if self._read else []
 
@@ -47,7 +46,6 @@ class Excerpts:
                 task.cancel()
 
     def of(self, row: Row) -> str:
-        """Return what a list shows of an item."""
         return self._known.get(row.decision_id) or row.excerpt
 
     async def _one(self, decision: Mapping[str, Any]) -> None:

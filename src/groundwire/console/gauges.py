@@ -52,7 +52,6 @@ class ReviewGauges(Collector):
         self._clock = clock
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Yield the gauges."""
         now = self._clock()
         found = self._board.agreement(self._scope, now - timedelta(days=DAYS))
         yield _decided("reason", found.by_reason)

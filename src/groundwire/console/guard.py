@@ -61,7 +61,6 @@ class Guard:
         self._addresses = addresses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -98,8 +97,6 @@ class Guard:
 
 
 class _Outgoing:
-    """Adds the headers to an answer, and remembers its status for the log."""
-
     def __init__(self, send: Send, headers: dict[str, str]) -> None:
         self._send = send
         self._headers = headers
@@ -193,7 +190,6 @@ class Origins:
         self._origins = frozenset(origin.lower() for origin in origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if (
             scope["type"] == "http"
             and scope["method"] not in _READS
@@ -234,5 +230,4 @@ class Rates:
         return 0.0 if passed else (1 - left) * 60 / self.per_minute
 
     def __len__(self) -> int:
-        """Return how many callers are remembered."""
         return len(self._buckets)

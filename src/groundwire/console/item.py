@@ -26,7 +26,7 @@ from groundwire.messages.base import format_time
 from groundwire.messages.decisions import Kind, Verdict
 from groundwire.policy import Policy
 from groundwire.review.actions import BLANK, SENTENCES, RejectReason, is_blank, speculation_in
-from groundwire.review.model import Item, Neighbours, SourceRecord, Standing
+from groundwire.review.model import Item, Neighbours, Standing
 
 _POLICY_DIGITS: Final = 12
 NO_ITEM: Final = "There is no such item, or it is not yours to see."
@@ -101,24 +101,17 @@ async def describe(
     decision, row = item.decision, item.current
     text = evidence.text_of(decision)
     memories = await memory_rows(call, item, text)
+    parts = evidence.item_parts(item, memories, call.site.board.dependents(call.scope, item.current))
     return {
         "id": decision["decision_id"],
         "revision": decision["revision"],
         **{name: decision[name] for name in _COPIED},
         "risk": row.risk.level if item.pending else None,
         "age_seconds": max(0, round((call.site.clock() - row.since).total_seconds())),
-        **evidence.marked(decision, text),
+        **parts,
         "original": await show_original(call.site.read, decision, call.site.policy),
         "content": text or "",
-        "checks": with_conflicts(evidence.checks(decision), memories),
-        "citations": evidence.citations(decision),
-        "warnings": evidence.warnings(decision),
-        "report": evidence.report(decision),
-        "memories": memories,
-        "rests_on": [evidence.related_row(one) for one in item.parents],
-        **evidence.dependents(call, item),
-        "source": _source(decision, item.source_record),
-        "history": _history(item),
+        "checks": with_conflicts(parts["checks"], memories),
         "places": _places(item),
         "origin": _origin(call, decision),
         **_deciding(call, item, memories),
@@ -136,7 +129,6 @@ def _standing(call: Call, item: Standing) -> str:
 
 
 def _deciding(call: Call, item: Item, memories: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what may be done, or why nothing may."""
     row, read_only = item.current, call.identity.person.read_only
     entry = call.site.outbox.on(row.decision_id)
     follows = item.decision["reason_code"] == "pending_duplicate"
@@ -194,23 +186,6 @@ async def _reviewing(call: Call, item: Item) -> str | None:
     return holder if holder != me else None
 
 
-def _source(decision: Mapping[str, Any], record: SourceRecord) -> dict[str, Any] | None:
-    if decision["source"] is None:
-        return None
-    judged = record.human_approved + record.human_rejected
-    return {
-        "name": decision["source"],
-        "total": record.approved + record.blocked,
-        "facts": [
-            {"name": "approved so far", "value": record.approved},
-            {"name": "blocked so far", "value": record.blocked},
-            {"name": "approved by people", "value": record.human_approved},
-            {"name": "rejected by people", "value": record.human_rejected},
-        ],
-        "approval": f"{record.human_approved / judged:.0%}" if judged else None,
-    }
-
-
 def _origin(call: Call, decision: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what the producer said of where a claim comes from; None where it said nothing."""
     given = decision.get("evidence") or {}
@@ -219,35 +194,6 @@ def _origin(call: Call, decision: Mapping[str, Any]) -> dict[str, Any] | None:
     url = template.replace("{source_id}", quote(str(source_id), safe="")) if template and source_id else None
     rows = [{"name": name, "value": value} for name, value in evidence.leaves(metadata)]
     return {"source_id": source_id, "url": url, "metadata": rows} if source_id or rows else None
-
-
-def _history(item: Item) -> list[dict[str, Any]]:
-    steps = [
-        {
-            "revision": revision.revision,
-            "verdict": str(revision.verdict),
-            "reason_code": revision.reason_code,
-            "at": format_time(revision.decided_at),
-            "actor": revision.reviewer,
-            "note": revision.review_reason,
-            "id": revision.decision_id,
-        }
-        for revision in item.history
-    ]
-    refused = [
-        {
-            "revision": None,
-            "verdict": "refused",
-            "reason_code": attempt.outcome,
-            "at": format_time(attempt.at),
-            "actor": attempt.actor,
-            "note": attempt.action,
-            "id": None,
-        }
-        for attempt in item.attempts
-        if not attempt.applied
-    ]
-    return sorted([*steps, *refused], key=lambda step: str(step["at"]))
 
 
 def _places(item: Item) -> list[dict[str, str]]:
@@ -308,7 +254,6 @@ def conflict(call: Call, item: Item, action: str, revision: int) -> Problem | No
 
 
 def is_free(call: Call, item: Standing, action: str, revision: int) -> bool:
-    """Say whether an action is possible on an item at the revision that the person saw."""
     possible = allowed(item, call.site.outbox.on(item.decision_id))
     return (
         item.current.revision == revision
@@ -317,7 +262,6 @@ def is_free(call: Call, item: Standing, action: str, revision: int) -> bool:
 
 
 def changed(item: Item, revision: int) -> Problem:
-    """Return the differences from the revision that a person saw."""
     row = item.current
     before = next((step for step in item.history if step.revision == revision), None)
     latest = next((step for step in item.history if step.revision == row.revision), None)
@@ -357,7 +301,6 @@ def problem(
 
 
 def unfinished(call: Call, item: Item) -> tuple[dict[str, str] | None, Problem | None]:
-    """Return the text of a person's last edit of an item if it was not carried out, and why."""
     person = call.identity.person
     entry = call.site.outbox.last(person, item.decision["decision_id"])
     if entry is None or entry.state not in NOT_DONE or entry.order.record.content is None:

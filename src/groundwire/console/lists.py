@@ -29,16 +29,12 @@ P = TypeVar("P", bound="ListPage")
 
 
 class ListPage(BaseModel):
-    """Which page of a list."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     cursor: Annotated[Annotated[str, Field(max_length=MAX_CURSOR)] | None, Blank] = None
 
 
 class SearchedPage(ListPage):
-    """Which page of what a search finds in a list."""
-
     search: Search = None
 
 

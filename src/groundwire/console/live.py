@@ -90,7 +90,6 @@ class ChangeStream:
         return True
 
     async def close(self) -> None:
-        """End all streams."""
         self._closed = True
         async with self._changed:
             self._changed.notify_all()
@@ -103,7 +102,6 @@ class ChangeStream:
         return True
 
     def leave(self, person: str) -> None:
-        """Count one stream less."""
         self._streams[person] -= 1
         if self._streams[person] <= 0:
             del self._streams[person]
@@ -187,8 +185,6 @@ def _subject(tenant_id: str, user_id: str, kind: str, subject_id: str) -> Subjec
 
 
 class MemoryLocks:
-    """Locks within one process."""
-
     def __init__(self, lasts: timedelta, clock: Callable[[], datetime]) -> None:
         self._held: TTLCache[Subject, str] = TTLCache(
             _MAX_LOCKS, lasts.total_seconds(), timer=lambda: clock().timestamp()

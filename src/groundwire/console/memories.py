@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from groundwire.console.evidence import memory_row
 from groundwire.console.outbox import Outbox
 from groundwire.console.site import Call
-from groundwire.console.words import word_diff
 from groundwire.library.dedup import DedupChecker
 from groundwire.messages.decisions import Kind, Verdict
 from groundwire.review.model import Item, Nearest
@@ -22,7 +22,6 @@ _CANDIDATES: Final = 10
 """Approved claims with words in common that are compared, of which a few are shown."""
 _LEAST: Final = 0.3
 """Share of words in common from which on a memory is worth a look."""
-_SAME: Final = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +38,12 @@ async def memory_rows(call: Call, item: Item, text: str | None) -> list[dict[str
     """Return the memories nearest to a claim, each with its difference, source and age; none for a response."""
     if item.current.kind != Kind.CLAIM:
         return []
-    compared = [_row(call, item, one, text, compared=True) for one in item.memories]
+    compared = [_row(call, item, one, compared=True) for one in item.memories]
     below = await _below(call, item, text) if item.pending and text else []
-    return [*compared, *(_row(call, item, one, text, compared=False) for one in below)]
+    return [*compared, *(_row(call, item, one, compared=False) for one in below)]
 
 
 def conflicts(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the approved memories among some that say something else, by id."""
     return [row["subject_id"] for row in rows if row["difference"] and row["state"] == "approved"]
 
 
@@ -81,21 +79,11 @@ def is_replaceable(outbox: Outbox, item: Item, memory: Nearest) -> bool:
     return item.pending and free and memory.verdict == Verdict.APPROVED
 
 
-def _row(call: Call, item: Item, memory: Nearest, text: str | None, *, compared: bool) -> dict[str, Any]:
-    changes = word_diff(memory.text, text) if memory.text is not None and text is not None else None
+def _row(call: Call, item: Item, memory: Nearest, *, compared: bool) -> dict[str, Any]:
     age = (call.site.clock() - memory.decided_at).total_seconds() if memory.decided_at else None
     return {
-        "id": memory.decision_id,
-        "revision": memory.revision,
-        "subject_id": memory.subject_id,
-        "state": memory.state,
-        "since": memory.since,
-        "similarity": f"{memory.similarity:.0%}",
-        "difference": memory.difference if memory.difference != _SAME else None,
-        "verdict": str(memory.verdict) if memory.verdict else memory.match_class,
-        "source": memory.source,
+        **memory_row(memory, item.decision),
         "age_seconds": None if age is None else max(0, round(age)),
         "compared": compared,
         "replaceable": is_replaceable(call.site.outbox, item, memory),
-        "changes": None if changes is None else [{"operation": c.operation, "text": c.text} for c in changes],
     }

@@ -47,8 +47,6 @@ _DONE_BY: Final = {"approve": "approved", "reject": "rejected", "edit": "edited"
 
 
 class OrderState(StrEnum):
-    """Where an action stands."""
-
     HELD = "held"
     SENT = "sent"
     APPLIED = "applied"
@@ -85,7 +83,6 @@ class ReviewOrder:
 
     @property
     def action_id(self) -> str:
-        """The id of the action."""
         return self.record.action_id
 
 
@@ -101,7 +98,6 @@ class OutboxEntry:
     read: bool = False
 
     def is_shown(self, now: datetime) -> bool:
-        """Say whether pages still show it to its person."""
         done = self.state in (OrderState.APPLIED, OrderState.UNDONE)
         since = now - self.changed
         return self.state in OPEN or (not self.read and since <= (SHOWN if done else SHOWN_TROUBLE))
@@ -118,8 +114,6 @@ class ReviewSender(Protocol):
 
 
 class ItemBusy(Exception):
-    """An item has an action, `entry`, on its way."""
-
     def __init__(self, entry: OutboxEntry) -> None:
         super().__init__(entry.order.decision_id)
         self.entry = entry
@@ -187,13 +181,11 @@ class Outbox:
         return [self._become(one, OrderState.UNDONE) for one in held]
 
     def on(self, decision_id: str) -> OutboxEntry | None:
-        """Return the action of any person that is on its way for an item."""
         action_id = self._open.get(decision_id)
         return self._entries[action_id] if action_id else None
 
     @property
     def open_ids(self) -> frozenset[str]:
-        """The items for which an action is on its way, by decision id."""
         return frozenset(self._open)
 
     def of(self, person: Person, *, over: bool = False) -> list[OutboxEntry]:
@@ -211,14 +203,12 @@ class Outbox:
         return entry if entry is not None and entry.order.person.name == person.name else None
 
     def last(self, person: Person, decision_id: str) -> OutboxEntry | None:
-        """Return a person's last action on an item, in any state."""
         theirs = (
             entry for entry in reversed(self._entries.values()) if entry.order.person.name == person.name
         )
         return next((entry for entry in theirs if entry.order.decision_id == decision_id), None)
 
     def dismiss(self, person: Person, action_id: str) -> None:
-        """Mark a finished action of a person as read, with those of its batch in the same state."""
         entry = self.find(person, action_id)
         if entry is None or entry.state in OPEN:
             return
@@ -254,7 +244,6 @@ class Outbox:
             await asyncio.wait(set(self._tasks), timeout=seconds)
 
     async def close(self) -> None:
-        """Send what is held, and forget what is still unanswered after a moment."""
         self.release(everything=True)
         await self.delivered(5)
         for task in set(self._tasks):
@@ -348,7 +337,6 @@ def _by_batch(entries: Sequence[OutboxEntry], now: datetime) -> list[dict[str, A
 
 
 def action_row(entries: Sequence[OutboxEntry], now: datetime) -> dict[str, Any]:
-    """Return what page and API show of an action, or of the actions of one batch in the same state."""
     replaced = next((entry.order.record.subject_id for entry in entries if entry.order.after), None)
     first = next((entry for entry in entries if not entry.order.after), entries[0])
     order, record, outcome = first.order, first.order.record, first.outcome
@@ -385,7 +373,6 @@ def undo_left(entry: OutboxEntry | None, now: datetime) -> int | None:
 
 
 def doing(entry: OutboxEntry | None) -> str | None:
-    """Return, of an item with an action on its way, what is being done and by whom."""
     if entry is None:
         return None
     done = f"{_DONE_BY[entry.order.record.action]} by {entry.order.person.name}"

@@ -51,13 +51,10 @@ _ENDED: Final = {
 
 
 class SignIn:
-    """The routes that need nobody signed in, and signing out."""
-
     def __init__(self, site: Site) -> None:
         self._site = site
 
     async def show(self, request: Request) -> Response:
-        """The page that offers the ways to sign in."""
         return self._page(request)
 
     async def link(self, request: Request) -> Response:
@@ -73,14 +70,12 @@ class SignIn:
         return self._let_in(request, person, "one_time_link")
 
     async def oidc(self, request: Request) -> Response:
-        """Go to the issuer."""
         check_rate(self._site.attempts, peer(request))
         if self._site.openid is None:
             raise HTTPException(404)
         return await self._site.openid.begin(request)
 
     async def oidc_callback(self, request: Request) -> Response:
-        """Come back from the issuer."""
         check_rate(self._site.attempts, peer(request))
         if self._site.openid is None:
             raise HTTPException(404)
@@ -107,11 +102,9 @@ class SignIn:
         return RedirectResponse("/signin", 303)
 
     async def healthz(self, request: Request) -> Response:  # noqa: ARG002 - a route's signature
-        """Answer an orchestrator's probe."""
         return PlainTextResponse("ok\n")
 
     def _let_in(self, request: Request, person: Person, way: str) -> Response:
-        """Begin a session, and go to the page that was asked for."""
         place = place_asked_for(request.session)
         self._site.sessions.begin(request.session, person)
         logger.info("signed_in", way=way)
@@ -173,7 +166,6 @@ ROUTES: Final = (
 
 
 def routes(site: Site) -> list[Route]:
-    """Return all routes but the static files."""
     signin = SignIn(site)
     public = [
         Route("/healthz", signin.healthz, methods=["GET"], name="public"),
@@ -315,7 +307,6 @@ def _refuse_query(request: Request) -> None:
 
 
 def _is_own_page(request: Request, identity: Identity, token: str) -> bool:
-    """Say whether a write of a browser carries the CSRF token of its session."""
     return request.method != "POST" or not identity.ambient or csrf_holds(request.session, token)
 
 
@@ -326,7 +317,6 @@ def _with_text_ids(request: Request, sent: dict[str, object]) -> dict[str, objec
 
 
 def _api_listing(routes: Iterable[PageRoute]) -> dict[str, Any]:
-    """Return the paths under `/api`, each with its method, what it does, and the body that it takes."""
     return {
         "authorization": "Bearer TOKEN, of `groundwire token new`",
         "content_type": "application/json",
@@ -387,7 +377,6 @@ def _is_own(request: Request) -> bool:
 
 
 def _form_page(request: Request, sent: Mapping[str, Any]) -> str:
-    """Return the page of a form, with the form open."""
     place = request.url.path.removesuffix("/actions")
     if not place.startswith("/items/"):
         return "/"

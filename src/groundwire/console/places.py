@@ -33,8 +33,6 @@ class TextPlace(NamedTuple):
 
 
 class Places:
-    """The sentences of some texts, by their words."""
-
     def __init__(self, texts: Sequence[str]) -> None:
         self._spans = [
             TextPlace(n, one.start, one.end) for n, text in enumerate(texts) for one in sentences(text)

@@ -81,7 +81,6 @@ class View(BaseModel):
 
 
 def board_query(view: View, limit: int) -> Query:
-    """Return the query of the board for a view."""
     least, most = AGES[view.age] if view.age else (None, None)
     given = view.model_dump(exclude={"age", "search"})
     return Query(**given, min_age=least, max_age=most, text=view.search or "", limit=limit)
@@ -97,25 +96,20 @@ def view_of(call: Call) -> View:
 
 @dataclass(frozen=True, slots=True)
 class ListOrigin:
-    """The list of `LISTS` from which an item was opened, at one of its pages."""
-
     name: str
     cursor: str = ""
     search: str = ""
 
     @property
     def title(self) -> str:
-        """What the list is called."""
         return LISTS[self.name]
 
     @property
     def address(self) -> str:
-        """Where that page of the list is."""
         return with_query(f"/{self.name}", urlencode(self._place))
 
     @property
     def query(self) -> str:
-        """What an item's address says of it."""
         return urlencode({"from": self.name, **self._place})
 
     @property
@@ -194,7 +188,6 @@ def _view(found: Mapping[str, str]) -> View:
 
 
 def subject_of(row: Row) -> Subject:
-    """Return whose state a row shows."""
     return Subject(row.tenant_id, row.user_id, row.kind, row.subject_id)
 
 
@@ -228,7 +221,6 @@ async def fetch_excerpts(call: Call, rows: Sequence[Row]) -> None:
 
 
 def list_row(call: Call, row: Row) -> dict[str, Any]:
-    """Return what every list shows of an item."""
     return {
         "id": row.decision_id,
         "tenant_id": row.tenant_id,
@@ -244,7 +236,6 @@ def list_row(call: Call, row: Row) -> dict[str, Any]:
 
 
 async def queue_rows(call: Call, rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return rows of the queue, each with who looks at it and the action on its way."""
     await fetch_excerpts(call, rows)
     subjects = [subject_of(row) for row in rows]
     held = await call.site.locks.held()

@@ -20,13 +20,10 @@ LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True, slots=True)
 class ScrapeTarget:
-    """Where a worker, or several under one name, answer for their metrics."""
-
     host: str
     port: int
 
     def __str__(self) -> str:
-        """Return it as it is written in the setting."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @classmethod
@@ -43,8 +40,6 @@ class ScrapeTarget:
 
 
 class ConsoleSettings(BaseSettings):
-    """Where the console listens, who may sign in and how, and how long things last."""
-
     model_config = SettingsConfigDict(
         env_prefix="GROUNDWIRE_CONSOLE_", extra="ignore", frozen=True, env_ignore_empty=True
     )
@@ -187,7 +182,6 @@ class ConsoleSettings(BaseSettings):
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port under which people reach the console."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.public_url or f"http://{host}:{self.port}"
 
@@ -206,12 +200,10 @@ class ConsoleSettings(BaseSettings):
 
     @property
     def proxies(self) -> tuple[Network, ...]:
-        """`proxy_addresses` as networks."""
         return tuple(ip_network(network) for network in comma_separated(self.proxy_addresses))
 
     @property
     def targets(self) -> tuple[ScrapeTarget, ...]:
-        """`workers`, each once."""
         return tuple(dict.fromkeys(ScrapeTarget.parse(word) for word in comma_separated(self.workers)))
 
 

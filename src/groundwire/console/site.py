@@ -126,7 +126,6 @@ class Site:
         self._looked = round(self.clock().timestamp()) // _PRESENCE
 
     def _unchanged(self, orders: Sequence[ReviewOrder]) -> set[str]:
-        """Return the ids of orders whose item still has their revision, and is still their person's to decide."""
         found: set[str] = set()
         for person in {order.person for order in orders}:
             theirs = [order for order in orders if order.person == person]
@@ -177,7 +176,6 @@ class Call:
 
     @property
     def scope(self) -> ViewScope:
-        """What this person may see."""
         return self.site.permissions.scope(self.identity.person)
 
     def fields(self, model: type[Fields]) -> Fields:
@@ -189,7 +187,6 @@ class Call:
 
 
 def problems(exc: ValidationError, model: type[BaseModel]) -> str:
-    """Return a message on all missing, unknown or wrong fields of a request, and which fields there are."""
     errors = exc.errors(include_url=False, include_input=False, include_context=False)
     lines = [f"{'.'.join(map(str, error['loc']))[:100] or 'request'}: {_problem(error)}" for error in errors]
     more = [f"and {len(lines) - MAX_REPORTED} more"] if len(lines) > MAX_REPORTED else []

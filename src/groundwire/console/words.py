@@ -37,7 +37,6 @@ def label(code: object) -> str:
 
 
 def waits_for(dependency: str) -> str:
-    """Return a sentence or two on what a paused worker waits for."""
     return _WAITS.get(dependency, "It waits for something that this console does not know.")
 
 
@@ -47,12 +46,10 @@ def measured(value: float | None) -> str:
 
 
 def number(value: int | None) -> str:
-    """Return a number with its thousands set apart."""
     return NONE if value is None else f"{value:,}".replace(",", "\u202f")
 
 
 def age(seconds: float) -> str:
-    """Return how long ago something was."""
     if seconds < 60:
         return "just now"
     for size, unit in ((86_400, "day"), (3600, "hour"), (60, "minute")):
@@ -63,7 +60,6 @@ def age(seconds: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return how long something took."""
     if seconds is None:
         return NONE
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
@@ -73,7 +69,6 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(time: str | None) -> str:
-    """Return a time of the contract's form as a person reads it, in UTC."""
     return parse_time(time).strftime("%Y-%m-%d %H:%M UTC") if time else NONE
 
 
@@ -103,12 +98,10 @@ class Segment:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of its marks, once each."""
         return list(dict.fromkeys(mark.kind for mark in self.marks))
 
     @property
     def title(self) -> str:
-        """What its marks say, once each."""
         return "; ".join(dict.fromkeys(mark.title for mark in self.marks))
 
 
@@ -154,8 +147,6 @@ def quote_marks(text: str, quotes: Sequence[str]) -> list[TextMark]:
 
 @dataclass(frozen=True, slots=True)
 class DiffRun:
-    """A run of text that stands in both, in the new one alone, or in the old one alone."""
-
     operation: Operation
     text: str
 

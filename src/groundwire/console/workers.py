@@ -51,7 +51,6 @@ class WorkerStatus:
 
     @property
     def paused(self) -> list[str]:
-        """What it waits for."""
         return sorted(label for (name, label), value in self.gauges.items() if name == "paused" and value)
 
 
@@ -78,8 +77,6 @@ async def fetch(address: str, port: int) -> str:
 
 
 class Workers:
-    """All workers at `targets`, asked when somebody looks."""
-
     def __init__(
         self,
         targets: Sequence[ScrapeTarget],

@@ -1,7 +1,7 @@
-"""Dead letters: read, selected, and their redriving as the audit topic records it.
+"""Dead letters: which are selected, and what the audit topic records of their redriving.
 
-Each redriving leaves two events: one before the record is sent, one when it is acknowledged. A run that ended in
-between leaves the first alone; whether the record was sent is then looked up on its topic.
+Each redriving leaves two audit events: one before the record is sent, one once it is acknowledged. After a run that
+ended in between, the next one looks the record up on its topic.
 """
 
 from __future__ import annotations
@@ -30,20 +30,12 @@ from groundwire.messages.identity import event_id
 from groundwire.messages.topics import TopicName
 from groundwire.review.records import FailedRecord, read_dead_letter, topic_record
 
-_WRITTEN: Final = {
-    name for name, _ in dead_letter_headers(RecordError(ErrorCode.INVALID_JSON, ""), "", 0, 0, ())
-}
-"""Headers that the gate puts on a dead letter; all others are the record's own."""
-
 
 class LetterPlace(NamedTuple):
-    """Where a dead letter stands on its topic."""
-
     partition: int
     offset: int
 
     def __str__(self) -> str:
-        """Write it as people name it: `2@17`."""
         return f"{self.partition}@{self.offset}"
 
 
@@ -58,24 +50,18 @@ class LetterFailure(NamedTuple):
 
 @dataclass(frozen=True)
 class Letter:
-    """A dead letter.
-
-    Attributes:
-        record: the record of the dead-letter topic.
-        failed: what it says of its failure; tenant and user where they are certain.
-    """
+    """A record of the dead-letter topic; `failed`: what it says of its failure."""
 
     record: InboundRecord
     failed: FailedRecord
 
     @property
     def place(self) -> LetterPlace:
-        """Where it stands."""
         return LetterPlace(self.record.partition, self.record.offset)
 
     @cached_property
     def id(self) -> str:
-        """Its id in the audit, made of place, time and bytes: no other letter has it."""
+        """Its id in the audit, derived from place, time and bytes: unique even where the topic was recreated."""
         return event_id("dead_letter", self.record.origin.model_dump(mode="json"))
 
     @property
@@ -86,7 +72,6 @@ class Letter:
 
     @property
     def failure(self) -> LetterFailure | None:
-        """The failure that it is of: where the record stood, and how often it had failed; None if it does not say."""
         failed, attempts = self.failed, self.attempts
         if failed.partition is None or failed.offset is None or attempts is None:
             return None
@@ -94,13 +79,18 @@ class Letter:
 
     @property
     def headers(self) -> list[tuple[str, bytes]]:
-        """The record's own headers, as it came in; the count of its failures stands beside them."""
-        return [(name, value) for name, value in self.record.headers if name not in _WRITTEN]
+        """The record's own headers, without those that the gate added."""
+        return [(name, value) for name, value in self.record.headers if name not in _ADDED]
 
     @property
     def again(self) -> list[tuple[str, bytes]]:
-        """The headers with which it goes back: its own, and the count, on which the gate counts on."""
+        """The headers with which it is sent again: its own, and the count of its failures, which the gate continues."""
         return [*self.headers, *((name, value) for name, value in self.record.headers if name == ATTEMPTS)]
+
+
+_ADDED: Final = {
+    name for name, _ in dead_letter_headers(RecordError(ErrorCode.INVALID_JSON, ""), "", 0, 0, ())
+}
 
 
 def read_letter(record: InboundRecord) -> Letter:
@@ -113,17 +103,13 @@ def read_letter(record: InboundRecord) -> Letter:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which letters are selected: those for which every condition holds.
+    """Letters for which every condition holds; an empty set or None is no condition.
 
     Attributes:
         start: where on the topic reading begins: an offset of every partition, or Kafka's time.
-        end: where it ends: the first offset or time that is not selected; None: where the topic ends now.
-        partition: the only partition.
-        codes: error codes; empty: all.
+        end: the first offset or time that is not selected; None: where the topic ends now.
         topic: where the record came in, with the prefix.
         tenant: the owner, where key and value agree on it.
-        key: the record's key.
-        places: single letters; empty: all.
     """
 
     start: Start = "earliest"
@@ -136,7 +122,7 @@ class Selection:
     places: AbstractSet[LetterPlace] = frozenset()
 
     def narrowed(self) -> Selection:
-        """Read no more of the topic than where the named letters stand, unless a start or an end is given."""
+        """Read only the offsets of the named letters, unless a start or an end is given."""
         if not self.places or self.start != "earliest" or self.end is not None:
             return self
         partitions = {place.partition for place in self.places}
@@ -145,47 +131,39 @@ class Selection:
         return replace(self, start=min(offsets), end=max(offsets) + 1, partition=only)
 
     def __contains__(self, letter: Letter) -> bool:
-        """Say whether a letter is selected."""
-        record, failed = letter.record, letter.failed
+        record, failed, end = letter.record, letter.failed, self.end
+        if isinstance(end, datetime):
+            ended = record.timestamp >= to_milliseconds(end)
+        else:
+            ended = end is not None and record.offset >= end
         return (
-            self._before_end(record)
-            and (self.partition is None or record.partition == self.partition)
+            not ended
+            and self.partition in (None, record.partition)
             and (not self.codes or failed.code in self.codes)
-            and (self.topic is None or failed.topic == self.topic)
-            and (self.tenant is None or failed.tenant_id == self.tenant)
-            and (self.key is None or record.key == self.key)
+            and self.topic in (None, failed.topic)
+            and self.tenant in (None, failed.tenant_id)
+            and self.key in (None, record.key)
             and (not self.places or letter.place in self.places)
         )
 
     def ended(self, record: InboundRecord) -> bool:
-        """Say whether no record from this one on is selected: within a partition, offsets only grow."""
+        """Say whether no later record is selected: within a partition, offsets only grow."""
         return self.partition is not None and isinstance(self.end, int) and record.offset >= self.end
-
-    def _before_end(self, record: InboundRecord) -> bool:
-        if isinstance(self.end, datetime):
-            return record.timestamp < to_milliseconds(self.end)
-        return self.end is None or record.offset < self.end
-
-
-_MARK: Final = b'"redrive'
-"""Stands in every event that counts here: the others, nearly all, need not be parsed."""
 
 
 class Stands(NamedTuple):
-    """Where a redriven record stands now."""
+    """Where a redriven record is now."""
 
     topic: str
     partition: int
     offset: int
 
     def __str__(self) -> str:
-        """Write it as tables do."""
         return f"{self.topic}[{self.partition}]@{self.offset}"
 
 
-@dataclass(frozen=True, slots=True)
-class Redriven:
-    """A letter that was sent back, when, by whom and to where."""
+class Redriven(NamedTuple):
+    """A letter whose record was acknowledged."""
 
     at: datetime
     actor: str
@@ -193,7 +171,7 @@ class Redriven:
 
 
 class Begun(NamedTuple):
-    """A letter that was about to be sent: when, by whom, to which topic."""
+    """A letter that was about to be sent to a topic, and of which no more is known."""
 
     at: datetime
     actor: str
@@ -211,32 +189,20 @@ class RedriveRecord(NamedTuple):
 
 @dataclass(slots=True)
 class RedriveHistory:
-    """What was redriven, by the letter's id, and by its failure: of two letters of one failure, one is enough.
-
-    Attributes:
-        redriven: letters whose record was acknowledged.
-        begun: those that were about to be sent, and of which no more is known.
-    """
+    """What the audit says was sent, by letter id and by failure: of two letters of one failure, one is sent."""
 
     redriven: dict[str | LetterFailure, Redriven] = field(default_factory=dict)
     begun: dict[str | LetterFailure, Begun] = field(default_factory=dict)
 
     def redriven_of(self, letter: Letter) -> Redriven | None:
-        """Return when and to where a letter was sent back, or another letter of the same failure."""
         return self.redriven.get(letter.id) or (self.redriven.get(letter.failure) if letter.failure else None)
 
     def begun_of(self, letter: Letter) -> Begun | None:
-        """Return when a letter was about to be sent, or another letter of the same failure."""
         return self.begun.get(letter.id) or (self.begun.get(letter.failure) if letter.failure else None)
-
-    def remember(self, letter: Letter, redriven: Redriven) -> None:
-        """Note that a letter was sent back."""
-        if letter.failure:
-            self.redriven.setdefault(letter.failure, redriven)
 
     def add(self, record: InboundRecord) -> None:
         """Take in a record of the audit topic."""
-        if record.value is None or _MARK not in record.value:
+        if record.value is None or b'"redrive' not in record.value:  # nearly all: they need not be parsed
             return
         try:
             event = AuditEvent.model_validate_json(record.value)
@@ -245,7 +211,13 @@ class RedriveHistory:
         letter = event.detail.get("letter")
         if event.type != "dead_letter" or not isinstance(letter, str):
             return
-        names: list[str | LetterFailure] = [letter, *_failure(event.detail)]
+        names: list[str | LetterFailure] = [letter]
+        match event.detail:
+            case {
+                "origin": {"topic": str(topic), "partition": int(partition), "offset": int(offset)},
+                "attempts": int(attempts),
+            }:
+                names.append(LetterFailure(topic, partition, offset, attempts))
         match event.detail:
             case {"action": "redriven", "stands": {"topic": str(t), "partition": int(p), "offset": int(o)}}:
                 for name in names:
@@ -257,43 +229,22 @@ class RedriveHistory:
                         self.begun.setdefault(name, Begun(event.at, event.actor, topic))
 
 
-def _failure(detail: dict[str, Any]) -> list[LetterFailure]:
-    """Return the failure that an event names, if it does."""
-    match detail:
-        case {
-            "origin": {"topic": str(topic), "partition": int(partition), "offset": int(offset)},
-            "attempts": int(attempts),
-        }:
-            return [LetterFailure(topic, partition, offset, attempts)]
-    return []
-
-
-async def read_history(audit: AsyncIterator[InboundRecord]) -> RedriveHistory:
-    """Read what the audit topic says; memory grows with the letters that were redriven, not with the topic."""
-    history = RedriveHistory()
-    async for record in audit:
-        history.add(record)
-    return history
-
-
 def audit_record(prefix: str, letter: Letter, noted: Begun | Redriven) -> RedriveRecord:
-    """Return the event of a redriving: of no tenant, as the gate's own of a dead letter, and without text."""
+    """Return the audit event of a redriving: of no tenant, as the gate's own of a dead letter, and without text."""
     stands = noted.stands if isinstance(noted, Redriven) else None
     action = "redriven" if stands else "redrive"
-    origin = letter.record.origin.model_dump(mode="json")
-    failed = letter.failed
+    origin, failed = letter.record.origin.model_dump(mode="json"), letter.failed
     detail: dict[str, Any] = {
         "action": action,
         "letter": letter.id,
-        "partition": letter.place.partition,
-        "offset": letter.place.offset,
+        **letter.place._asdict(),
         "code": failed.code,
         "attempts": letter.attempts,
         "origin": {"topic": failed.topic, "partition": failed.partition, "offset": failed.offset},
         "stands": stands._asdict() if stands else None,
     }
     event = AuditEvent(
-        event_id=letter.id if action == "redriven" else event_id("dead_letter", [action, origin]),
+        event_id=letter.id if stands else event_id("dead_letter", [action, origin]),
         type="dead_letter",
         at=noted.at,
         tenant_id="",
@@ -307,11 +258,9 @@ def audit_record(prefix: str, letter: Letter, noted: Begun | Redriven) -> Redriv
 
 
 class KafkaLog:
-    """Reads topics to where they end now, without a consumer group, and sends through a producer of its own.
+    """Reads topics to their present end, without a consumer group, and sends through a producer of its own.
 
     Args:
-        brokers: `host:port,...`.
-        prefix: before every topic's name.
         seconds: how long the broker may take to answer.
         sender: None where nothing is to be sent.
         on_read: called for every record that is read.
@@ -342,19 +291,14 @@ class KafkaLog:
         return self._read(topic, TopicSpan(since, until_end=True))
 
     async def oldest(self, start: Start, partition: int | None) -> int | None:
-        """Return the time of the first dead letter from `start` on, milliseconds: the least of all partitions'.
-
-        Raises:
-            UsageError: there is no such topic or partition.
-            BrokerUnavailable: the broker does not answer.
-        """
+        """Return the earliest time of the partitions' first letters from `start` on, in milliseconds."""
         times = []
         for number in count() if partition is None else [partition]:
             span = TopicSpan(start, number, until_end=True, limit=1)
             try:
                 async with aclosing(self._read(self._topic, span)) as records:
                     times += [record.timestamp async for record in records]
-            except UsageError:  # nobody says how many partitions there are; the first must be there
+            except UsageError:  # past the last partition
                 if number == (partition or 0):
                     raise
                 break
@@ -362,7 +306,7 @@ class KafkaLog:
 
     @asynccontextmanager
     async def failing(self, since: datetime) -> AsyncIterator[Collection[Stands]]:
-        """Follow the dead-letter topic from a time on; yields where the failed records stood, kept up to date."""
+        """Follow the dead-letter topic from a time on; yields where the failed records were, kept up to date."""
         failing: set[Stands] = set()
 
         async def watch() -> None:
@@ -377,18 +321,18 @@ class KafkaLog:
         finally:
             self._watching = None
             watching.cancel()
-            with suppress(asyncio.CancelledError, BrokerUnavailable):  # nobody sends any more
+            with suppress(asyncio.CancelledError, BrokerUnavailable):
                 await watching
 
     async def publish(self, records: Sequence[RedriveRecord]) -> list[tuple[int, int]]:
-        """Send records in order, wait for all acknowledgements and return where each record stands.
+        """Send records in order, wait for all acknowledgements and return partition and offset of each.
 
         Raises:
-            BrokerUnavailable: not all were acknowledged; some may stand on their topic all the same.
+            BrokerUnavailable: not all were acknowledged; some may be on their topic all the same.
         """
         if self._sender is None:
             raise AssertionError("a dry run sends nothing")
-        if self._watching and self._watching.done():  # without it nothing tells how many fail again
+        if self._watching and self._watching.done():  # else nobody would notice records that fail again
             raise BrokerUnavailable("the dead-letter topic cannot be followed any more; go on with a new run")
         try:
             async with asyncio.timeout(self._seconds):

@@ -1,8 +1,7 @@
 """Sends dead letters back to the topic that they came from, each at most once.
 
-The audit records each letter before it is sent and after it is acknowledged. A run that dies in between leaves only
-the first event. The next run looks for such letters on their topic: a record with the same key, bytes and count of
-failures can only be the redriven one.
+The audit records each letter before it is sent and after it is acknowledged. Where a run died in between, the next one
+searches the topic: a record with the same key, bytes and count of failures can only be the redriven one.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from groundwire.dead_letters.letters import (
     Selection,
     Stands,
     audit_record,
-    read_history,
     read_letter,
 )
 from groundwire.errors import ErrorCode
@@ -36,18 +34,8 @@ from groundwire.messages.base import from_milliseconds
 from groundwire.messages.headers import ATTEMPTS, InboundRecord, header
 from groundwire.messages.topics import TopicName
 
-WINDOW: Final = 100
-"""Most records that are sent at once."""
-
-WINDOW_BYTES: Final = 4_000_000
-"""Bytes from which on no more are added to a window: all of it has to be acknowledged in time."""
-
-CLOCK_SKEW: Final = timedelta(minutes=5)
-"""By how much clocks may differ: one wrote the letter, another the audit."""
-
-_CODES: Final = frozenset(ErrorCode)
-_HEADER_BYTES: Final = 12  # lengths around a header and its share of the batch, at most
-_RECORD_BYTES: Final = 200
+_CLOCK_SKEW: Final = timedelta(minutes=5)
+"""Between the clock that wrote the letter and the one that wrote the audit."""
 
 
 class RedriveOutcome(StrEnum):
@@ -60,7 +48,7 @@ class RedriveOutcome(StrEnum):
 
 
 class RedriveRefusal(StrEnum):
-    """Why a letter is not sent. The list is closed."""
+    """Why a letter is not sent; the list is closed."""
 
     ALREADY_REDRIVEN = "already_redriven"
     NOT_A_DEAD_LETTER = "not_a_dead_letter"
@@ -71,12 +59,7 @@ class RedriveRefusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RedriveStep:
-    """A letter and what became of it.
-
-    Attributes:
-        why: of those that are not sent.
-        redriven: when and to where, of those that were sent, now or earlier.
-    """
+    """A letter and its outcome; `redriven`: when and to where it was sent, now or earlier."""
 
     letter: Letter
     outcome: RedriveOutcome
@@ -89,12 +72,11 @@ class Rules:
     """How letters are sent back.
 
     Attributes:
-        prefix: of the deployment's topics.
-        actor: who does it, as the audit names them.
+        actor: who does it, for the audit.
         max_attempts: a record that has failed so often is not sent again.
         limit: stop after so many; None: no limit.
         rate: at most so many records a second.
-        stop_after: stop once so many have failed again: their cause is not mended.
+        stop_after: stop once so many have failed again: their cause is not fixed.
     """
 
     prefix: str
@@ -105,22 +87,18 @@ class Rules:
     stop_after: int = 20
 
     def full(self, letters: Sequence[Letter]) -> bool:
-        """Say whether a window is full: it holds the records of a second, at most `WINDOW` and `WINDOW_BYTES`."""
-        most = max(1, min(WINDOW, int(self.rate)))
-        return len(letters) >= most or sum(map(_size, letters)) >= WINDOW_BYTES
+        """Say whether a window is full: it holds the records of a second, at most 100, or 4 MB."""
+        most = max(1, min(100, int(self.rate)))
+        return len(letters) >= most or sum(map(_size, letters)) >= 4_000_000
 
     @property
     def topics(self) -> list[str]:
-        """The input topics of the deployment: no other is ever written to."""
         return [f"{self.prefix}{name}" for name in INPUT_TOPICS]
 
     def why_not(self, letter: Letter) -> RedriveRefusal | None:
-        """Return why a letter may not be sent; None where it may.
-
-        A header's word is not enough for a topic: only this deployment's input topics are written to.
-        """
+        """Return why a letter may not be sent: only this deployment's input topics are written to."""
         failed = letter.failed
-        if failed.code not in _CODES or letter.attempts is None or letter.failure is None:
+        if failed.code not in set(ErrorCode) or letter.attempts is None or letter.failure is None:
             return RedriveRefusal.NOT_A_DEAD_LETTER
         if failed.topic not in self.topics:
             return RedriveRefusal.NOT_AN_INPUT_TOPIC
@@ -130,18 +108,15 @@ class Rules:
 
 
 def _size(letter: Letter) -> int:
-    """Return about how many bytes a record takes, and never fewer."""
-    headers = sum(len(name.encode()) + len(value or b"") + _HEADER_BYTES for name, value in letter.again)
-    return len(letter.record.key or b"") + len(letter.record.value or b"") + headers + _RECORD_BYTES
+    """Return an upper bound of a record's bytes, with lengths and its share of the batch."""
+    headers = sum(len(name.encode()) + len(value or b"") + 12 for name, value in letter.again)
+    return len(letter.record.key or b"") + len(letter.record.value or b"") + headers + 200
 
 
 class Redrive:
     """One run over the dead-letter topic.
 
     Args:
-        log: the topics.
-        selection: which letters.
-        rules: how they are sent.
         now: the wall clock, for the audit.
         sleep: waits so many seconds between windows.
 
@@ -174,9 +149,7 @@ class Redrive:
                 yield step
 
     async def run(self) -> AsyncGenerator[RedriveStep, None]:
-        """Send letters back, and yield the outcome of each.
-
-        It may be interrupted at any moment and started again: what was sent is not sent a second time.
+        """Send letters back, and yield the outcome of each; a run that was interrupted can be started again.
 
         Raises:
             BrokerUnavailable: not everything was acknowledged.
@@ -204,8 +177,19 @@ class Redrive:
                 yield done
 
     async def _read_past(self) -> tuple[RedriveHistory, Unnoted]:
-        history = await history_of(self._log, self._selection, self._rules.prefix)
-        return history, await _unnoted(self._log, history, self._rules.topics)
+        """Read the audit, and find the records of letters that were about to be sent when a run ended."""
+        history, unnoted = await history_of(self._log, self._selection, self._rules.prefix), Unnoted()
+        noted = {redriven.stands for redriven in history.redriven.values()}
+        for topic in self._rules.topics:
+            times = [begun.at for begun in history.begun.values() if begun.topic == topic]
+            if not times:
+                continue
+            async with aclosing(self._log.records(topic, min(times) - _CLOCK_SKEW)) as records:
+                async for record in records:
+                    stands = Stands(topic, record.partition, record.offset)
+                    if header(record.headers, ATTEMPTS) and stands not in noted:
+                        unnoted.setdefault(_marks(topic, record), []).append(stands)
+        return history, unnoted
 
     async def _steps(self, history: RedriveHistory, unnoted: Unnoted) -> AsyncGenerator[RedriveStep, None]:
         count = 0
@@ -226,7 +210,8 @@ class Redrive:
         done, begun = history.redriven_of(letter), history.begun_of(letter)
         if begun and not done and (places := unnoted.get(_marks(letter.failed.topic, letter.record))):
             done = Redriven(begun.at, begun.actor, places.pop())
-            history.remember(letter, done)
+            if letter.failure:
+                history.redriven.setdefault(letter.failure, done)
         if done:
             return RedriveStep(letter, RedriveOutcome.SKIPPED, RedriveRefusal.ALREADY_REDRIVEN, done)
         why = self._rules.why_not(letter)
@@ -235,7 +220,7 @@ class Redrive:
     async def _send(
         self, letters: Sequence[Letter], history: RedriveHistory, failing: Collection[Stands]
     ) -> list[RedriveStep]:
-        """Wait as the rate says; note, send, note. Nothing is sent once too many records have failed again."""
+        """Note, send, note, at the rate; nothing is sent once too many records have failed again."""
         if self._sent and letters:
             await self._sleep(self._sent_last / self._rules.rate)
             self.stopped = len(self._sent.intersection(failing)) >= self._rules.stop_after
@@ -244,7 +229,9 @@ class Redrive:
         at, actor = self._now(), self._rules.actor
         fresh = [letter for letter in letters if letter.id not in history.begun]
         await self._note([(letter, Begun(at, actor, letter.failed.topic)) for letter in fresh])
-        places = await self._log.publish([_back(letter) for letter in letters])
+        places = await self._log.publish(
+            [RedriveRecord(one.failed.topic, one.record.key, one.record.value, one.again) for one in letters]
+        )
         done = [
             (letter, Redriven(at, actor, Stands(letter.failed.topic, *place)))
             for letter, place in zip(letters, places, strict=True)
@@ -258,12 +245,7 @@ class Redrive:
         await self._log.publish([audit_record(self._rules.prefix, letter, noted) for letter, noted in notes])
 
 
-def _back(letter: Letter) -> RedriveRecord:
-    return RedriveRecord(letter.failed.topic, letter.record.key, letter.record.value, letter.again)
-
-
 async def selected(log: KafkaLog, selection: Selection) -> AsyncGenerator[Letter, None]:
-    """Yield the selected letters, a partition's in their order."""
     async with aclosing(log.letters(selection.start, selection.partition)) as records:
         async for record in records:
             if selection.ended(record):
@@ -275,37 +257,21 @@ async def selected(log: KafkaLog, selection: Selection) -> AsyncGenerator[Letter
 
 async def history_of(log: KafkaLog, selection: Selection, prefix: str) -> RedriveHistory:
     """Read what was redriven of a selection: nothing can have been before its first letter was written."""
+    history = RedriveHistory()
     oldest = await log.oldest(selection.start, selection.partition)
-    if oldest is None:
-        return RedriveHistory()
-    async with aclosing(
-        log.records(f"{prefix}{TopicName.AUDIT}", from_milliseconds(oldest) - CLOCK_SKEW)
-    ) as audit:
-        return await read_history(audit)
+    if oldest is not None:
+        since = from_milliseconds(oldest) - _CLOCK_SKEW
+        async with aclosing(log.records(f"{prefix}{TopicName.AUDIT}", since)) as audit:
+            async for record in audit:
+                history.add(record)
+    return history
 
 
 Marks = tuple[str, bytes | None, str, str | None]
-"""Topic, key, SHA-256 of the value and count of failures: what a redriven record is known by."""
-
+"""Topic, key, SHA-256 of the value and count of failures, by which a redriven record is recognised."""
 Unnoted = dict[Marks, list[Stands]]
-"""Where records stand that were redriven, but not noted in the audit as sent."""
+"""Where records are that were redriven, but not noted in the audit as sent."""
 
 
 def _marks(topic: str, record: InboundRecord) -> Marks:
     return topic, record.key, record.sha256, header(record.headers, ATTEMPTS)
-
-
-async def _unnoted(log: KafkaLog, history: RedriveHistory, topics: Collection[str]) -> Unnoted:
-    """Find the records of letters that were about to be sent when a run ended."""
-    noted = {redriven.stands for redriven in history.redriven.values()}
-    unnoted: Unnoted = {}
-    for topic in topics:
-        times = [begun.at for begun in history.begun.values() if begun.topic == topic]
-        if not times:
-            continue
-        async with aclosing(log.records(topic, min(times) - CLOCK_SKEW)) as records:
-            async for record in records:
-                stands = Stands(topic, record.partition, record.offset)
-                if header(record.headers, ATTEMPTS) and stands not in noted:
-                    unnoted.setdefault(_marks(topic, record), []).append(stands)
-    return unnoted

@@ -107,7 +107,6 @@ class ActionOutcome:
 
 
 def outcome_of(event: AuditEvent) -> ActionOutcome:
-    """Read the AuditEvent of an action."""
     detail = event.detail
     revision, verdict = detail.get("revision"), detail.get("verdict")
     return ActionOutcome(
@@ -145,8 +144,6 @@ _REASONS: Final = frozenset(RejectReason)
 
 @dataclass(frozen=True, slots=True)
 class ActionTarget:
-    """What is decided, at the revision that the person saw."""
-
     tenant_id: str
     user_id: str
     kind: Kind
@@ -155,7 +152,6 @@ class ActionTarget:
 
     @classmethod
     def of(cls, row: Row) -> Self:
-        """Return the target that a row shows."""
         return cls(row.tenant_id, row.user_id, row.kind, row.subject_id, row.revision)
 
 
@@ -245,7 +241,6 @@ class Signer:
         return key is not None and "reviewer" in key.roles and tenant_id in key.tenants
 
     def headers(self, value: bytes) -> list[tuple[str, bytes]]:
-        """Return the headers of a record with this value."""
         return [("content-type", b"application/json"), (ATTESTATION, self._keys.sign(self._key_id, value))]
 
 

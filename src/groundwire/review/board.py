@@ -96,7 +96,6 @@ class Board:
         return self._connection.total_changes
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock:
             self._connection.close()
 
@@ -146,7 +145,6 @@ class Board:
     def neighbours(
         self, scope: ViewScope, query: Query, decision_id: str, is_free: Callable[[Row], bool]
     ) -> Neighbours:
-        """Return the items beside one in the queue that are free, however many that are not stand between."""
         where = filtered(seen(scope, Where(["items.pending = 1"])), query, self._clock(), fts=self._fts)
         with self._reading() as connection:
             return reads.neighbours(connection, where, query.sort, decision_id, is_free)
@@ -205,7 +203,6 @@ class Board:
             return reads.standings(connection, scope, decision_ids)
 
     def memories(self, scope: ViewScope, decision_ids: Sequence[str]) -> dict[str, list[Nearest]]:
-        """Return, by the id of each of many Decisions, the claims that the gate compared its claim with."""
         found: dict[str, list[Nearest]] = {}
         for start in range(0, len(decision_ids), _PORTION):  # others wait for one portion, not for all
             with self._reading() as connection:

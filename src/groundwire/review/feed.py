@@ -50,8 +50,6 @@ _NOBODY: Final = Subject("-", "-", Kind.CLAIM, "-")
 
 
 class StatusSource(Protocol):
-    """What the feed needs of state."""
-
     async def statuses(self, subjects: Sequence[Subject]) -> list[SubjectStatus | None]:
         """Return where subjects stand; raises StateError."""
         ...
@@ -128,12 +126,10 @@ class Feed:
 
     @property
     def notice(self) -> Notice:
-        """The present notice."""
         return Notice(self._board.version, self._read and self._asked, self.stale_since)
 
     @property
     def caught_up(self) -> bool:
-        """Whether everything was read that was there at the start, and state was asked."""
         return self.notice.caught_up
 
     @property
@@ -154,7 +150,6 @@ class Feed:
             self._listeners.discard(changed)
 
     async def run(self) -> None:
-        """Read topics, ask state and delete old items until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._read_loop())
             tasks.create_task(self._state_loop())
@@ -318,5 +313,4 @@ class RedisStatuses:
             raise
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._state.close()

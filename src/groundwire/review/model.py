@@ -105,7 +105,6 @@ def risk_of(reason_code: str, checks_failed: Iterable[str] = ()) -> Risk:
 
 
 def risk_at(rank: int) -> Risk:
-    """Return the risk of a rank that `risk_of` gave."""
     return _BY_RANK[rank] if 0 <= rank < len(_BY_RANK) else _UNKNOWN
 
 
@@ -144,14 +143,12 @@ class Query:
     cursor: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no page can be."""
         check_limit(self.limit)
         if self.sort not in SORTS:
             raise ValueError(f"sort: must be one of {', '.join(SORTS)}")
 
 
 def check_limit(limit: int) -> None:
-    """Raise ValueError for a number of rows that no page has."""
     if not 1 <= limit <= MAX_PAGE:
         raise ValueError(f"limit: must be from 1 to {MAX_PAGE}")
 
@@ -271,7 +268,6 @@ class Nearest:
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether it is approved, and the claim says something else."""
         return self.difference != "none" and self.state == "approved"
 
     @property
@@ -283,8 +279,6 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """What became so far of a source's claims in a tenant, of those that the person sees."""
-
     approved: int = 0
     human_approved: int = 0
     human_rejected: int = 0
@@ -307,7 +301,6 @@ class Standing:
 
     @property
     def is_current(self) -> bool:
-        """Whether the Decision asked for is the subject's highest revision."""
         return self.current.decision_id == self.decision_id
 
 
@@ -426,7 +419,6 @@ class DecisionCounts:
 
     @property
     def decided(self) -> int:
-        """How many in all."""
         return self.approved + self.edited + self.rejected
 
 

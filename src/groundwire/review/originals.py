@@ -27,8 +27,6 @@ READ_SECONDS: Final = 5.0
 
 
 class OriginalState(StrEnum):
-    """What reading a record back came to."""
-
     READ = "read"
     GONE = "gone"
     DIFFERS = "differs"
@@ -47,7 +45,6 @@ AWAY: Final = Original(OriginalState.AWAY)
 
 
 def record_reader(brokers: str, seconds: float) -> RecordReader:
-    """Return what reads single records of topics, each over a connection of its own."""
     return partial(_value_at, brokers, seconds)
 
 

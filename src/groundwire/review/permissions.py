@@ -37,7 +37,6 @@ class ViewScope:
     own: frozenset[str]
 
     def sees(self, tenant_id: str, user_id: str) -> bool:
-        """Say whether an item of this owner is seen."""
         return tenant_id in self.whole or (tenant_id in self.own and user_id == self.person)
 
 

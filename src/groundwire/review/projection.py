@@ -79,7 +79,6 @@ def index_dependencies(connection: sqlite3.Connection, highest: Decision) -> Non
 
 
 def _write_retraction(connection: sqlite3.Connection, retraction: Retraction) -> None:
-    """Store the dependents that a Retraction names."""
     name = _name(retraction.kind, retraction.subject_id)
     claims = json.dumps(retraction.affected, ensure_ascii=False)
     more = min(max(0, (retraction.truncated or {}).get("affected", 0)), _MAX_COUNT)
@@ -88,7 +87,6 @@ def _write_retraction(connection: sqlite3.Connection, retraction: Retraction) ->
 
 
 def _forget_dependencies(connection: sqlite3.Connection, before_ms: int) -> None:
-    """Delete the dependencies of items that are about to be deleted for their age."""
     connection.execute(
         "DELETE FROM rests WHERE (tenant_id, user_id, claim) IN (SELECT tenant_id, user_id, subject_id FROM items"
         " WHERE pending = 0 AND since_ms < ? AND kind = 'claim')",
@@ -134,7 +132,6 @@ def _named_by_retraction(connection: sqlite3.Connection, of: tuple[str, str, str
 
 
 def name_of(row: Row) -> str:
-    """Return how `derived_from` names an item."""
     return _name(row.kind, row.subject_id)
 
 
@@ -256,7 +253,6 @@ def set_dropped(connection: sqlite3.Connection, item: int, dropped: int) -> None
 
 
 def forget_items(connection: sqlite3.Connection, before_ms: int) -> None:
-    """Delete what is older and not pending."""
     old = "FROM items WHERE pending = 0 AND since_ms < ?"
     connection.execute(statement("DELETE FROM decisions WHERE item IN (SELECT id", old, ")"), (before_ms,))
     _forget_dependencies(connection, before_ms)
@@ -268,7 +264,6 @@ def forget_items(connection: sqlite3.Connection, before_ms: int) -> None:
 
 
 def decision_json(value: bytes) -> bytes:
-    """Return a stored Decision as it was published."""
     return zlib.decompress(value)
 
 

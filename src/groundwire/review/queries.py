@@ -37,11 +37,9 @@ class Where:
     values: list[SqlValue] = field(default_factory=list)
 
     def copy(self) -> Where:
-        """Return one to which more is added."""
         return Where(list(self.terms), list(self.values))
 
     def add(self, term: str, *values: SqlValue) -> Where:
-        """Add a condition with a `?` for each value."""
         self.terms.append(term)
         self.values += [bindable(value) for value in values]
         return self
@@ -52,7 +50,6 @@ class Where:
 
     @property
     def sql(self) -> str:
-        """The clause, from its WHERE on."""
         return "WHERE " + (" AND ".join(self.terms) or "1")
 
 
@@ -81,7 +78,6 @@ _ALONE: Final = (
 
 
 def has_fts5(connection: sqlite3.Connection) -> bool:
-    """Say whether this SQLite can search texts by an index."""
     try:
         connection.execute("CREATE VIRTUAL TABLE temp.probe USING fts5(text)")
         connection.execute("DROP TABLE temp.probe")
@@ -102,14 +98,12 @@ def create(connection: sqlite3.Connection, *, fts: bool) -> None:
 
 
 def put(connection: sqlite3.Connection, item: int, text: str, *, pending: bool) -> None:
-    """Index the text of an item in place of what was indexed of it."""
     drop(connection, item)
     into = statement("INSERT INTO", PENDING if pending else OTHERS, "(rowid, text) VALUES (?, ?)")
     connection.execute(into, (item, searchable(text)))
 
 
 def move(connection: sqlite3.Connection, item: int, *, pending: bool) -> None:
-    """Move an item's text to the pending ones, or to the others."""
     to, of = (PENDING, OTHERS) if pending else (OTHERS, PENDING)
     copy = statement("INSERT INTO", to, "(rowid, text) SELECT rowid, text FROM", of, "WHERE rowid = ?")
     connection.execute(copy, (item,))
@@ -117,7 +111,6 @@ def move(connection: sqlite3.Connection, item: int, *, pending: bool) -> None:
 
 
 def drop(connection: sqlite3.Connection, item: int) -> None:
-    """Delete an item's text from the index."""
     for table in (PENDING, OTHERS):
         connection.execute(statement("DELETE FROM", table, "WHERE rowid = ?"), (item,))
 
@@ -180,7 +173,6 @@ _INT64: Final = 2**63
 
 
 def seen(scope: ViewScope, where: Where | None = None, table: str = "items") -> Where:
-    """Add that a person sees the row."""
     where = where or Where()
     whole, own = sorted(scope.whole), sorted(scope.own)
     # + keeps SQLite from gathering a whole tenant by owner and sorting it, where an index has the order already
@@ -193,7 +185,6 @@ def seen(scope: ViewScope, where: Where | None = None, table: str = "items") -> 
 
 
 def filtered(where: Where, query: Query, now: datetime, *, fts: bool) -> Where:
-    """Add what a query asks for."""
     where.equals("items.reason_code", query.reason).equals("items.tenant_id", query.tenant)
     where.equals("items.user_id", query.user).equals("items.source", query.source)
     where.equals("items.memory_type", query.memory_type)
@@ -235,7 +226,6 @@ def beside(where: Where, sort: Sort, key: Sequence[SqlValue] | None, *, before: 
 
 
 def sort_key(sort: Sort) -> str:
-    """Return the columns of the sort key."""
     return ", ".join(_ORDERS[sort][0])
 
 
@@ -258,7 +248,6 @@ def read_cursor(cursor: str, length: int) -> list[SqlValue]:
 
 
 def as_row(found: Sequence[Any]) -> Row:
-    """Turn the values of `COLUMNS` into a Row."""
     decision_id, revision, tenant, user, kind, subject, topic, reason, source, memory, since, text, risk = (
         found[:WIDTH]
     )

@@ -168,7 +168,6 @@ def find(connection: sqlite3.Connection, scope: ViewScope, subject: tuple[str, s
 
 
 def counts(connection: sqlite3.Connection, scope: ViewScope) -> Counts:
-    """Return how many items are pending."""
     own = Where(["items.pending = 1"]).equals("items.user_id", scope.person)
     whole = Where(["items.pending = 1"])
     total = None

@@ -139,7 +139,6 @@ def _number(text: str | None) -> int | None:
 
 
 def topic_record(record: InboundRecord, topic: TopicName) -> TopicRecord:
-    """Return a record of an output topic as the board takes it."""
     return TopicRecord(
         topic=topic,
         partition=record.partition,

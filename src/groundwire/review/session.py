@@ -57,7 +57,6 @@ class Session:
 
     @property
     def scope(self) -> ViewScope:
-        """What the reviewer sees."""
         tenants = {self.tenant} if self.tenant else self._of_key() or {"default"}
         return Permissions(self.keys or Keys.empty()).scope(Person(self.reviewer, frozenset(tenants)))
 
@@ -75,7 +74,6 @@ class Session:
 
     @property
     def warnings(self) -> list[str]:
-        """What may keep the reviewer from seeing anything."""
         if self.keys is not None:
             return []
         return [_NO_KEYS_FILE.format(reviewer=self.reviewer, tenant=self.tenant or "default")]
@@ -109,7 +107,6 @@ class BoardSnapshot:
         )
 
     def dependents(self, session: Session, item: Item) -> Page[Related]:
-        """Return the approved claims that rest on an approved or retracted item."""
         return self.board.dependents(session.scope, item.current)
 
     async def read_retractions(self, session: Session, outcomes: Iterable[ActionOutcome | None]) -> None:

@@ -41,8 +41,6 @@ _WHAT: Final = "tokens file"
 
 
 class ApiToken(BaseModel):
-    """What is kept of a token."""
-
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", repr=False)]
@@ -59,8 +57,6 @@ class _TokenFile(BaseModel):
 
 
 class Tokens:
-    """The tokens of a deployment."""
-
     def __init__(self, tokens: dict[str, ApiToken]) -> None:
         self._tokens = tokens
 
@@ -99,11 +95,9 @@ class Tokens:
         return cls(found)
 
     def __iter__(self) -> Iterator[tuple[str, ApiToken]]:
-        """Yield (id, token) in the order of the file."""
         return iter(self._tokens.items())
 
     def __contains__(self, token_id: object) -> bool:
-        """Say whether there is a token of this id."""
         return token_id in self._tokens
 
     def person(self, token: str, at: datetime) -> Person | None:

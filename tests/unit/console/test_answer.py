@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from groundwire.cli.review_answer import print_original
+from groundwire.cli.review_text import print_original
 from groundwire.console.answer import answer_view
 from groundwire.console.excerpts import Excerpts
 from groundwire.console.places import Places

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from agents.outputs import Output, outputs, unpublishable
 from groundwire.dead_letters.letters import read_letter
 from groundwire.errors import ErrorCode, RecordError
@@ -35,32 +33,26 @@ def waited(record):
     return failed(deferred_record(deferred))
 
 
-@pytest.mark.parametrize("fails", [failed, refused, waited])
-@pytest.mark.parametrize("before", [0, 1, 41])
-def test_a_redriven_record_that_fails_again_has_failed_once_more(fails, before):
-    headers = [("gw-attempts", str(before).encode())] if before else []
-    letter = fails(sent_again(headers=headers))
-    again = InboundRecord("t.dead-letter", 0, 0, 3, letter.key, letter.value, letter.headers)
-    assert read_letter(again).attempts == before + 2
-    assert read_letter(again).failed.offset == 12, "it names where it failed last"
+def test_a_redriven_record_that_fails_again_has_failed_once_more():
+    for fails in (failed, refused, waited):
+        for before in (0, 1, 41):
+            headers = [("gw-attempts", str(before).encode())] if before else []
+            letter = fails(sent_again(headers=headers))
+            again = read_letter(
+                InboundRecord("t.dead-letter", 0, 0, 3, letter.key, letter.value, letter.headers)
+            )
+            assert (fails, again.attempts) == (fails, before + 2)
+            assert again.failed.offset == 12, "it names where it failed last"
 
 
-def test_what_cannot_be_published_keeps_the_signature_without_which_it_could_not_be_decided_again():
-    record = InboundRecord("t.claims", 0, 0, 1, b"k", b"v", [("gw-attestation", b"console:abc"), ("x", b"1")])
-    headers = dict(refused(record).headers)
-    assert headers["gw-attestation"] == b"console:abc"
-    assert "x" not in headers
-
-
-def test_a_count_that_fills_a_record_is_not_repeated_in_its_dead_letter():
-    record = InboundRecord("t.claims", 0, 0, 1, b"k", b"v", [("gw-attempts", b"9" * 1_000_000)])
-    headers = dict(refused(record).headers)
-    assert headers["gw-attempts"] == b"1"
-
-
-@pytest.mark.parametrize("name", ["gw-attempts", "gw-attestation"])
-def test_a_header_without_a_value_does_not_keep_a_refused_record_from_its_dead_letter(name):
-    record = InboundRecord("t.claims", 0, 0, 1, b"k", b"v", [(name, None)])
-    headers = refused(record).headers
-    assert dict(headers)["gw-attempts"] == b"1"
-    assert None not in dict(headers).values()
+def test_a_refused_record_keeps_its_signature_and_loses_headers_that_fill_it_or_have_no_value():
+    for headers, kept in (
+        ([("gw-attestation", b"console:abc"), ("x", b"1")], {"gw-attestation": b"console:abc"}),
+        ([("gw-attempts", b"9" * 1_000_000)], {"gw-attempts": b"1"}),
+        ([("gw-attempts", None)], {"gw-attempts": b"1"}),
+        ([("gw-attestation", None)], {"gw-attempts": b"1"}),
+    ):
+        found = dict(refused(InboundRecord("t.claims", 0, 0, 1, b"k", b"v", headers)).headers)
+        assert found.items() >= kept.items()
+        assert "x" not in found
+        assert None not in found.values()

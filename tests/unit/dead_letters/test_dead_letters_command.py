@@ -61,12 +61,6 @@ def test_a_letter_is_shown_with_its_value_only_where_that_is_asked_for(log):
     assert (shown["value"], shown["letter"], shown["state"]) == (SECRET, "0@0", "open")
 
 
-@pytest.mark.parametrize("place", ["0@99", "1@0"])
-def test_a_letter_that_is_not_there_is_told_of(log, place):
-    result = run("show", place)
-    assert (result.exit_code, result.stdout, place in result.stderr) == (1, "", True)
-
-
 def test_without_yes_nothing_is_sent_and_the_command_says_so(log):
     result = run("redrive")
     assert CLAIMS not in log.topics
@@ -90,7 +84,10 @@ def test_with_yes_letters_are_sent_once_and_the_summary_counts_them(log):
     assert json.loads(log.topics[AUDIT][0].value)["actor"] == "ann"
 
 
-def test_a_named_letter_that_is_not_there_is_told_of(log):
+def test_a_missing_letter_is_named(log):
+    for place in ("0@99", "1@0"):
+        shown = run("show", place)
+        assert (shown.exit_code, shown.stdout, place in shown.stderr) == (1, "", True)
     result = run("redrive", "0@0", "0@7", "--yes")
     assert (result.exit_code, "0@7" in result.stderr, "0@0" in result.stderr) == (1, True, False)
     assert len(log.topics[CLAIMS]) == 1
@@ -100,15 +97,14 @@ def test_a_named_letter_that_is_not_there_is_told_of(log):
 
 def test_filters_that_mean_no_letter_are_no_error(log):
     result = run("redrive", "--tenant", "globex", "--yes")
-    assert (result.exit_code, result.stdout) == (0, "no letter is meant\n")
+    assert (result.exit_code, result.stdout) == (0, "no letter selected\n")
 
 
 @pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt(), 130), (BrokerUnavailable("x"), 2)])
-def test_a_run_that_breaks_off_says_how_far_it_came(log, error, status):
+def test_an_interrupted_run_says_how_far_it_came(log, error, status):
     log.crash_after, log.crash = 4, error  # the fourth record: the note of the second letter
     result = run("redrive", "--max-attempts", "9", "--rate", "1.9", "--yes")
-    assert result.exit_code == status
-    assert result.stdout.splitlines()[-1] == "1 redriven"
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (status, "1 redriven")
 
 
 def test_a_run_whose_records_fail_again_stops_with_status_1(log, monkeypatch):

@@ -1,4 +1,4 @@
-"""Which letters are meant, and what is shown of them."""
+"""Which letters are selected, and what is shown of them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,8 @@ def buried(value=b'{"tenant_id": "acme", "user_id": "ann"}', **options):
     return read_letter(FakeLog().bury(value, **options))
 
 
-# which are meant
-
-
-@pytest.mark.parametrize(
-    ("selection", "meant"),
-    [
+def test_a_letter_is_selected_where_every_condition_holds():
+    cases = (
         (Selection(), True),
         (Selection(codes={"worker_crash", "invalid_json"}), True),
         (Selection(codes={"invalid_json"}), False),
@@ -49,26 +45,18 @@ def buried(value=b'{"tenant_id": "acme", "user_id": "ann"}', **options):
         (Selection(end=datetime(2026, 1, 1, 0, 0, 2, tzinfo=UTC)), True),
         (Selection(end=datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)), False),
         (Selection(codes={"worker_crash"}, tenant="globex"), False),
-    ],
-)
-def test_a_letter_is_meant_where_every_condition_holds(selection, meant):
-    assert (buried() in selection) is meant
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
+    )
+    assert [(one, selected) for one, selected in cases if (buried() in one) is not selected] == []
+    unsure = (
         (b"acme:ann", b'{"tenant_id": "globex", "user_id": "ann"}'),
         (None, b'{"tenant_id": "acme", "user_id": "ann"}'),
         (b"\xff:ann", b"{}"),
         (b"acme", b"{}"),
-    ],
-)
-def test_a_letter_whose_tenant_is_not_certain_is_no_tenants(key, value):
-    letter = buried(value, key=key)
-    assert letter not in Selection(tenant="acme")
-    assert letter not in Selection(tenant="globex")
-    assert letter_json(letter, None)["tenant_id"] is None
+    )
+    for key, value in unsure:
+        letter = buried(value, key=key)
+        assert [letter in Selection(tenant=name) for name in ("acme", "globex")] == [False, False]
+        assert letter_json(letter, None)["tenant_id"] is None
 
 
 def test_no_more_is_read_than_where_the_named_letters_stand():
@@ -81,34 +69,21 @@ def test_no_more_is_read_than_where_the_named_letters_stand():
     assert Selection().narrowed() == Selection()
 
 
-# the command's words
-
-
-@pytest.mark.parametrize("text", ["", "1", "@", "1@", "@1", "a@1", "1@2@3", "-1@2", "1@1" + "0" * 18, "²@1"])
-def test_what_names_no_place_is_refused_with_an_example(text):
-    with pytest.raises(click.BadParameter, match="2@17"):
-        PlaceParam().convert(text, None, None)
-
-
-def test_a_place_is_written_as_it_is_read():
+def test_wrong_options_are_refused_by_name():
+    for text in ("", "1", "@", "1@", "@1", "a@1", "1@2@3", "-1@2", "1@1" + "0" * 18, "²@1"):
+        with pytest.raises(click.BadParameter, match="2@17"):
+            PlaceParam().convert(text, None, None)
     assert str(PlaceParam().convert("2@17", None, None)) == "2@17"
-
-
-@pytest.mark.parametrize("text", ["earliest", "latest", "yesterday", "2026-01-01"])
-def test_an_end_is_an_offset_or_a_time(text):
-    result = CliRunner().invoke(main, ["dead-letters", "list", "--to", text])
-    assert (result.exit_code, text in result.stderr) == (2, True)
-
-
-@pytest.mark.parametrize(
-    "wrong", [["--rate", "0"], ["--max-attempts", "0"], ["--limit", "0"], ["--code", "x"]]
-)
-def test_options_out_of_range_are_refused_by_name(wrong):
-    result = CliRunner().invoke(main, ["dead-letters", "redrive", *wrong])
-    assert (result.exit_code, wrong[0] in result.stderr) == (2, True)
-
-
-# what is shown
+    wrong = [
+        *(["list", "--to", text] for text in ("earliest", "latest", "yesterday", "2026-01-01")),
+        *(
+            ["redrive", *one]
+            for one in (["--rate", "0"], ["--max-attempts", "0"], ["--limit", "0"], ["--code", "x"])
+        ),
+    ]
+    for arguments in wrong:
+        result = CliRunner().invoke(main, ["dead-letters", *arguments])
+        assert (arguments, result.exit_code, arguments[1] in result.stderr) == (arguments, 2, True)
 
 
 REDRIVEN = Redriven(datetime(2026, 1, 2, tzinfo=UTC), HOSTILE, Stands("t.claims", 1, 5))
@@ -133,12 +108,12 @@ def test_headers_are_shown_as_the_record_had_them():
     assert any(line.split() == ["attempts", "2"] for line in lines)
 
 
-@pytest.mark.parametrize("text", [HOSTILE, "\ud800"])
-def test_nothing_in_a_letter_acts_on_a_terminal(text):
-    data = text.encode("utf-8", "surrogatepass")
-    letter = buried(data, key=data, headers=[("name" + HOSTILE, data)])
-    for line in content_lines(letter, REDRIVEN, value=True):
-        assert line.isprintable(), line
+def test_nothing_in_a_letter_acts_on_a_terminal():
+    for text in (HOSTILE, "\ud800"):
+        data = text.encode("utf-8", "surrogatepass")
+        letter = buried(data, key=data, headers=[("name" + HOSTILE, data)])
+        for line in content_lines(letter, REDRIVEN, value=True):
+            assert line.isprintable(), line
 
 
 def test_a_table_has_a_line_for_each_letter_with_what_became_of_it(capsys):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groundwire.dead_letters.letters import LetterPlace, Selection
+from groundwire.dead_letters import letters
+from groundwire.dead_letters.letters import KafkaLog, LetterPlace, RedriveRecord, Selection
 from groundwire.dead_letters.redrive import Redrive, RedriveOutcome, RedriveRefusal, Rules
-from groundwire.errors import ErrorCode
+from groundwire.errors import BrokerUnavailable, ErrorCode
 from groundwire.messages.base import from_milliseconds
 from groundwire.messages.decisions import AuditEvent
 from groundwire.messages.headers import header
@@ -68,45 +70,44 @@ async def test_a_dry_run_says_what_a_run_does_and_writes_nothing():
     assert {(one.outcome, one.why, one.letter.id) for one in done} == expected
 
 
-@pytest.mark.parametrize(
-    "topic",
-    ["t.approved", "t.deferred", "t.audit", "t.dead-letter", "other.claims", "claims", "", "t.claims "],
-)
-async def test_no_header_leads_to_a_topic_that_is_no_input_topic_of_the_deployment(topic):
-    log = FakeLog()
-    log.bury(topic=topic)
-    assert outcomes(await collect(redriving(log).run())) == [
-        (RedriveOutcome.REFUSED, RedriveRefusal.NOT_AN_INPUT_TOPIC)
-    ]
-    assert set(log.topics) == {DEAD, AUDIT}
+async def test_a_record_goes_to_the_input_topic_that_it_came_from_and_to_no_other():
+    for topic in (
+        "t.approved",
+        "t.deferred",
+        "t.audit",
+        "t.dead-letter",
+        "other.claims",
+        "claims",
+        "",
+        "t.claims ",
+    ):
+        log = FakeLog()
+        log.bury(topic=topic)
+        refused = [(RedriveOutcome.REFUSED, RedriveRefusal.NOT_AN_INPUT_TOPIC)]
+        assert (topic, outcomes(await collect(redriving(log).run()))) == (topic, refused)
+        assert set(log.topics) == {DEAD, AUDIT}
+    for topic in ("t.claims", "t.llm-responses", "t.review-decisions"):
+        log = FakeLog()
+        log.bury(topic=topic)
+        await collect(redriving(log).run())
+        assert len(log.topics[topic]) == 1
 
 
-@pytest.mark.parametrize("name", ["claims", "llm-responses", "review-decisions"])
-async def test_a_record_goes_to_the_input_topic_that_it_came_from(name):
-    log = FakeLog()
-    log.bury(topic=f"t.{name}")
-    await collect(redriving(log).run())
-    assert len(log.topics[f"t.{name}"]) == 1
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
+async def test_a_letter_that_the_gate_did_not_write_is_not_sent():
+    topic, first = ("__connect.errors.topic", b"t.claims"), ("gw-attempts", b"1")
+    for headers in (
         [],
-        [("__connect.errors.topic", b"t.claims")],
-        [("__connect.errors.topic", b"t.claims"), ("gw-attempts", b"1")],
-        [("__connect.errors.topic", b"t.claims"), ("gw-attempts", b"1"), ("gw-error", b"made_up")],
-        [("__connect.errors.topic", b"t.claims"), ("gw-attempts", b"-1"), ("gw-error", b"invalid_json")],
-        [("__connect.errors.topic", b"t.claims"), ("gw-attempts", b"1"), ("gw-error", b"invalid_json")],
-    ],
-)
-async def test_what_the_gate_did_not_write_is_not_sent(headers):
-    log = FakeLog()
-    log.put(DEAD, b"k", b"v", headers)
-    assert outcomes(await collect(redriving(log).run())) == [
-        (RedriveOutcome.REFUSED, RedriveRefusal.NOT_A_DEAD_LETTER)
-    ]
-    assert CLAIMS not in log.topics
+        [topic],
+        [topic, first],
+        [topic, first, ("gw-error", b"made_up")],
+        [topic, ("gw-attempts", b"-1"), ("gw-error", b"invalid_json")],
+        [topic, first, ("gw-error", b"invalid_json")],
+    ):
+        log = FakeLog()
+        log.put(DEAD, b"k", b"v", headers)
+        refused = [(RedriveOutcome.REFUSED, RedriveRefusal.NOT_A_DEAD_LETTER)]
+        assert (headers, outcomes(await collect(redriving(log).run()))) == (headers, refused)
+        assert CLAIMS not in log.topics
 
 
 async def test_a_record_that_the_client_cannot_send_is_refused_and_the_others_go_on():
@@ -120,6 +121,7 @@ async def test_a_record_that_the_client_cannot_send_is_refused_and_the_others_go
     ]
 
 
+@settings(max_examples=6)
 @given(st.integers(1, 6))
 async def test_a_record_that_fails_again_and_again_is_sent_until_it_has_failed_often_enough(most):
     log = FakeLog()
@@ -135,38 +137,32 @@ async def test_a_record_that_fails_again_and_again_is_sent_until_it_has_failed_o
     assert set(outcomes(last)[:-1]) <= {(RedriveOutcome.SKIPPED, RedriveRefusal.ALREADY_REDRIVEN)}
 
 
-@pytest.mark.parametrize("rate", [1, 50])
-async def test_of_two_letters_of_one_failure_one_is_sent_whichever_run_finds_the_other(rate):
-    log = FakeLog()
-    log.bury(offset=7)
-    log.bury(offset=7)
-    assert [step.outcome async for step in redriving(log, rate=rate).plan()] == ["redrive", "skipped"]
-    first = await collect(redriving(log, rate=rate).run())
-    assert Counter(outcomes(first)) == {
-        (RedriveOutcome.REDRIVEN, None): 1,
-        (RedriveOutcome.SKIPPED, RedriveRefusal.ALREADY_REDRIVEN): 1,
-    }
-    log.bury(offset=7)
-    log.bury(offset=7, headers=[("gw-attempts", b"1")])
-    log.bury(offset=8)
-    later = await collect(redriving(log, rate=rate).run())
+async def test_of_two_letters_of_one_failure_one_is_sent_whichever_run_finds_the_other():
     again = (RedriveOutcome.SKIPPED, RedriveRefusal.ALREADY_REDRIVEN)
-    assert Counter(outcomes(later)) == {again: 3, (RedriveOutcome.REDRIVEN, None): 2}
-    assert len(log.topics[CLAIMS]) == 3
-
-
-@pytest.mark.parametrize("crash_after", [1, 2])
-async def test_after_a_crash_too_two_letters_of_one_failure_send_one_record(crash_after):
-    log = FakeLog()
-    log.bury(offset=7)
-    log.bury(offset=7)
-    log.crash_after = crash_after
-    with pytest.raises(CrashError):
+    for rate in (1, 50):
+        log = FakeLog()
+        log.bury(offset=7)
+        log.bury(offset=7)
+        assert [step.outcome async for step in redriving(log, rate=rate).plan()] == ["redrive", "skipped"]
+        first = await collect(redriving(log, rate=rate).run())
+        assert Counter(outcomes(first)) == {(RedriveOutcome.REDRIVEN, None): 1, again: 1}
+        log.bury(offset=7)
+        log.bury(offset=7, headers=[("gw-attempts", b"1")])
+        log.bury(offset=8)
+        later = await collect(redriving(log, rate=rate).run())
+        assert Counter(outcomes(later)) == {again: 3, (RedriveOutcome.REDRIVEN, None): 2}
+        assert len(log.topics[CLAIMS]) == 3
+    for crash_after in (1, 2):
+        log = FakeLog()
+        log.bury(offset=7)
+        log.bury(offset=7)
+        log.crash_after = crash_after
+        with pytest.raises(CrashError):
+            await collect(redriving(log).run())
+        log.crash_after = None
+        await collect(redriving(log, Selection(places=frozenset({LetterPlace(0, 1)}))).run())
         await collect(redriving(log).run())
-    log.crash_after = None
-    await collect(redriving(log, Selection(places=frozenset({LetterPlace(0, 1)}))).run())
-    await collect(redriving(log).run())
-    assert len(log.topics[CLAIMS]) == 1
+        assert len(log.topics[CLAIMS]) == 1
 
 
 async def test_what_fails_while_a_run_goes_on_is_left_to_the_next_one():
@@ -206,6 +202,7 @@ async def test_what_was_sent_is_not_sent_again_and_says_when_by_whom_and_where()
     assert len(log.topics[CLAIMS]) == 1
 
 
+@settings(max_examples=50)
 @given(st.data())
 async def test_however_often_a_run_is_killed_each_record_is_sent_exactly_once(data):
     """Kills come between any two records that reach a topic, and between the last and its acknowledgement."""
@@ -275,20 +272,12 @@ async def test_the_audit_says_before_and_after_who_sent_what_where_and_never_any
         assert SECRET not in repr((record.value, record.headers))
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        b"{",
-        b'{"redrive',
-        None,
-        b'{"type": "dead_letter", "detail": {"action": "redriven"}}',
-    ],
-)
-async def test_what_else_stands_on_the_audit_topic_is_not_taken_for_a_redriving(value):
-    log = FakeLog()
-    log.bury()
-    log.put(AUDIT, b"", value)
-    assert outcomes(await collect(redriving(log).plan())) == [(RedriveOutcome.REDRIVE, None)]
+async def test_other_audit_records_are_not_taken_for_a_redriving():
+    for value in (b"{", b'{"redrive', None, b'{"type": "dead_letter", "detail": {"action": "redriven"}}'):
+        log = FakeLog()
+        log.bury()
+        log.put(AUDIT, b"", value)
+        assert outcomes(await collect(redriving(log).plan())) == [(RedriveOutcome.REDRIVE, None)]
 
 
 async def test_a_letter_of_an_earlier_topic_at_the_same_place_is_another_letter():
@@ -323,23 +312,52 @@ async def test_large_records_are_sent_few_at_a_time():
     assert sleep == [0.05, 0.05], "five records of four megabytes, and the rate still holds"
 
 
-async def test_the_limit_counts_what_is_sent_alone():
+async def test_only_selected_letters_are_sent_and_the_limit_counts_those_that_are_sent():
     log = FakeLog()
+    assert await collect(redriving(log).run()) == [], "an empty topic is no work"
     log.bury(topic="t.approved")
-    log.bury()
-    log.bury()
-    steps = await collect(redriving(log, limit=1).run())
-    assert [step.outcome for step in steps] == [RedriveOutcome.REFUSED, RedriveOutcome.REDRIVEN]
-
-
-async def test_only_the_letters_that_are_meant_are_sent():
-    log = FakeLog()
     log.bury(b"crash")
     log.bury(b"json", code=ErrorCode.INVALID_JSON)
     await collect(redriving(log, Selection(codes={"invalid_json"})).run())
     assert [record.value for record in log.topics[CLAIMS]] == [b"json"]
+    log.bury(b"another crash")
+    steps = await collect(redriving(log, limit=1).run())
+    assert [step.outcome for step in steps] == [RedriveOutcome.REFUSED, RedriveOutcome.REDRIVEN]
 
 
-async def test_an_empty_topic_is_no_work():
-    log = FakeLog()
-    assert await collect(redriving(log).run()) == []
+class Sender:
+    """Acknowledges whatever is sent."""
+
+    def __init__(self):
+        self.sent = []
+
+    async def send(self, topic, value, key, headers):
+        self.sent.append((topic, value, key, headers))
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(type("Metadata", (), {"partition": 0, "offset": len(self.sent) - 1}))
+        return done
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_nothing_is_sent_once_the_dead_letter_topic_cannot_be_followed(ends, monkeypatch):
+    sender, begun, go_on = Sender(), asyncio.Event(), asyncio.Event()
+    record = RedriveRecord("t.claims", b"k", b"v", [])
+
+    async def follow(*_where):
+        begun.set()
+        await go_on.wait()
+        if ends:
+            raise BrokerUnavailable("gone")
+        yield  # pragma: no cover
+
+    monkeypatch.setattr(letters, "follow", follow)
+    log = KafkaLog("nowhere:1", "t.", 60.0, sender)
+    async with log.failing(from_milliseconds(0)):
+        await begun.wait()
+        assert await log.publish([record]) == [(0, 0)]
+        if ends:
+            go_on.set()
+            await asyncio.wait([log._watching])
+            with pytest.raises(BrokerUnavailable, match="followed"):
+                await log.publish([record])
+    assert await log.publish([record]) == [(0, 1)], "nothing is followed, and so nothing ended"
