@@ -155,7 +155,7 @@ def test_a_hundred_mixed_items_are_decided_by_keyboard_alone_each_as_it_was_mean
     console.release()
     eventually(lambda: console.board.counts(console.scope).total == 0)
     reader.open("/")
-    expect(reader.page.locator("main")).to_contain_text("Nothing waits")
+    expect(reader.page.locator("main")).to_contain_text("The queue is empty.")
     consoles.stop(console)
     sent = console.reviews.sent
     assert len(sent) == len({one.subject_id for one in sent}) == COUNT

@@ -83,7 +83,7 @@ def test_a_page_that_is_left_keeps_what_was_typed_on_it_and_j_k_and_q_do_not_lea
     expect(reader.page.locator("#edit > summary")).to_contain_text("unsent text")
     expect(reader.page.locator("#content")).to_have_value(TYPED)
     reader.press("e")
-    reader.page.get_by_role("button", name="Discard it").click()
+    reader.page.get_by_role("button", name="Discard").click()
     expect(reader.page.locator("#content")).not_to_have_value(TYPED)
     reader.page.reload()
     expect(reader.page.locator(".unsent")).to_have_count(0)

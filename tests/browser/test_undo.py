@@ -42,7 +42,7 @@ def test_after_the_seconds_an_action_is_published_and_the_page_says_so_without_b
     expect(reader.page.locator(".outcome form")).to_have_count(0)
     eventually(lambda: [one.subject_id for one in console.reviews.sent] == [subject])
     reader.press("u")
-    reader.said("Too late to undo")
+    reader.said("Can't be undone any more")
     consoles.stop(console)
     assert [one.subject_id for one in console.reviews.sent] == [subject]
 
@@ -66,6 +66,8 @@ def test_who_signs_out_is_told_that_what_is_held_is_published(consoles, people) 
     reader.go("Enter")
     reader.go("a")
     reader.page.get_by_role("button", name="Sign out").click()
-    expect(reader.page.get_by_role("status")).to_contain_text("1 action, is published all the same")
+    expect(reader.page.get_by_role("status")).to_contain_text(
+        "1 action that you could still undo will be published"
+    )
     consoles.stop(console)
     assert len(console.reviews.sent) == 1

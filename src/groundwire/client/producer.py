@@ -149,7 +149,12 @@ class Producer:
     async def _send(
         self, topic: TopicName, model: type[Record], id_field: str, fields: dict[str, Any]
     ) -> Sent:
-        value = _value(model, id_field, fields)
+        for field, given in fields.items():
+            _require_json(field, given)
+        record = validate(model, {id_field: "-", **fields})
+        if id_field not in fields:  # named after all that it says
+            record = record.model_copy(update={id_field: _fingerprint(record)[:32]})
+        value = record.model_dump_json(exclude_unset=True).encode()
         record = validate(model, parse_json(value))  # what the gate will see
         outcome = self._outcomes.of(record.subject, _fingerprint(record), value)
         name = f"{self._prefix}{topic}"
@@ -165,32 +170,19 @@ class Producer:
         return [(ATTESTATION, self._keys.sign(self._attest, value))]
 
 
-def _value(model: type[Record], id_field: str, fields: dict[str, Any]) -> bytes:
-    """Return a record as bytes, named after all that it says where it has no id. Raises: RecordError."""
-    for name, given in fields.items():
-        _require_json(name, given)
-    named = id_field in fields
-    record = validate(model, fields if named else {**fields, id_field: "-"})
-    if not named:
-        record = record.model_copy(update={id_field: _fingerprint(record)[:32]})
-    return record.model_dump_json(exclude_unset=True).encode()
-
-
 def _require_json(name: str, given: object) -> None:
-    """Raise RecordError for what JSON has no form for, such as NaN and sets: nothing else would be sent instead."""
+    """Raise RecordError for values that JSON cannot hold, such as NaN and sets, instead of sending something else."""
+
+    def time(value: object) -> str:
+        if isinstance(value, datetime):
+            return value.isoformat()
+        raise TypeError
+
     try:
-        json.dumps(given, default=_time, allow_nan=False, ensure_ascii=False).encode()
+        json.dumps(given, default=time, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as exc:
-        kind = type(exc).__name__
-    else:
-        return
-    raise RecordError(ErrorCode.INVALID_RECORD, f"{name}: holds what JSON has no form for ({kind})", name)
-
-
-def _time(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    raise TypeError
+        message = f"{name}: holds a value that JSON cannot hold ({type(exc).__name__})"
+        raise RecordError(ErrorCode.INVALID_RECORD, message, name) from None
 
 
 def _fingerprint(record: Claim | LlmResponse) -> str:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import Final
 
 from aiokafka.partitioner import DefaultPartitioner
 
 from groundwire.client.outcomes import decision_of, named_subjects
-from groundwire.kafka.reader import Positions, TopicReader, open_reader
+from groundwire.kafka.reader import Positions, open_reader
 from groundwire.messages.decisions import Decision, ReasonCode, Verdict
 from groundwire.messages.erasure import Erasures
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject
 from groundwire.messages.records import Retraction
 from groundwire.messages.topics import TopicName, record_key
-
-_TOPICS: Final = (*map(TopicName.of, Verdict), TopicName.RETRACTIONS)
 
 
 class MemoryStanding:
@@ -52,23 +49,18 @@ class MemoryStanding:
         last = max(left, key=lambda one: one.revision, default=None)
         for retraction in self._retractions:
             if last and retraction.supersedes == last.decision_id and last.decided_at <= retraction.at:
-                return _withdrawn(last, retraction)
+                changes = {
+                    "decision_id": retraction.decision_id,
+                    "revision": last.revision + 1,
+                    "supersedes": last.decision_id,
+                    "verdict": Verdict.BLOCKED,
+                    "approved": False,
+                    "reason_code": ReasonCode.RETRACTED.value,
+                    "reason": retraction.reason or "Approval was withdrawn",
+                    "decided_at": retraction.at,
+                }
+                return last.model_copy(update=changes)
         return last
-
-
-def _withdrawn(decision: Decision, retraction: Retraction) -> Decision:
-    return decision.model_copy(
-        update={
-            "decision_id": retraction.decision_id,
-            "revision": decision.revision + 1,
-            "supersedes": decision.decision_id,
-            "verdict": Verdict.BLOCKED,
-            "approved": False,
-            "reason_code": ReasonCode.RETRACTED.value,
-            "reason": retraction.reason or "Approval was withdrawn",
-            "decided_at": retraction.at,
-        }
-    )
 
 
 async def current(brokers: str, prefix: str, subject: Subject, seconds: float) -> Decision | None:
@@ -78,23 +70,18 @@ async def current(brokers: str, prefix: str, subject: Subject, seconds: float) -
         UsageError: a topic does not exist.
         BrokerUnavailable: the broker does not answer within `seconds`.
     """
-    standing = MemoryStanding(subject)
+    known = MemoryStanding(subject)
+    topics = [f"{prefix}{topic}" for topic in (*map(TopicName.of, Verdict), TopicName.RETRACTIONS)]
+    key, chosen = record_key(subject.tenant_id, subject.user_id), Positions()
     async with open_reader(brokers, seconds) as reader:
-        ends = await _ends(reader, prefix, record_key(subject.tenant_id, subject.user_id))
-        reader.seek(await reader.offsets("earliest", ends), ends)
+        ends = await reader.ends(*topics)
+        for topic in topics:  # the partition of the user's key, which workers choose as all clients do
+            partitions = sorted(each for each in ends if each.topic == topic)
+            each = DefaultPartitioner()(key, partitions, partitions)
+            chosen[each] = ends[each]
+        reader.seek(await reader.offsets("earliest", chosen), chosen)
         async with aclosing(reader.rest()) as pages:
             async for page in pages:
                 for record in page:
-                    standing.note(record)
-    return standing.now
-
-
-async def _ends(reader: TopicReader, prefix: str, key: bytes) -> Positions:
-    """Return the partition of a key on each of the topics, and where it ends: workers choose it as all clients do."""
-    ends = await reader.ends(*(f"{prefix}{topic}" for topic in _TOPICS))
-    chosen: Positions = {}
-    for topic in {each.topic for each in ends}:
-        of_topic = sorted(each for each in ends if each.topic == topic)
-        each = DefaultPartitioner()(key, of_topic, of_topic)
-        chosen[each] = ends[each]
-    return chosen
+                    known.note(record)
+    return known.now

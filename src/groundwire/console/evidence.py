@@ -68,7 +68,14 @@ def text_of(decision: DecisionView) -> str | None:
 def marked(decision: DecisionView, text: str | None) -> dict[str, Any]:
     if text is None:
         return {"segments": None, "legend": []}
-    marks = [*_hedges(decision), *_cited(decision), *_quoted(decision, text)]
+    quotes = ((decision.get("report") or {}).get("quotes") or {}).get("validated") or {}
+    marks = quote_marks(text, [quote for found in quotes.values() for quote in found])
+    for hedge in decision["hedges"]:
+        kind = "hedge-block" if hedge["action"] == "block" else "hedge-review"
+        marks.append(TextMark(hedge["start"], hedge["end"], kind, f"hedge: {label(hedge['category'])}"))
+    for cited in decision["citations"]:
+        kind, title = f"citation-{cited['state']}", f"citation: {label(cited['state'])}"
+        marks.append(TextMark(cited["start"], cited["end"], kind, title))
     legend = [
         {"kind": mark.kind, "text": text[mark.start : mark.end], "title": mark.title}
         for mark in sorted(marks)
@@ -82,27 +89,21 @@ def marked(decision: DecisionView, text: str | None) -> dict[str, Any]:
 def checks(decision: DecisionView) -> list[dict[str, str]]:
     """Return every check with its result; failed ones first."""
     return [
-        {"result": result, "name": name.removesuffix("_skipped"), "detail": _why(result, detail)}
+        {
+            "result": result,
+            "name": name.removesuffix("_skipped"),
+            "detail": label(detail) if result == "skipped" and detail else detail,
+        }
         for result in ("failed", "passed", "skipped")
         for name, _, detail in (check.partition(": ") for check in decision[f"checks_{result}"])
     ]
 
 
-def _why(result: str, detail: str) -> str:
-    return label(detail) if result == "skipped" and detail else detail
-
-
 def citations(decision: DecisionView) -> list[dict[str, Any]]:
     """Return the citations; only those that the gate verified get a link."""
     return [
-        {
-            "type": citation["type"],
-            "value": citation["value"],
-            "state": citation["state"],
-            "detail": citation["detail"],
-            "checked_at": citation["checked_at"],
-            "url": citation["value"] if _is_link(citation) else None,
-        }
+        {name: citation[name] for name in ("type", "value", "state", "detail", "checked_at")}
+        | {"url": citation["value"] if _is_link(citation) else None}
         for citation in decision["citations"]
     ]
 
@@ -120,14 +121,11 @@ def report(decision: DecisionView) -> list[dict[str, Any]]:
     found = {name: part for name, part in (decision.get("report") or {}).items() if name != "warnings"}
     single = {name: part for name, part in found.items() if not isinstance(part, dict | list)}
     sections = [("summary", single), *((name, part) for name, part in found.items() if name not in single)]
-    rows = [
-        {
-            "name": name,
-            "rows": [{"name": path, "value": value} for path, value in leaves(part)],
-        }
+    return [
+        {"name": name, "rows": [{"name": path, "value": value} for path, value in rows]}
         for name, part in sections
+        if (rows := leaves(part))
     ]
-    return [section for section in rows if section["rows"]]
 
 
 def leaves(value: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - any JSON value
@@ -151,23 +149,6 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:  # noqa: A
 
 def _said(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-
-
-def _hedges(decision: DecisionView) -> Iterator[TextMark]:
-    for hedge in decision["hedges"]:
-        kind = "hedge-block" if hedge["action"] == "block" else "hedge-review"
-        yield TextMark(hedge["start"], hedge["end"], kind, f"hedge: {label(hedge['category'])}")
-
-
-def _cited(decision: DecisionView) -> Iterator[TextMark]:
-    for citation in decision["citations"]:
-        title = f"citation: {label(citation['state'])}"
-        yield TextMark(citation["start"], citation["end"], f"citation-{citation['state']}", title)
-
-
-def _quoted(decision: DecisionView, text: str) -> list[TextMark]:
-    quotes = ((decision.get("report") or {}).get("quotes") or {}).get("validated") or {}
-    return quote_marks(text, [quote for found in quotes.values() for quote in found])
 
 
 def _is_link(citation: Mapping[str, Any]) -> bool:

@@ -77,12 +77,11 @@ def _csv(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
 def _harmless(value: object) -> object:
     if not isinstance(value, str):
         return value
-    text = "".join(f"'{cell}" if _is_formula(cell) else cell for cell in _CELLS.split(value))
+    text = "".join(
+        f"'{cell}" if unicodedata.normalize("NFKC", visible(cell)).lstrip().startswith(_FORMULA) else cell
+        for cell in _CELLS.split(value)
+    )
     return f"'{text}" if text.startswith(("\t", "\r")) else text
-
-
-def _is_formula(cell: str) -> bool:
-    return unicodedata.normalize("NFKC", visible(cell)).lstrip().startswith(_FORMULA)
 
 
 def _line(values: Any) -> str:  # noqa: ANN401 - as csv takes them

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,12 +35,6 @@ _LINK_FAILED = (
     "This code is unknown, was used, or is more than ten minutes old. Start the console again for a new one."
 )
 Endpoint = Callable[[Request], Awaitable[Response]]
-_SCHEMA_KEYS: Final = (
-    *("type", "enum", "format", "minimum", "minLength", "maxLength", "minItems", "maxItems"),
-    *("items", "properties", "required"),
-)
-"""Keywords of JSON Schema that are shown of a field."""
-_CONVERTER: Final = re.compile(r":\w+(?=\})")
 _ENDED: Final = {
     401: ("Not signed in", "Your session is over, so nothing was done."),
     403: (
@@ -185,7 +179,7 @@ def routes(site: Site) -> list[Route]:
         for route in ROUTES
     ]
     programs = [
-        Route("/api/", _listing_endpoint(site), methods=["GET"], name="signed-in"),
+        Route("/api/", _listing(site), methods=["GET"], name="signed-in"),
         *(
             Route(
                 f"/api/export/{listed}.{form}", _export(site, listed, form), methods=["GET"], name="signed-in"
@@ -230,8 +224,9 @@ def _api_endpoint(site: Site, route: PageRoute) -> Endpoint:
         _may(identity, route)
         if not _is_own_page(request, identity, request.headers.get("x-csrf-token", "")):
             raise HTTPException(403, "The token of the page is missing, or of an earlier session.")
-        if not route.asks:
-            _refuse_query(request)
+        if not route.asks and request.query_params:
+            unknown = [f"{name[:100]}: unknown" for name in request.query_params][:MAX_REPORTED]
+            raise HTTPException(400, "; ".join([*unknown, "permitted: none"]))
         sent = await read_json(request) if route.method == "POST" else {}
         answer: PageAnswer = await route.handler(
             Call(request, site, identity, _with_text_ids(request, sent), page=False)
@@ -241,8 +236,20 @@ def _api_endpoint(site: Site, route: PageRoute) -> Endpoint:
     return endpoint
 
 
-def _listing_endpoint(site: Site) -> Endpoint:
-    listed = _api_listing(ROUTES)
+def _listing(site: Site) -> Endpoint:
+    listed = {
+        "authorization": "Bearer TOKEN, of `groundwire token new`",
+        "content_type": "application/json",
+        "paths": [
+            {
+                "method": route.method,
+                "path": re.sub(r":\w+(?=\})", "", _api(route.path)),
+                "does": (inspect.getdoc(route.handler) or "").partition("\n")[0],
+                "body": route.takes.model_json_schema() if route.takes else None,
+            }
+            for route in ROUTES
+        ],
+    }
 
     async def endpoint(request: Request) -> Response:
         _required(site, request)
@@ -299,13 +306,6 @@ def _may(identity: Identity, route: PageRoute) -> None:
         raise HTTPException(403, "You may look, and not decide.")
 
 
-def _refuse_query(request: Request) -> None:
-    """Refuse query parameters where there are none. Raises: HTTPException 400, naming them."""
-    lines = [f"{name[:100]}: unknown" for name in request.query_params][:MAX_REPORTED]
-    if lines:
-        raise HTTPException(400, "; ".join([*lines, "permitted: none"]))
-
-
 def _is_own_page(request: Request, identity: Identity, token: str) -> bool:
     return request.method != "POST" or not identity.ambient or csrf_holds(request.session, token)
 
@@ -316,45 +316,6 @@ def _with_text_ids(request: Request, sent: dict[str, object]) -> dict[str, objec
     return sent
 
 
-def _api_listing(routes: Iterable[PageRoute]) -> dict[str, Any]:
-    return {
-        "authorization": "Bearer TOKEN, of `groundwire token new`",
-        "content_type": "application/json",
-        "paths": [
-            {
-                "method": route.method,
-                "path": _CONVERTER.sub("", _api(route.path)),
-                "does": (inspect.getdoc(route.handler) or "").partition("\n")[0],
-                "body": _body_schema(route),
-            }
-            for route in routes
-        ],
-    }
-
-
-def _body_schema(route: PageRoute) -> dict[str, Any] | None:
-    if route.method == "GET":
-        return None
-    if route.takes is None:
-        return {"type": "object", "properties": {}}
-    schema = route.takes.model_json_schema()
-    return _plain_schema(schema, schema.get("$defs", {}))
-
-
-def _plain_schema(schema: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema without references, without null where something else is taken, and without titles."""
-    if "$ref" in schema:
-        return _plain_schema(named[schema["$ref"].rpartition("/")[2]], named)
-    if "anyOf" in schema:
-        return _plain_schema(next(one for one in schema["anyOf"] if one.get("type") != "null"), named)
-    found = {name: schema[name] for name in _SCHEMA_KEYS if name in schema}
-    if "items" in found:
-        found["items"] = _plain_schema(found["items"], named)
-    if "properties" in found:
-        found["properties"] = {name: _plain_schema(one, named) for name, one in found["properties"].items()}
-    return found
-
-
 def _session_ended(
     site: Site, request: Request, identity: Identity | None, sent: Mapping[str, Any], status: int
 ) -> Response:
@@ -363,17 +324,14 @@ def _session_ended(
     Signing in leads back to the page of the form. What was typed is shown again only to the console's own pages, so
     that no other site can put text into it.
     """
-    draft, back = typed_fields(sent if _is_own(request) else {}), _form_page(request, sent)
+    # `Origins` has refused other origins
+    own = request.headers.get("sec-fetch-site") == "same-origin" or "origin" in request.headers
+    draft, back = typed_fields(sent if own else {}), _form_page(request, sent)
     if identity is None:
         remember_place(request.session, back)
     title, text = _ENDED[status]
     data = {"title": title, "text": text, "back": back, "typed": draft}
     return page(site, request, identity, "ended.html", data, status)
-
-
-def _is_own(request: Request) -> bool:
-    """Say whether a browser vouches that a page of the console sent the form; `Origins` has refused other origins."""
-    return request.headers.get("sec-fetch-site") == "same-origin" or "origin" in request.headers
 
 
 def _form_page(request: Request, sent: Mapping[str, Any]) -> str:

@@ -237,33 +237,24 @@ def list_row(call: Call, row: Row) -> dict[str, Any]:
 
 async def queue_rows(call: Call, rows: Sequence[Row]) -> list[dict[str, Any]]:
     await fetch_excerpts(call, rows)
-    subjects = [subject_of(row) for row in rows]
     held = await call.site.locks.held()
     compared = await memories_of(call, [row.decision_id for row in rows])
-    me = call.identity.person.name
-    holders = (held.get(subject) for subject in subjects)
-    return [
-        {
-            **_queue_row(call, row),
+    found = []
+    for row in rows:
+        entry, holder = call.site.outbox.on(row.decision_id), held.get(subject_of(row))
+        shown = {
+            "revision": row.revision,
+            "whole": is_whole(row),
+            "risk": row.risk.level,
+            "risk_why": row.risk.why,
+            "memory_type": row.memory_type,
+            "doing": doing(entry),
+            "undo_left": undo_left(entry, call.site.clock()),
             "own_page": own_page(row, compared.get(row.decision_id, ())),
-            "reviewing": holder if holder != me else None,
+            "reviewing": holder if holder != call.identity.person.name else None,
         }
-        for row, holder in zip(rows, holders, strict=True)
-    ]
-
-
-def _queue_row(call: Call, row: Row) -> dict[str, Any]:
-    entry = call.site.outbox.on(row.decision_id)
-    return {
-        **list_row(call, row),
-        "revision": row.revision,
-        "whole": is_whole(row),
-        "risk": row.risk.level,
-        "risk_why": row.risk.why,
-        "memory_type": row.memory_type,
-        "doing": doing(entry),
-        "undo_left": undo_left(entry, call.site.clock()),
-    }
+        found.append(list_row(call, row) | shown)
+    return found
 
 
 def unshared_since(call: Call) -> str | None:

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -42,10 +41,6 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _JSON: Final = "application/json"
 _PRESENCE: Final = 2
 """Seconds in which lists are told once that somebody opened an item."""
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +73,7 @@ class Parts:
     stale_since: Callable[[], datetime | None] = lambda: None
     caught_up: Callable[[], bool] = lambda: True
     review_ttl: timedelta = timedelta(days=60)
-    clock: Callable[[], datetime] = _utc_now
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     monotonic: Callable[[], float] = time.monotonic
 
 
@@ -188,7 +183,11 @@ class Call:
 
 def problems(exc: ValidationError, model: type[BaseModel]) -> str:
     errors = exc.errors(include_url=False, include_input=False, include_context=False)
-    lines = [f"{'.'.join(map(str, error['loc']))[:100] or 'request'}: {_problem(error)}" for error in errors]
+    lines = [
+        f"{'.'.join(map(str, error['loc']))[:100] or 'request'}: "
+        + _NAMED.get(error["type"], error["msg"].removeprefix("Value error, "))
+        for error in errors
+    ]
     more = [f"and {len(lines) - MAX_REPORTED} more"] if len(lines) > MAX_REPORTED else []
     if not {error["type"] for error in errors}.isdisjoint(_NAMED):
         needed = [name for name, field in model.model_fields.items() if field.is_required()]
@@ -196,10 +195,6 @@ def problems(exc: ValidationError, model: type[BaseModel]) -> str:
         more += [f"needed: {', '.join(needed)}"] if needed else []
         more += [f"permitted: {', '.join(others)}"] if others else []
     return "; ".join([*lines[:MAX_REPORTED], *more])
-
-
-def _problem(error: ErrorDetails) -> str:
-    return _NAMED.get(error["type"], error["msg"].removeprefix("Value error, "))
 
 
 PageHandler = Callable[[Call], Awaitable[PageAnswer]]
@@ -218,7 +213,11 @@ async def read_form(request: Request) -> dict[str, Any]:
     for name, value in pairs:
         # a text area sends its line ends as CR LF, whatever they were
         text = value.replace("\r\n", "\n")
-        found[name] = [*_list(found[name]), text] if name in found else text
+        if name in found:
+            before = found[name] if isinstance(found[name], list) else [found[name]]
+            found[name] = [*before, text]
+        else:
+            found[name] = text
     return found
 
 
@@ -240,7 +239,3 @@ def _require(request: Request, content_type: str) -> None:
         raise HTTPException(
             415, f"Send the header Content-Type: {content_type}.", {"accept-post": content_type}
         )
-
-
-def _list(value: Any) -> list[Any]:  # noqa: ANN401
-    return value if isinstance(value, list) else [value]

@@ -36,29 +36,29 @@ from groundwire.text.visible import invisible_places
 
 _APPLIED: Final = {
     "human_approved": "Approved: the memory is published.",
-    "human_rejected": "Rejected: nothing is stored, and texts close to it come to review from now on.",
-    "retracted": "Retracted: the approval is withdrawn; look at what rests on it.",
+    "human_rejected": "Rejected: nothing is stored, and similar texts come to review from now on.",
+    "retracted": "Retracted: the approval is withdrawn; look at the claims based on it.",
     "review_expired": "Expired: nobody reviewed it in time; send the claim again if it still matters.",
     "expired": "Blocked: its validity ended before the approval; send it again with a later horizon.",
-    "duplicate": "Blocked: an approved memory already says this; there is nothing left to do.",
-    "superseded": "Done, and changed again since; look at where it stands now.",
+    "duplicate": "Blocked: an approved memory already says this.",
+    "superseded": "Done, and changed again since; look at its current state.",
 }
 _REFUSED: Final = {
-    "stale": "The item has another revision by now; look at what changed and decide again.",
-    "unknown": "There is no such item, or it was forgotten; look at the queue again.",
-    "not_pending": "It waits for nobody; look at where it stands.",
-    "not_approved": "Only what is approved can be retracted; look at where it stands.",
+    "stale": "The item has changed; look at its current revision and decide again.",
+    "unknown": "There is no such item, or it was deleted; look at the queue again.",
+    "not_pending": "It is not pending; look at its state.",
+    "not_approved": "Only an approved item can be retracted; look at its state.",
     "waiting": "The gate is still checking it; try again when it is in the queue.",
-    "action_id_reused": "This action id stands for another action already; act again with a new one.",
+    "action_id_reused": "This action id was used for another action; use a new one.",
     "unattested": (
         "The signature was not accepted: the reviews worker needs the keys file (GROUNDWIRE_KEYS_FILE) with this key, "
         "and the key the role reviewer for this tenant, and to be valid."
     ),
-    "unauthorized": "Only the owner or a reviewer delegated for the tenant may decide it; ask one of them.",
-    "invalid_reason": "The reason is no code: 1 to 64 letters, digits, dots, dashes; put words into the note.",
-    "reserved": "This action or name belongs to the gate itself; act under your own name.",
+    "unauthorized": "Only its owner or a reviewer delegated for the tenant may decide it.",
+    "invalid_reason": "The reason must be a code of 1 to 64 letters, digits, dots or dashes; put words into the note.",
+    "reserved": "This action or name is reserved for the gate; act under your own name.",
     "personal_speculation": "The edited text speculates and cannot be approved; word it as a fact, or reject it.",
-    "not_published": "The decision it rests on is on no topic yet; try again in a moment.",
+    "not_published": "Its decision is not published yet; try again in a moment.",
     "not_editable": "A response cannot be edited; approve or reject it.",
     "unreadable": "The edited text could not be read; shorten or reword it.",
 }
@@ -100,7 +100,7 @@ class ActionOutcome:
         if self.code in SENTENCES:
             return SENTENCES[self.code]
         if self.applied:
-            return f"Done, with the code {self.code}; look at where it stands."
+            return f"Done, with the code {self.code}; look at its state."
         return (
             f"Refused with the code {self.code}, nothing was changed; look at the item before you try again."
         )
@@ -276,7 +276,7 @@ class Actions:
             opened = await reader.enter_async_context(self._open_audit())
             self._client = await stack.enter_async_context(producer(self._brokers, self._seconds))
             task = asyncio.create_task(self._follow(opened, reader))
-            stack.push_async_callback(_cancelled, task)
+            stack.callback(task.cancel)
             self._stack = stack.pop_all()
         return self
 
@@ -349,8 +349,3 @@ class Actions:
                 return await stack.enter_async_context(self._open_audit(positions))
             except (BrokerUnavailable, UsageError):
                 await asyncio.sleep(_RETRY_SECONDS)
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])

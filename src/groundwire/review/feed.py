@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -56,21 +56,6 @@ class StatusSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """A change of the board or of the feed; a listener reads the board itself, within its own scope.
-
-    Attributes:
-        version: of the board; the same number, the same content.
-        caught_up: whether everything was read that was there at the start, and state was asked.
-        stale_since: since when broker or state do not answer; None where they do.
-    """
-
-    version: int
-    caught_up: bool
-    stale_since: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
 class Pace:
     """Intervals of the feed, in seconds.
 
@@ -115,39 +100,21 @@ class Feed:
         self._prefix = prefix
         self._window = window
         self._pace = pace
-        self._listeners: set[asyncio.Event] = set()
         self._stale: dict[str, datetime] = {}
         self._read = False
         self._asked = state is None
         self._lost = False
         self._read_again = False
         self._rounds = 0
-        self._announced = self.notice
-
-    @property
-    def notice(self) -> Notice:
-        return Notice(self._board.version, self._read and self._asked, self.stale_since)
 
     @property
     def caught_up(self) -> bool:
-        return self.notice.caught_up
+        return self._read and self._asked
 
     @property
     def stale_since(self) -> datetime | None:
         """Since when what the board shows may be out of date; None where it is not."""
         return min(self._stale.values(), default=None)
-
-    async def subscribe(self) -> AsyncIterator[Notice]:
-        """Yield the notice now and after each change; changes in quick succession come as one."""
-        changed = asyncio.Event()
-        self._listeners.add(changed)
-        try:
-            while True:
-                changed.clear()
-                yield self.notice
-                await changed.wait()
-        finally:
-            self._listeners.discard(changed)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -197,7 +164,6 @@ class Feed:
             if loop.time() - checked >= self._pace.check:
                 await reader.check()
                 checked = loop.time()
-            self._notify()
         self._read_again = False
 
     async def _state_loop(self) -> None:
@@ -229,19 +195,10 @@ class Feed:
         if what not in self._stale:
             self._stale[what] = datetime.now(UTC)
             log.warning("review_feed.stale", what=what, error=str(error))
-        self._notify()
 
     def _clear_stale(self, what: str) -> None:
         if self._stale.pop(what, None) is not None:
             log.info("review_feed.back", what=what)
-        self._notify()
-
-    def _notify(self) -> None:
-        notice = self.notice
-        if notice != self._announced:
-            self._announced = notice
-            for listener in self._listeners:
-                listener.set()
 
 
 async def fill(board: Board, brokers: str, prefix: str, window: timedelta, seconds: float) -> None:

@@ -20,8 +20,8 @@ Level = Literal["high", "medium", "low"]
 LEVELS: Final[tuple[Level, ...]] = ("high", "medium", "low")
 _ORDER: Final[tuple[tuple[ReasonCode, Level, str], ...]] = (
     (ReasonCode.CONFLICTING_NEAR_DUPLICATE, "high", "contradicts a memory that is approved or waits"),
-    (ReasonCode.PREVIOUSLY_REJECTED, "high", "close to a text that a person turned down"),
-    (ReasonCode.HIDDEN_TEXT, "high", "holds characters that hide text"),
+    (ReasonCode.PREVIOUSLY_REJECTED, "high", "similar to a text that a person rejected"),
+    (ReasonCode.HIDDEN_TEXT, "high", "contains hidden characters"),
     (ReasonCode.CRITICAL_GAP, "high", "a critical statement is not supported by the evidence"),
     (ReasonCode.PHANTOM_SOURCE, "high", "names a source that does not exist"),
     (ReasonCode.SNIPPET_MISMATCH, "high", "quotes what the source does not say"),
@@ -29,21 +29,21 @@ _ORDER: Final[tuple[tuple[ReasonCode, Level, str], ...]] = (
     (ReasonCode.INTERNAL_ERROR, "high", "a check failed, so it was not fully checked"),
     (ReasonCode.CHECK_UNAVAILABLE, "high", "a check was not available"),
     (ReasonCode.DEDUP_UNAVAILABLE, "high", "could not be compared with what is stored"),
-    (ReasonCode.DERIVED_FROM_UNAPPROVED, "medium", "rests on something that is not approved"),
+    (ReasonCode.DERIVED_FROM_UNAPPROVED, "medium", "based on a claim that is not approved"),
     (ReasonCode.FLAGGED_CLAIMS, "medium", "statements were flagged"),
-    (ReasonCode.CITATION_IRRELEVANT, "medium", "the citation exists and is about something else"),
+    (ReasonCode.CITATION_IRRELEVANT, "medium", "the citation is about something else"),
     (ReasonCode.CITATION_UNVERIFIED, "medium", "the citation could not be verified"),
     (ReasonCode.SOURCE_UNATTESTED, "medium", "claims a trusted source without a signature"),
-    (ReasonCode.GROUNDING_UNATTESTED, "medium", "nobody signed for what the model was given"),
+    (ReasonCode.GROUNDING_UNATTESTED, "medium", "what the model was given is not signed"),
     (ReasonCode.VERIFICATION_BYPASSED, "medium", "its statements were not verified, as its sender asked"),
     (ReasonCode.UNVERIFIED_FIELDS, "medium", "names fields that the sources do not have"),
-    (ReasonCode.STALE_INDEX, "medium", "rests on an outdated index"),
+    (ReasonCode.STALE_INDEX, "medium", "based on an outdated index"),
     (ReasonCode.LOW_CONFIDENCE, "medium", "confidence is low"),
     (ReasonCode.TECHNICAL_HEDGE, "low", "worded as uncertain"),
     (ReasonCode.NOTHING_TO_GROUND_ON, "low", "there was nothing to check it against"),
     (ReasonCode.UNGROUNDED, "low", "names no source"),
     (ReasonCode.AI_SYNTHESIS_HELD, "low", "written by a model; held by policy"),
-    (ReasonCode.PENDING_DUPLICATE, "low", "says what another waiting item says"),
+    (ReasonCode.PENDING_DUPLICATE, "low", "says the same as another pending item"),
 )
 WAITING: Final = tuple(str(code) for code, _, _ in _ORDER)
 """Reasons for which something waits, in this order."""
@@ -86,7 +86,7 @@ class Risk:
 _RISKS: Final = {str(code): Risk(rank, level, why) for rank, (code, level, why) in enumerate(_ORDER, start=1)}
 
 
-_UNKNOWN: Final = Risk(0, "high", "for a reason that this version does not know")
+_UNKNOWN: Final = Risk(0, "high", "unknown reason")
 
 
 _BY_RANK: Final = [_UNKNOWN, *_RISKS.values()]

@@ -57,33 +57,23 @@ async def _value_at(brokers: str, seconds: float, topic: str, partition: int, of
 
 
 async def read_original(read: RecordReader, decision: Mapping[str, Any]) -> Original:
-    """Read the response that a decision is about, which has to be that one: by its hash, and by its names."""
-    place = _origin(decision)
+    """Read the response that a decision is about, which has to be that one: by its hash, and by its ids."""
+    first, reviewed = decision.get("subject_origin"), (decision.get("facts") or {}).get("review")
+    place = first if first and reviewed else decision["origin"]  # that of a person's decision is their record
     try:
         value = await read(place["topic"], place["partition"], place["offset"]) if place["topic"] else None
     except BrokerUnavailable:
         return AWAY
     if value is None:
         return Original(OriginalState.GONE)
-    response = _response(value) if sha256_hex(value) == place["sha256"] else None
+    try:
+        response = decode_response(value) if sha256_hex(value) == place["sha256"] else None
+    except RecordError:
+        response = None
     named = (decision["tenant_id"], decision["user_id"], decision["subject_id"])
     if response is None or (response.tenant_id, response.user_id, response.response_id) != named:
         return Original(OriginalState.DIFFERS)
     return Original(OriginalState.READ, response)
-
-
-def _origin(decision: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return where the response came in: what people decide has their record as its origin."""
-    first, reviewed = decision.get("subject_origin"), (decision.get("facts") or {}).get("review")
-    origin: Mapping[str, Any] = first if first and reviewed else decision["origin"]
-    return origin
-
-
-def _response(value: bytes) -> LlmResponse | None:
-    try:
-        return decode_response(value)
-    except RecordError:
-        return None
 
 
 def has_original(decision: Mapping[str, Any]) -> bool:

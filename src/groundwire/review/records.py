@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from groundwire.kafka.produce import address_anyhow
 from groundwire.kafka.reader import Positions, Start, TopicReader, open_reader
@@ -16,6 +16,7 @@ from groundwire.messages.headers import InboundRecord, header
 from groundwire.messages.records import Retraction
 from groundwire.messages.topics import TopicName
 
+Model = TypeVar("Model", bound=BaseModel)
 _DECISIONS: Final = {TopicName.REVIEW, TopicName.APPROVED, TopicName.BLOCKED}
 _ACTIONS: Final = {"review_action", "refused_action"}
 _FAILURE: Final = "__connect.errors."
@@ -52,37 +53,32 @@ class FailedRecord:
     excerpt: str
 
 
-def read_decision(record: TopicRecord) -> Decision | None:
-    """Return the Decision of a record, None where it is none, or stands where it does not belong."""
-    if record.topic not in _DECISIONS or record.value is None:
+def _read(model: type[Model], record: TopicRecord, topics: Collection[TopicName]) -> Model | None:
+    if record.topic not in topics or record.value is None:
         return None
     try:
-        decision = Decision.model_validate_json(record.value)
+        return model.model_validate_json(record.value)
     except ValidationError:
         return None
-    belongs = TopicName.of(decision.verdict) == record.topic and decision.replay is None
-    return decision if belongs and 0 <= decision.revision <= LAST_REVISION else None
+
+
+def read_decision(record: TopicRecord) -> Decision | None:
+    """Return the Decision of a record, None where it is none, or on a topic that is not its verdict's."""
+    decision = _read(Decision, record, _DECISIONS)
+    if decision is None or TopicName.of(decision.verdict) != record.topic or decision.replay is not None:
+        return None
+    return decision if 0 <= decision.revision <= LAST_REVISION else None
 
 
 def read_action(record: TopicRecord) -> AuditEvent | None:
     """Return the AuditEvent of an action, applied or refused; None for all other records."""
-    if record.topic is not TopicName.AUDIT or record.value is None:
-        return None
-    try:
-        event = AuditEvent.model_validate_json(record.value)
-    except ValidationError:
-        return None
-    return event if event.type in _ACTIONS and isinstance(event.detail.get("action_id"), str) else None
+    event = _read(AuditEvent, record, {TopicName.AUDIT})
+    named = event is not None and isinstance(event.detail.get("action_id"), str)
+    return event if event is not None and named and event.type in _ACTIONS else None
 
 
 def read_retraction(record: TopicRecord) -> Retraction | None:
-    """Return the Retraction of a record, None where it is none."""
-    if record.topic is not TopicName.RETRACTIONS or record.value is None:
-        return None
-    try:
-        return Retraction.model_validate_json(record.value)
-    except ValidationError:
-        return None
+    return _read(Retraction, record, {TopicName.RETRACTIONS})
 
 
 def read_dead_letter(record: TopicRecord) -> FailedRecord | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from itertools import permutations
 
-import pytest
-
 from groundwire.client.standing import MemoryStanding
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
@@ -25,17 +23,14 @@ def test_the_highest_revision_stands_and_others_subjects_do_not_count():
     assert standing(decided(claim_id="c2")) is None
 
 
-@pytest.mark.parametrize("records", list(permutations([decided(1), decided(2), retracted(2)])))
-def test_an_approval_that_was_withdrawn_is_blocked(records):
-    now = standing(*records)
-    assert (now.approved, now.verdict, now.reason_code) == (False, "blocked", "retracted")
-    assert (now.revision, now.reason, now.decided_at) == (3, "outdated", NOW)
+def test_an_approval_that_was_withdrawn_is_blocked_in_every_order_of_records():
+    for records in permutations([decided(1), decided(2), retracted(2)]):
+        now = standing(*records)
+        assert (now.approved, now.verdict, now.reason_code) == (False, "blocked", "retracted")
+        assert (now.revision, now.reason, now.decided_at) == (3, "outdated", NOW)
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_nothing_is_known_of_what_was_erased(order):
-    assert standing(*[decided(), retracted(), erased(SAMPLE.decided_at)][::order]) is None
-
-
-def test_what_is_decided_after_an_erasure_stands():
+def test_nothing_is_known_of_an_erased_subject_until_it_is_decided_again():
+    for order in (1, -1):
+        assert standing(*[decided(), retracted(), erased(SAMPLE.decided_at)][::order]) is None
     assert standing(erased(SAMPLE.decided_at - timedelta(seconds=1)), decided()).approved

@@ -125,7 +125,7 @@ async def test_items_that_the_list_shows_in_part_are_left_out_of_an_approval_and
     assert {row["subject_id"]: row["whole"] for row in rows} == {name: name == "short" for name in texts}
     assert (asked.status_code, done.headers["location"]) == (409, "/")
     assert "Approve 1 item" in Html(asked.text).words
-    assert "short nothing vouches for it low risk ana Water is wet." in Html(asked.text).words
+    assert "short no citation or trusted source low risk ana Water is wet." in Html(asked.text).words
     assert [one["state"] for one in refused] == ["partly_shown"] * 3
     assert rejected.status_code == 202
 

@@ -234,7 +234,7 @@ async def test_page_and_api_show_the_same_of_an_item(room, lead) -> None:
     ]
     assert twin["source"]["facts"][0] == {"name": "approved so far", "value": 1}
     assert {"result": "failed", "name": "citation_missing", "detail": ""} in twin["checks"]
-    assert "75% of the words are common" in page.words
+    assert "75% of the words in common" in page.words
     assert "came in on" in page.words
 
 
@@ -256,7 +256,7 @@ async def test_an_item_names_what_it_rests_on_and_what_rests_on_it(room, browser
     assert states == [("base", "retracted"), ("gone", None)]
     assert rests["rests_on"][0]["excerpt"] == "What all rests on."
     assert f"/items/{now}" in [one["href"] for one in page.all("a")]
-    assert "1 approved claim rests on it; nothing is withdrawn with it." in told.words
+    assert "1 approved claim rests on it; they stay approved." in told.words
 
 
 async def test_the_standing_of_an_item_changes_when_it_was_decided_elsewhere_or_is_acted_on(room) -> None:

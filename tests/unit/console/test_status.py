@@ -129,7 +129,7 @@ async def test_a_worker_that_waits_is_told_of_in_plain_words_before_everything_e
     room = room_with(Network(reviews=worker), "reviews:9100")
     assert (await told(room))["paused"] == [{"dependency": "state", "role": "reviews", "workers": 1}]
     page = await shown(room)
-    assert "Redis gives no answer" in page
+    assert "Redis does not answer correctly" in page
     assert page.index("Reviews: 1 worker paused.") < page.index('id="workers-title"')
     assert ">paused</span>" in page
 

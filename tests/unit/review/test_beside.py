@@ -30,7 +30,7 @@ def whole(board: Board, query: Query) -> list[Row]:
     return list(board.pending(ADMIN, query).rows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     ages=st.lists(st.integers(1, 5), min_size=1, max_size=12),
     taken=st.sets(st.integers(0, 11)),

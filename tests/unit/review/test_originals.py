@@ -1,4 +1,4 @@
-"""Responses are read back from where they came in, and only the one that was decided counts."""
+"""Responses are read back from their topic, and only the one that was decided counts."""
 
 from __future__ import annotations
 
@@ -29,45 +29,33 @@ def topic(value=VALUE):
     return read
 
 
-async def test_a_response_is_read_back_from_its_place() -> None:
-    original = await read_original(topic(), decided())
-    assert original.state is OriginalState.READ
-    assert original.response is not None
-    assert original.response.answer == "Water is wet."
+async def test_only_the_response_that_was_decided_is_read_back_from_its_place() -> None:
+    first, other = decided()["origin"], json.dumps(RECORD | {"answer": "Water is dry."}).encode()
+    by_person = {"origin": {**first, "topic": "groundwire.review-decisions"}, "subject_origin": first}
+    for name, read, decision, state in (
+        ("at its place", topic(), decided(), OriginalState.READ),
+        (
+            "decided by a person",
+            topic(),
+            decided(**by_person, facts={"review": {"action": "a"}}),
+            OriginalState.READ,
+        ),
+        ("past retention", topic(None), decided(), OriginalState.GONE),
+        ("without a place", topic(), decided(origin={**first, "topic": None}), OriginalState.GONE),
+        ("another record", topic(other), decided(), OriginalState.DIFFERS),
+        *(
+            (f"of another {field}", topic(), decided(**{field: "eve"}), OriginalState.DIFFERS)
+            for field in ("tenant_id", "user_id", "subject_id")
+        ),
+        ("no response", topic(b"[1]"), decided(b"[1]"), OriginalState.DIFFERS),
+    ):
+        original = await read_original(read, decision)
+        assert (name, original.state) == (name, state)
+        answer = original.response and original.response.answer
+        assert answer == ("Water is wet." if state is OriginalState.READ else None)
 
 
-async def test_of_what_a_person_decided_the_first_record_is_read() -> None:
-    first = decided()["origin"]
-    by_person = {**first, "topic": "groundwire.review-decisions"}
-    found = decided(origin=by_person, subject_origin=first, facts={"review": {"action": "approve"}})
-    assert (await read_original(topic(), found)).state is OriginalState.READ
-
-
-async def test_a_record_past_retention_is_gone() -> None:
-    assert (await read_original(topic(None), decided())).state is OriginalState.GONE
-
-
-async def test_a_decision_without_a_place_has_nothing_to_read() -> None:
-    nowhere = {**decided()["origin"], "topic": None}
-    assert (await read_original(topic(), decided(origin=nowhere))).state is OriginalState.GONE
-
-
-async def test_another_record_at_that_place_is_not_shown() -> None:
-    other = json.dumps(RECORD | {"answer": "Water is dry."}).encode()
-    original = await read_original(topic(other), decided())
-    assert (original.state, original.response) == (OriginalState.DIFFERS, None)
-
-
-async def test_a_decision_that_names_the_record_of_somebody_else_does_not_show_it() -> None:
-    for name in ("tenant_id", "user_id", "subject_id"):
-        assert (await read_original(topic(), decided(**{name: "eve"}))).state is OriginalState.DIFFERS
-
-
-async def test_what_stands_there_and_is_no_response_is_not_shown() -> None:
-    assert (await read_original(topic(b"[1]"), decided(b"[1]"))).state is OriginalState.DIFFERS
-
-
-async def test_a_broker_that_is_away_is_said_to_be_away() -> None:
+async def test_a_broker_that_does_not_answer_is_reported_so() -> None:
     async def read(*_):
         raise BrokerUnavailable("no broker")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -100,37 +99,24 @@ def test_more_than_are_named_are_counted() -> None:
     assert named(resting(board)) == ([("a", "approved")], 6)
 
 
-def test_a_retraction_tells_only_its_owners_item_of_that_kind() -> None:
+def test_a_retraction_names_dependents_of_its_owners_item_of_that_kind_alone() -> None:
+    retracted = records(BASE, reviewed("base", "retract"))
+    others = ({"user": "bob"}, {"tenant": "globex"}, {"kind": "response"})
     board = board_of(
-        *records(BASE, reviewed("base", "retract")),
-        retraction("base", "x", user="bob"),
-        retraction("base", "x", tenant="globex"),
-        retraction("base", "x", kind="response"),
-        retraction("other", "x"),
+        *retracted, *(retraction("base", "x", **one) for one in others), retraction("other", "x")
     )
     assert named(resting(board)) == ([], 0)
+    for value in (None, b"", b"{", b"null", b'{"affected": []}'):
+        assert named(resting(board_of(*retracted, replace(retraction("base", "x"), value=value)))) == ([], 0)
 
 
-def test_who_does_not_see_an_item_hears_nothing_of_what_rests_on_it() -> None:
-    board = board_of(
-        *records(BASE, reviewed("base", "retract"), approved("heir", "base")), retraction("base", "x")
-    )
+def test_dependents_are_shown_to_who_sees_the_item_and_of_an_approved_or_retracted_item_alone() -> None:
+    heir = approved("heir", "base")
+    board = board_of(*records(BASE, reviewed("base", "retract"), heir), retraction("base", "x"))
     stranger = ViewScope("eve", frozenset(), frozenset({"acme"}))
     assert named(resting(board, scope=stranger)) == ([], 0)
     assert resting(board).total == 2
-
-
-def test_on_what_never_was_approved_nothing_is_told_to_rest() -> None:
-    board = board_of(*records(decision("base"), approved("heir", "base")))
-    assert named(resting(board)) == ([], 0)
-
-
-@pytest.mark.parametrize("value", [None, b"", b"{", b"null", b'{"affected": []}'])
-def test_what_is_no_retraction_is_left_out(value) -> None:
-    board = board_of(
-        *records(BASE, reviewed("base", "retract")), replace(retraction("base", "x"), value=value)
-    )
-    assert named(resting(board)) == ([], 0)
+    assert named(resting(board_of(*records(decision("base"), heir)))) == ([], 0)
 
 
 def test_what_is_forgotten_is_named_no_more() -> None:

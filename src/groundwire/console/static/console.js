@@ -1,6 +1,5 @@
 /* Keyboard, live news, lock, drafts and undo. Everything else works without it: pages and plain forms. */
 import { $, all, body, page, post, typing } from "./dom.js";
-import "./signin.js";
 import { extend, focusList, move, onList, selectAll } from "./list.js";
 import { choose, close, focusItem, onItem, openForm } from "./item.js";
 import "./drafts.js";
@@ -65,7 +64,7 @@ function undo() {
   const held = $(".outcome.held form");
   if (held) return submit(held);
   const late = $(".outcome.sent, .outcome.applied");
-  tell(late ? "Too late to undo: it is published. What is approved can be retracted." : "There is nothing to undo.");
+  tell(late ? "Can't be undone any more: it is published. An approval can be retracted." : "Nothing to undo.");
   return true;
 }
 
@@ -132,3 +131,16 @@ if (body.dataset.live) {
   follow();
   focusFirst();
 }
+
+/* Sign-in: the secret stands behind the #, which no server ever sees; it is sent in a form. */
+function redeem() {
+  if (page !== "signin" || location.hash.length <= 20) return;
+  const form = $("#link-form");
+  const secret = decodeURIComponent(location.hash.slice(1));
+  history.replaceState(null, "", location.pathname); // used or not, it stays in no address
+  if (!form) return;
+  $("#secret").value = secret;
+  form.requestSubmit();
+}
+redeem();
+addEventListener("hashchange", redeem); // the link was opened where this page stood already

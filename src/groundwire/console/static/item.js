@@ -18,7 +18,7 @@ export function open(name) {
 }
 
 function openUnsent() {
-  tell("Your text is not sent: Ctrl Enter approves it. Discard it, or press the button, to approve the one above.");
+  tell("Your edit is not sent: Ctrl Enter approves it. Press Approve, or discard it, to approve the text above.");
   return open("edit");
 }
 

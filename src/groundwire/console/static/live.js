@@ -102,7 +102,7 @@ function drawReviewer(row, person) {
   made.append(element("bdi", "", person));
   $(".meta", row).append(made);
 }
-/* What is not in the queue any more waits for nobody. */
+/* A row that left the queue no longer waits for the gate. */
 function settle(row) {
   const shown = $(".doing-text", row);
   if (!shown?.dataset.text.includes(WAITING)) return;
@@ -134,11 +134,11 @@ async function refreshQueue() {
   if ($("#matches")) $("#waiting").textContent = number(queue.waiting);
   $("#news").hidden = fresh === 0;
   $("#news-count").textContent = String(fresh);
-  if (!shown.size && fresh) $("#bulk .empty").textContent = "New items came since this page was made.";
+  if (!shown.size && fresh) $("#bulk .empty").textContent = "There are new items.";
   queue.gauges.forEach(drawGauge);
 }
 
-/* Somebody reads the item, or writes: it is told that it moved, and nothing on the page is. */
+/* A notice appears when the item changed; the page itself does not move. */
 async function refreshItem(moved) {
   const answer = await fetch(moved.dataset.url);
   if (!answer.ok) return;
@@ -165,7 +165,7 @@ async function refresh() {
   }
 }
 
-/* What went well goes away by itself; what did not, when it was read. */
+/* Success notices disappear; problems stay until dismissed. */
 function forget() {
   const now = performance.now();
   for (const one of all(".outcome")) {
@@ -175,12 +175,10 @@ function forget() {
   }
 }
 
-/* One stream a browser: of the tabs that somebody looks at, the one that holds the lock listens, and tells the others.
-   A hidden tab listens to nothing, and asks once it is looked at again. */
-const channel = new BroadcastChannel(`groundwire/${body.dataset.person}`);
+/* A visible tab has a stream of its own; a hidden one has none, and asks once it is visible again. */
 const AWAY = {
-  away: "The console does not answer; it is asked again. What you type is kept in this tab.",
-  ended: "You are signed out, or not let in any more. What you type is kept in this tab: sign in, and go on.",
+  away: "The console does not answer; retrying. Your text is kept in this tab.",
+  ended: "You are signed out. Your text is kept in this tab: sign in to go on.",
 };
 /* Milliseconds until a stream that broke is asked for again: at first, and at most. */
 const FIRST = 1000;
@@ -193,12 +191,8 @@ function heard(news) {
     $("#away").textContent = AWAY[news] || "";
   } else if (!document.hidden) refresh();
 }
-function spread(news) {
-  channel.postMessage(news);
-  heard(news);
-}
 
-/* A stream says not why it broke: a proxy that answers 502 signs nobody out. */
+/* A broken stream does not say why: a 502 of a proxy signs nobody out. */
 async function whyBroken(signal) {
   try {
     const { ok, status, type } = await fetch(outcomes.dataset.url, { redirect: "manual", signal });
@@ -208,24 +202,23 @@ async function whyBroken(signal) {
     return "away";
   }
 }
-/* Spread what a stream tells until it breaks. */
+/* Handle the events of a stream until it breaks. */
 function hear(signal) {
   return new Promise((done) => {
     const events = new EventSource(body.dataset.live);
     const end = () => (events.close(), done());
-    events.addEventListener("open", () => spread("open"));
-    events.addEventListener("change", () => spread("change"));
+    events.addEventListener("open", () => heard("open"));
+    events.addEventListener("change", () => heard("change"));
     events.addEventListener("error", end);
     signal.addEventListener("abort", end);
   });
 }
-/* Whether the console cannot be reached: a form is not sent then, for the browser would put its own page in the place of
-   what was typed. It is asked before it is believed. */
+/* While the console is unreachable forms are not sent: the browser's error page would replace the typed text. */
 export const isAway = () => !$("#away")?.hidden && $("#away")?.textContent === AWAY.away;
 export async function reached() {
   const news = await whyBroken(AbortSignal.timeout(FIRST * 5));
-  if (news === "away") tell("Not sent: the console does not answer. Nothing was done; try again in a moment.");
-  else spread(news);
+  if (news === "away") tell("Not sent: the console does not answer. Try again in a moment.");
+  else heard(news);
   return news !== "away";
 }
 function pauseFor(milliseconds, signal) {
@@ -234,7 +227,7 @@ function pauseFor(milliseconds, signal) {
     signal.addEventListener("abort", done);
   });
 }
-/* Listen until the tab is left or its reader is signed out; what breaks is asked for again after pauses that grow. */
+/* Listen until the tab is hidden or its reader is signed out; reconnect with growing pauses. */
 async function listen(signal) {
   let pause = FIRST;
   while (!signal.aborted) {
@@ -243,9 +236,9 @@ async function listen(signal) {
     if (performance.now() - began > MOST) pause = FIRST;
     const news = signal.aborted ? null : await whyBroken(signal);
     if (signal.aborted) return;
-    spread(news);
+    heard(news);
     if (news === "ended") return;
-    if (news === "open") spread("change");
+    if (news === "open") heard("change");
     await pauseFor(pause, signal);
     pause = Math.min(2 * pause, MOST);
   }
@@ -258,17 +251,13 @@ function attend() {
   if (document.hidden) return leave();
   if (ending) return;
   ending = new AbortController();
-  const { signal } = ending;
-  const turn = () => (signal.aborted ? null : listen(signal));
-  if (navigator.locks) navigator.locks.request(channel.name, { signal }, turn).catch(() => {});
-  else turn();
+  listen(ending.signal);
   refresh(); // what changed since this page was made, or was last looked at
 }
 
 export function follow() {
   all(".outcome.applied").forEach((one) => published(one.dataset.decisionId));
   $("#news")?.addEventListener("click", () => location.reload());
-  channel.addEventListener("message", (event) => heard(event.data));
   document.addEventListener("visibilitychange", attend);
   addEventListener("pageshow", attend);
   addEventListener("pagehide", leave);
