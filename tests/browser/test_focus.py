@@ -6,34 +6,24 @@ import pytest
 from playwright.sync_api import expect
 
 
-def test_the_queue_begins_at_its_first_item_and_an_item_at_its_title(consoles, people) -> None:
-    reader = people(consoles.start())
+def test_the_focus_begins_at_the_first_item_goes_to_titles_and_comes_back_to_the_place_that_was_left(
+    consoles, people
+) -> None:
+    reader = people(consoles.start(undo_seconds=60))
     assert reader.selected == reader.ids()[0]
-    reader.go("Enter")
-    assert reader.focused == "title"
-
-
-def test_whoever_comes_back_to_the_queue_finds_the_place_they_left(consoles, people) -> None:
-    reader = people(consoles.start())
     reader.press("j", "j", "j")
     left = reader.selected
     reader.go("Enter")
+    assert reader.focused == "title"
     reader.go("q")
     assert reader.selected == left
     reader.go("Enter")
     reader.page.go_back()
     assert reader.selected == left
-
-
-def test_after_an_action_the_title_of_the_next_item_has_the_focus(consoles, people) -> None:
-    reader = people(consoles.start(undo_seconds=60))
     reader.go("Enter")
-    reader.go("a")
-    assert reader.focused == "title"
-    reader.go("r", "1", "Enter")
-    assert reader.focused == "title"
-    reader.go("u")
-    assert reader.focused == "title"
+    for keys in (("a",), ("r", "1", "Enter"), ("u",)):
+        reader.go(*keys)
+        assert reader.focused == "title"
 
 
 @pytest.mark.smoke

@@ -164,18 +164,13 @@ def test_while_the_console_is_away_nothing_is_sent_and_the_page_with_what_was_ty
     expect(reader.page.locator("#content")).to_have_value(TYPED)
 
 
-def test_after_signing_in_one_lands_on_the_page_that_was_asked_for(consoles, people) -> None:
+def test_a_sign_in_link_works_once_and_leads_to_the_page_that_was_asked_for(consoles, people) -> None:
     console = consoles.start()
     reader = people(console, None)
     reader.open("/?sort=oldest")
     assert reader.page.url == f"{console.url}/signin"
     reader.page.goto(console.link)
     reader.page.wait_for_url(f"{console.url}/?sort=oldest")
-
-
-def test_a_sign_in_link_works_once_and_says_so_the_second_time(consoles, people) -> None:
-    console = consoles.start()
-    people(console)
     late = people(console, None)
     late.page.goto(console.link)
     expect(late.page.locator("main")).to_contain_text("works once")

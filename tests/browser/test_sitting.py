@@ -30,13 +30,6 @@ SITTING: Final = (
         "1240",
     ),
     Sitting(
-        "ferry-whole",
-        "When does the ferry leave?",
-        "The last ferry to Kvaløya leaves at 22:15 from the north pier.",
-        "The last ferry to Kvaløya leaves at 22:15 from the north pier.",
-        None,
-    ),
-    Sitting(
         "valve-negation",
         "May the valve be opened by hand?",
         "The relief valve must not be opened by hand while the boiler is under pressure.",
@@ -44,25 +37,11 @@ SITTING: Final = (
         "must not be opened",
     ),
     Sitting(
-        "lease-date",
-        "When does the lease end?",
-        "The lease of the warehouse ends on 30 June 2027.",
-        "The lease of the warehouse ends on 30 July 2027.",
-        "30 June 2027",
-    ),
-    Sitting(
         "roof-whole",
         "Who repaired the roof?",
         "The roof of the chapel was repaired by Brandt and Sons in 2011. The work took nine weeks.",
         "The roof of the chapel was repaired by Brandt and Sons in 2011.",
         None,
-    ),
-    Sitting(
-        "seal-unit",
-        "How deep is the well?",
-        "The well behind the dairy is 38 metres deep.",
-        "The well behind the dairy is 38 feet deep.",
-        "38 metres",
     ),
     Sitting(
         "owl-roles",
@@ -79,13 +58,6 @@ SITTING: Final = (
         "saffron",
     ),
     Sitting(
-        "archive-whole",
-        "How long are letters kept?",
-        "Letters of the parish are kept for seventy years in the archive at Lund.",
-        "Letters of the parish are kept for seventy years in the archive at Lund.",
-        None,
-    ),
-    Sitting(
         "crane-quote",
         "What did the driver say?",
         "The crane stood still for a day.",
@@ -95,20 +67,6 @@ SITTING: Final = (
             "transcript": "Driver: We stopped the crane at seven because of the wind.",
             "evidence": {"safety": ["We stopped the crane at eleven because of the wind."]},
         },
-    ),
-    Sitting(
-        "tank-amount",
-        "What does a refill cost?",
-        "A refill of the tank costs 86 euros and takes 15 minutes.",
-        "A refill of the tank costs 68 euros and takes 15 minutes.",
-        "86",
-    ),
-    Sitting(
-        "choir-whole",
-        "When does the choir sing?",
-        "The choir of Saint Olaf sings on Thursdays, and tickets are sold at the door.",
-        "The choir of Saint Olaf sings on Thursdays.",
-        None,
     ),
     Sitting(
         "bridge-file",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 from playwright.sync_api import expect
 
-from groundwire.review.permissions import Person
-from tests.browser.items import LEAD, OWNER, TENANT
+from tests.browser.items import OWNER
 from tests.browser.reader import eventually
 
 
@@ -16,24 +13,12 @@ def test_the_second_reviewer_sees_who_looks_at_an_item_on_its_page_and_in_the_li
     console = consoles.start()
     lead, owner = people(console), people(console, console.invite(OWNER))
     lead.go("Enter")
-    owner.open("/")
     row = owner.page.locator(f'[data-id="{lead.item}"]')
     expect(row).to_contain_text("being reviewed by lead@acme.example")
     owner.open(f"/items/{lead.item}")
     expect(owner.page.get_by_role("status")).to_contain_text("Being reviewed by lead@acme.example")
     lead.open(f"/items/{lead.item}")
     expect(lead.page.locator("#reviewing")).to_have_count(0)
-
-
-def test_a_list_that_is_open_learns_who_looks_at_what(consoles, people) -> None:
-    console = consoles.start()
-    lead, owner = people(console), people(console, console.invite(OWNER))
-    lead.go("Enter")
-    row = owner.page.locator(f'[data-id="{lead.item}"]')
-    expect(row).to_contain_text("being reviewed by lead@acme.example")
-    owner.page.locator("#list > .item").first.locator(".open").focus()
-    owner.go("Enter")
-    assert owner.page.locator("#next").get_attribute("href") != f"/items/{lead.item}"
 
 
 @pytest.mark.smoke
@@ -114,40 +99,6 @@ def test_all_that_match_are_rejected_and_undone_by_keyboard(consoles, people) ->
     reader.go("u")
     reader.said("Undone")
     assert not any(console.site.outbox.on(item) for item in reader.ids())
-
-
-def test_three_people_who_take_turns_at_random_decide_each_item_once_and_nobody_waits(
-    consoles, people
-) -> None:
-    console = consoles.start(items=12, undo_seconds=60)
-    draw = Random(4)
-    invited = [console.invite(Person(name, frozenset({TENANT}))) for name in (OWNER.name, LEAD.name)]
-    readers = [people(console), *(people(console, link) for link in invited)]
-    for _ in range(90):
-        reader = draw.choice(readers)
-        reader.open("/")
-        free = [item for item in reader.ids() if console.site.outbox.on(item) is None]
-        if not free:
-            break
-        item = draw.choice(free[:3])
-        turn = draw.choice(("a", "a", "r", "u", "j"))
-        reader.open(f"/items/{item}")
-        if turn == "r":
-            reader.go("r", "1", "Enter")
-        elif turn in "aj":
-            reader.go(turn)
-        elif reader.page.locator(".outcome.held").count():
-            reader.go("u")
-        assert not reader.page.get_by_role("alert").count(), (
-            "nobody's turn is refused: nobody else was quicker"
-        )
-    assert not free, "the queue was cleared"
-    consoles.stop(console)
-    decided = [one.subject_id for one in console.reviews.sent]
-    assert len(decided) == len(set(decided)) == 12
-    assert {one.reviewer for one in console.reviews.sent} == {OWNER.name, LEAD.name}
-    for reader in readers:
-        reader.complaints.none()
 
 
 def test_all_that_match_holds_only_while_all_that_is_shown_is_chosen(consoles, people) -> None:

@@ -104,8 +104,8 @@ async def test_reading_ends_where_a_topic_has_more_partitions(outcomes, monkeypa
     await asyncio.wait_for(outcomes._read(Reader(), ["p.approved"]), 5)
 
 
-@pytest.mark.parametrize("value", [float("nan"), {1, 2}, "\ud800", object(), b"x"])
-async def test_what_json_has_no_form_for_is_refused_by_field_before_it_is_sent(value):
-    with pytest.raises(RecordError, match="metadata") as raised:
-        await Producer(brokers="127.0.0.1:1").claim("It rains.", user_id="maria", metadata={"a": value})
-    assert raised.value.field == "metadata"
+async def test_values_that_json_cannot_hold_are_refused_by_field_before_anything_is_sent():
+    for value in (float("nan"), {1, 2}, "\ud800", object(), b"x"):
+        with pytest.raises(RecordError, match="metadata") as raised:
+            await Producer(brokers="127.0.0.1:1").claim("It rains.", user_id="maria", metadata={"a": value})
+        assert raised.value.field == "metadata"
