@@ -46,7 +46,8 @@ def test_mixed_items_are_decided_by_keyboard_alone_each_as_it_was_meant_and_once
     meant: dict[str, Intent] = {}
     reader.go("Enter")
     for turn in range(COUNT):
-        meant[reader.subject] = decide(reader, turn)
+        subject = reader.subject
+        meant[subject] = decide(reader, turn)
     console.release()
     eventually(lambda: console.board.counts(console.scope).total == 0)
     reader.open("/")

@@ -136,7 +136,7 @@ def test_a_file_that_was_not_retrieved_is_marked_where_the_answer_names_it_and_l
         fault = fault_of(view, "lost.py")
         assert (fault["hard"], fault["why"], fault["start"]) == (True, "phantom_source", start)
         parts = [part for run in view["answer"] for part in run["segments"]]
-        marked = [part["text"] for part in parts if "names a source" in part["title"]]
+        marked = [part["text"] for part in parts if "missing source" in part["title"]]
         assert marked == ["lost.py"] * (start is not None)
 
 
