@@ -1,6 +1,6 @@
-"""The status page: what workers answer at this moment, and how full the queue is.
+"""The status page: what workers answer at this moment, how full the queue is, and how people decided.
 
-Counts and codes over all tenants, no id and no text. Grafana shows series over time, and how people decided.
+Counts and codes, no id and no text. Grafana shows series over time.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 
+from groundwire.console.gauges import DAYS
 from groundwire.console.item import NO_ITEM
 from groundwire.console.site import Call, PageAnswer
+from groundwire.console.words import LEVERS
 from groundwire.console.workers import ROLES, TENANT_LIMITS, WorkerStatus
 
 _SHOWN: Final = ("name", "address", "role", "state", "paused")
@@ -43,8 +45,19 @@ async def show(call: Call) -> PageAnswer:
         "ttl_days": site.review_ttl / timedelta(days=1),
         "tenants": [_tenants(limit, workers) for limit in TENANT_LIMITS],
         "dead_letters": [{"code": code, "count": count} for code, count in letters],
+        "over_review": _over_review(call),
     }
     return PageAnswer(data, "status.html")
+
+
+def _over_review(call: Call) -> dict[str, Any]:
+    """How people decided what the gate held in their tenants, by reason, with the setting that changes it."""
+    found = call.site.board.agreement(call.scope, call.site.clock() - timedelta(days=DAYS))
+    counts = [
+        {"reason": row.name, "decided": row.decided, "approved": row.approved, "lever": LEVERS.get(row.name)}
+        for row in found.by_reason
+    ]
+    return {"days": DAYS, "decided": found.total.decided, "approved": found.total.approved, "reasons": counts}
 
 
 def _role(role: str, workers: Sequence[WorkerStatus]) -> dict[str, Any]:

@@ -26,6 +26,8 @@ _TEXTS: Final[dict[str, dict[str, str]]] = tomllib.loads(
 )
 _LABELS: Final = {**_TEXTS["faults"], **_TEXTS["checks"], **_TEXTS["reasons"], **_TEXTS["others"]}
 _WAITS: Final = _TEXTS["waits"]
+LEVERS: Final = _TEXTS["levers"]
+"""By reason code, the policy keys or the command that change how much is held for it."""
 
 
 def label(code: object) -> str:

@@ -16,7 +16,7 @@ from groundwire.messages.base import to_milliseconds
 from tests.services.serving import serving
 from tests.unit.console.rooms import Room, make_decision, make_room
 from tests.unit.console.workers import Worker
-from tests.unit.review.world import dead_letter
+from tests.unit.review.world import dead_letter, decision, record, reviewed
 
 
 class Network:
@@ -195,6 +195,19 @@ async def test_dead_letters_of_the_last_hour_are_counted_by_code_over_all_tenant
     assert "not readable as JSON: 2" in await shown(room)
     room.clock.forward(hours=1, seconds=1)
     assert (await told(room))["dead_letters"] == []
+
+
+async def test_over_review_is_what_people_approved_unchanged_with_the_setting_that_changes_it() -> None:
+    room = make_room()
+    assert (await told(room))["over_review"]["decided"] == 0
+    for name, action in (("a", "approve"), ("b", "approve"), ("c", "reject")):
+        held = decision(name, reason_code="technical_hedge")
+        room.board.add([record(held), record(reviewed(name, action))])
+    found = (await told(room))["over_review"]
+    assert (found["decided"], found["approved"]) == (3, 2)
+    row = {"reason": "technical_hedge", "decided": 3, "approved": 2, "lever": "trusted_technical_hedges"}
+    assert found["reasons"] == [row]
+    assert "People approved 2 of 3 items unchanged" in await shown(room)
 
 
 async def test_the_link_to_grafana_is_there_where_its_address_is_set() -> None:
