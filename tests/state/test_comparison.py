@@ -65,7 +65,7 @@ def test_two_claims_compare_alike_in_the_script_and_in_python(redis_server, inde
     asyncio.run(compare_both())
 
 
-@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(
     texts=st.lists(signatures(), min_size=1, max_size=12),
     times=st.lists(st.integers(1, 3), min_size=12, max_size=12),

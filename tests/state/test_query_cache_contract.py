@@ -271,6 +271,7 @@ async def test_a_large_scope_is_dropped_in_several_calls_and_new_entries_stay(re
     assert len(await keys_of(redis, prefix, "e:")) == 3, "what was set meanwhile"
 
 
+@pytest.mark.slow
 async def test_a_lowered_bound_is_reached_a_hundred_entries_a_call(redis, prefix):
     cache, lower = [RedisQueryCache(redis, prefix, max_entries=most) for most in (300, 10)]
     for number in range(250):
@@ -282,6 +283,7 @@ async def test_a_lowered_bound_is_reached_a_hundred_entries_a_call(redis, prefix
     assert counts == [151, 52, 10, 10]
 
 
+@pytest.mark.slow
 async def test_many_processes_at_once_keep_to_the_bound(redis_server, redis, prefix):
     caches = [RedisQueryCache(redis_server.url, prefix, max_entries=5, patience=60) for _ in range(4)]
 

@@ -317,6 +317,7 @@ async def test_batches_that_compare_much_take_several_calls_and_the_answers_are_
         assert len(sent) == 10
 
 
+@pytest.mark.slow
 async def test_looking_back_at_thousands_takes_one_call_each(redis_state, claims, calls):
     asks = [claims.respond(f"r{n}", 2, queued=True) for n in range(1_000)]
     outcomes = await decide(redis_state, *asks, limits=MANY)
@@ -345,6 +346,7 @@ async def test_of_identical_claims_at_once_exactly_one_is_approved(redis_server,
             assert sorted(outcome.state for (outcome,) in answers) == [A] + [B] * 9
 
 
+@pytest.mark.slow
 async def test_of_two_reviewers_at_once_one_decides_each_item(
     redis_server, redis_state, prefix, claims, people
 ):

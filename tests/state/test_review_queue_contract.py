@@ -764,6 +764,7 @@ async def test_after_a_kill_in_the_middle_of_the_callback_the_item_comes_back(
     assert [called.decode() for called in await redis.lrange(f"{prefix}called", 0, -1)] == [queue_id]
 
 
+@pytest.mark.slow
 async def test_clients_that_race_store_an_item_once_and_pass_no_limit(redis_server, prefix):
     stores = [RedisReviewStore(redis_server.url, prefix, patience=60) for _ in range(4)]
     stored = Stored()

@@ -110,6 +110,7 @@ async def test_the_command_prints_what_state_takes_and_names_the_setting_of_an_u
     assert (result.exit_code, "GROUNDWIRE_REDIS_URL" in result.output) == (2, True)
 
 
+@pytest.mark.slow
 async def test_a_place_takes_at_most_twice_its_canonical_record_and_900_kb_take_none(
     redis, redis_state, prefix
 ):
