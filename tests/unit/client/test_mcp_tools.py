@@ -68,10 +68,19 @@ def run(tmp_path, monkeypatch):
     """Run the command, and return what it says, without serving."""
     served = []
 
-    async def serve(producer, _):
-        served.append(producer)
+    class Unserved:
+        def __init__(self, producer, _):
+            self.producer = producer
 
-    monkeypatch.setattr(command, "_serve", serve)
+        async def run_stdio_async(self):
+            served.append(self.producer)
+
+    async def nothing(*_):
+        return None
+
+    monkeypatch.setattr(command, "server", Unserved)
+    monkeypatch.setattr(command.Producer, "__aenter__", nothing)
+    monkeypatch.setattr(command.Producer, "__aexit__", nothing)
 
     def invoke(*options, roles=()):
         keys = tmp_path / "keys.toml"
