@@ -19,8 +19,7 @@ from bench.quality.methods import METHODS
 from bench.quality.points import points_table
 from bench.quality.tables import method_table
 from groundwire import __version__
-from groundwire.library.evaluate import read_labelled
-from groundwire.library.rows import BadRow
+from groundwire.library.evaluate import BadRow, read_labelled
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from xml.etree import ElementTree as ET
 
 from groundwire.cli.evaluate_records import share
 from groundwire.library.check import Checker
-from groundwire.library.rows import BadRow, Row
+from groundwire.library.evaluate import BadRow, Row
 from groundwire.library.verdicts import JudgedRecord, by_class, judge_records, read_labelled_records, shares
 from groundwire.policy import Policy
 from groundwire.verify.citations import CitationVerifier, Sources

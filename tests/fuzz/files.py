@@ -18,8 +18,7 @@ from groundwire.errors import UsageError
 from groundwire.kafka.produce import address_anyhow
 from groundwire.keys.attestation import Keys
 from groundwire.keys.file import new_key, public_keys
-from groundwire.library.evaluate import read_labelled
-from groundwire.library.rows import BadRow
+from groundwire.library.evaluate import BadRow, read_labelled
 from groundwire.messages.topics import TopicName
 from groundwire.policy import load_policy, parse_policy
 from groundwire.review.tokens import Tokens

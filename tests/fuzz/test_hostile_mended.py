@@ -14,8 +14,7 @@ from groundwire.epistemic.model import ModelFault, ModelRequest
 from groundwire.errors import UsageError
 from groundwire.gate.types import DeadLetter, Decided
 from groundwire.keys.attestation import Keys
-from groundwire.library.evaluate import read_labelled
-from groundwire.library.rows import BadRow
+from groundwire.library.evaluate import BadRow, read_labelled
 from groundwire.messages.decisions import CitationState
 from groundwire.messages.headers import InboundRecord, deferred_headers, deferred_record
 from groundwire.messages.topics import TopicName

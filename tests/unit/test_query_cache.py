@@ -8,12 +8,12 @@ import threading
 import pytest
 
 from groundwire.library import query_cache
-from groundwire.library.query_cache import QueryCache, memory, refusal, response_of
+from groundwire.library.query_cache import QueryCache, refusal, response_of
 from tests.state.query_caches import response
 
 
 def test_the_example_in_the_documentation_runs():
-    result = doctest.testmod(memory)
+    result = doctest.testmod(query_cache)
     assert (result.failed, result.attempted > 0) == (0, True)
 
 
@@ -116,7 +116,3 @@ def test_a_decision_that_must_not_be_served_is_refused():
         {"report": {"confidence": 0.8, "warnings": [{"type": "PHANTOM_FILE"}], "validation": {"a": 1}}},
     ]:
         assert refusal(response_of(decision(**fields), "5")) is not None
-
-
-def test_the_package_exports_what_it_says():
-    assert all(hasattr(query_cache, name) for name in query_cache.__all__)

@@ -20,8 +20,7 @@ from groundwire.cli.deciding import Deciding, DecidingOptions, deciding_options
 from groundwire.cli.options import TimeParam, file_argument
 from groundwire.cli.output import cut, print_line
 from groundwire.errors import RecordError, UsageError
-from groundwire.library.check import LineError
-from groundwire.library.with_headers import unwrapped
+from groundwire.library.check import LineError, unwrapped
 from groundwire.messages.decisions import CitationState, Decision
 
 STYLES: Final = {"approved": "green", "review": "yellow", "blocked": "red", "dead letter": "magenta"}

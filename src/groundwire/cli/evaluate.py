@@ -27,17 +27,18 @@ from groundwire.library.calibrate import TABLE, Calibration, calibrate, check_wr
 from groundwire.library.evaluate import (
     DRAWS,
     HEADINGS,
+    BadRow,
     Counted,
     Estimate,
     Judged,
     Labelled,
     Measured,
+    Row,
     judge,
     measure,
     read_labelled,
     verdicts_by_point,
 )
-from groundwire.library.rows import BadRow, Row
 from groundwire.library.trade_off import curves, picture, share_of, thresholds
 from groundwire.library.verdicts import FIELDS, TEXTS, JudgedRecord, judge_records, read_labelled_records
 from groundwire.messages.decode import parse_json

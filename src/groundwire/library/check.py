@@ -5,19 +5,21 @@ It behaves as the stream with one partition and nothing deferred.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from groundwire.errors import RecordError
+from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.gate import Gate, Lookups
 from groundwire.gate.lookups import Assessor
 from groundwire.gate.types import DeadLetter, Decided, of_kind, put_back
 from groundwire.keys.attestation import Keys
-from groundwire.library.with_headers import unwrapped
 from groundwire.messages.base import from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import Decision
+from groundwire.messages.decode import parse_json
 from groundwire.messages.headers import Headers, InboundRecord
 from groundwire.policy import Policy
 from groundwire.state.memory import MemoryState
@@ -68,10 +70,9 @@ class Checker:
         self._on_headers = on_headers
         self._timestamp = to_milliseconds(now)
         moment = from_milliseconds(self._timestamp)
-        policies = PolicyStore(None, None)
         self._gate = Gate(
             policy,
-            policies,
+            PolicyStore(None, None),
             MemoryState(),
             Lookups(verifier, assessor=assessor),
             keys=keys or Keys.empty(),
@@ -89,7 +90,13 @@ class Checker:
         for number, line in enumerate(lines, 1):
             value = line.rstrip(b"\r\n")
             if value.strip():
-                batch.append(self._record(number, value))
+                try:
+                    record, headers = unwrapped(value)
+                except RecordError as error:
+                    batch.append(LineError(number, error))
+                else:
+                    self._on_headers(headers)
+                    batch.append(InboundRecord(None, 0, number - 1, self._timestamp, None, record, headers))
             if len(batch) == BATCH:
                 for result in await self._decide(batch):
                     yield result
@@ -97,19 +104,9 @@ class Checker:
         for result in await self._decide(batch):
             yield result
 
-    def _record(self, number: int, line: bytes) -> InboundRecord | LineError:
-        try:
-            value, headers = unwrapped(line)
-        except RecordError as error:
-            return LineError(number, error)
-        self._on_headers(headers)
-        return InboundRecord(None, 0, number - 1, self._timestamp, None, value, headers)
-
     async def _decide(self, batch: list[InboundRecord | LineError]) -> list[Decision | LineError]:
-        return put_back(batch, await self._decided(of_kind(batch, InboundRecord)), InboundRecord)
-
-    async def _decided(self, batch: list[InboundRecord]) -> list[Decision | LineError]:
-        prepared = await self._gate.ask_model(await self._gate.prepare(batch, ask_network=True))
+records = of_kind(batch, InboundRecord)
+        prepared = await self._gate.ask_model(await self._gate.prepare(records, ask_network=True))
         results: list[Decision | LineError] = []
         for result in await self._gate.apply_step(prepared, deferred=True):
             match result:
@@ -119,4 +116,54 @@ class Checker:
                     results.append(LineError(record.offset + 1, error))
                 case _:
                     raise AssertionError(f"a run without services gave {type(result).__name__}")
-        return results
+        return put_back(batch, results, InboundRecord)
+
+
+def unwrapped(line: bytes) -> tuple[bytes, Headers]:
+    """Return the value of a line's record, and its headers; a line that is a record has none.
+
+    `{"headers": {"gw-attestation": "docs:9f..."}, "record": {"claim_id": ...}}` tries signatures without a stream:
+    the record's value is taken byte for byte, as a signature is of bytes, or from a text that holds it.
+
+    Raises:
+        RecordError: its headers are no object of texts.
+    """
+    if b'"headers"' not in line or b'"record"' not in line:
+        return line, ()
+    try:
+        given = parse_json(line)
+    except RecordError:
+        return line, ()  # deciding it tells the error
+    if not isinstance(given, dict) or given.keys() != {"record", "headers"}:
+        return line, ()
+    headers = given["headers"]
+    if not isinstance(headers, dict) or not all(isinstance(text, str) for text in headers.values()):
+        raise RecordError(ErrorCode.INVALID_RECORD, "headers: must be an object of texts", "headers")
+    return record_as_written(line, given), tuple((name, text.encode()) for name, text in headers.items())
+
+
+def wrapped(value: bytes, headers: object) -> bytes:
+    """Return the line that `unwrapped` takes apart into a record's value and its headers."""
+    return b'{"headers": %b, "record": %b}' % (json.dumps(headers).encode(), value)
+
+
+_SEPARATOR: Final = re.compile(r"[ \t\n\r]*[,:]?[ \t\n\r]*")
+
+
+def record_as_written(line: bytes, given: Mapping[str, Any]) -> bytes:
+    """Return the bytes of the value of `record` in a line of JSON, which was parsed as `given`."""
+    if isinstance(given["record"], str):
+        return str(given["record"]).encode()
+    text, read = line.decode(), json.JSONDecoder().raw_decode
+    place = text.index("{") + 1
+    while True:
+        key, place = read(text, _value_after(text, place))
+        begin = _value_after(text, place)
+        _, place = read(text, begin)
+        if key == "record":
+            return text[begin:place].encode()
+
+
+def _value_after(text: str, place: int) -> int:
+    match = _SEPARATOR.match(text, place)
+    return match.end() if match else place

@@ -50,19 +50,17 @@ class _Runner:
     def loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                thread = threading.Thread(
-                    target=_run_on, args=(self._loop,), name="groundwire-verifier", daemon=True
-                )
-                thread.start()
+                self._loop = loop = asyncio.new_event_loop()
+
+                def run_forever() -> None:
+                    while (
+                        True
+                    ):  # an interrupt is raised to the caller of the coroutine, and does not end the loop
+                        with suppress(KeyboardInterrupt, SystemExit):
+                            loop.run_forever()
+
+                threading.Thread(target=run_forever, name="groundwire-verifier", daemon=True).start()
             return self._loop
-
-
-def _run_on(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop for ever: an interrupt is raised to the caller of the coroutine, and does not end the loop."""
-    while True:
-        with suppress(KeyboardInterrupt, SystemExit):
-            loop.run_forever()
 
 
 _runner = _Runner()
@@ -82,8 +80,10 @@ def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
     Raises:
         RuntimeError: called from that loop itself: it would wait for itself.
     """
-    loop = _runner.loop()
-    if _running() is loop:
+    loop, running = _runner.loop(), None
+    with suppress(RuntimeError):
+        running = asyncio.get_running_loop()
+    if running is loop:
         coroutine.close()
         raise RuntimeError("a client of a verification must not wait for another verification: await it")
     job = asyncio.run_coroutine_threadsafe(coroutine, loop)
@@ -92,13 +92,6 @@ def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
     except BaseException:
         job.cancel()  # the caller was interrupted
         raise
-
-
-def _running() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 _DEFAULTS = VerificationConfig()
@@ -132,7 +125,8 @@ def verify_claim(
     config = config or _DEFAULTS
     sources = _sources(evidence)
     _require_texts(claim=claim)
-    _require_share("threshold", threshold)
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+        raise ValueError(f"threshold must be a number from 0 to 1, got {threshold!r}")
     check = check_answer(claim, sources, declared=True)
     bound = dict.fromkeys(name for found in check.claims for name in found.evidence_ids)
     draft = whole_draft(f"{response_id_of(claim)}#1", claim, check, tuple(bound))
@@ -302,11 +296,6 @@ def _require_texts(**given: object) -> None:
             raise TypeError(f"{name}: must be text, got {type(value).__name__}")
 
 
-def _require_share(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
-
-
 Regenerate = Callable[[str, Sequence[ClaimVerification]], Awaitable[str | None] | str | None]
 
 
@@ -369,23 +358,14 @@ async def _check(
     config: VerificationConfig,
 ) -> tuple[HallucinationReport | None, str | None]:
     """Return the report of an answer, and why no model was asked."""
-    why = _skipped(query, answer, context, config)
-    if why not in {None, "too_short"} or answer is None:
-        return None, why
+    if not config.enabled:
+        return None, "disabled"
+    if is_simple(query):
+        return None, "bypassed"
+    if not answer or not answer.strip():
+        return None, "no_answer"
+    if not has_evidence(context):
+        return None, "no_evidence"
     plan = plan_response(answer, context, config, ask=client is not None)
     facts = await assess(plan, client, config) if client is not None else None
-    return report_of(plan, facts, config), why
-
-
-def _skipped(
-    query: str, answer: str | None, context: Mapping[str, str], config: VerificationConfig
-) -> str | None:
-    if not config.enabled:
-        return "disabled"
-    if is_simple(query):
-        return "bypassed"
-    if not answer or not answer.strip():
-        return "no_answer"
-    if not has_evidence(context):
-        return "no_evidence"
-    return "too_short" if len(answer) < LEAST_CHARACTERS else None
+    return report_of(plan, facts, config), "too_short" if len(answer) < LEAST_CHARACTERS else None

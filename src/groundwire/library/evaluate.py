@@ -11,22 +11,86 @@ figure takes weights (how often a row's source was drawn), so that one sort serv
 
 from __future__ import annotations
 
+import csv
+import io
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, TypeVar, get_args
 
 from groundwire.epistemic.types import OperatingPoint, VerificationConfig, is_doubted, support_at
-from groundwire.errors import UsageError
+from groundwire.errors import ErrorCode, RecordError, UsageError, did_you_mean
 from groundwire.gate.response_case import ResponseCase
 from groundwire.gate.response_checks import read_response, result_of
 from groundwire.library.epistemic import verify_claim
-from groundwire.library.rows import BadRow, bad_field, read_rows, refuse_misspelt
 from groundwire.messages.decisions import Facts, ReasonCode
+from groundwire.messages.decode import parse_json
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
+
+Row = TypeVar("Row")
+
+
+class BadRow(NamedTuple):
+    """A row that cannot be read: its line, counted from 1, and why."""
+
+    line: int
+    error: RecordError
+
+
+def read_rows(data: bytes, form: str, read: Callable[[int, dict[str, Any]], Row]) -> Iterator[Row | BadRow]:
+    """Yield the rows of a file in order; blank lines give none.
+
+    Args:
+        data: the file.
+        form: `jsonl` (one JSON object a line), `csv` or `tsv` (the first line names the columns).
+        read: makes a row of a line's number and fields; raises RecordError.
+    """
+    lines: Iterable[tuple[int, dict[str, Any] | bytes | RecordError]]
+    if form == "jsonl":
+        lines = ((n, line.rstrip(b"\r")) for n, line in enumerate(data.split(b"\n"), start=1) if line.strip())
+    else:
+        lines = _cells(data, "," if form == "csv" else "\t")
+    for number, given in lines:
+        try:
+            if isinstance(given, RecordError):
+                raise given
+            fields = parse_json(given) if isinstance(given, bytes) else given
+            if not isinstance(fields, dict):
+                raise RecordError(ErrorCode.INVALID_RECORD, "a row must be a JSON object")  # noqa: TRY301 - a bad row, as below
+            yield read(number, fields)
+        except RecordError as error:
+            yield BadRow(number, error)
+
+
+def _cells(data: bytes, delimiter: str) -> Iterator[tuple[int, dict[str, Any] | bytes | RecordError]]:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        yield 1, data  # the error of the JSON reader names the byte
+        return
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, restkey="a cell too many")
+    try:
+        for row in reader:
+            yield reader.line_num, {name: cell for name, cell in row.items() if cell}
+    except csv.Error as exc:  # a cell of more than 128 KiB, mostly for want of a closing quote
+        message = f"{exc}; nothing behind it is read"
+        yield reader.line_num + 1, RecordError(ErrorCode.INVALID_RECORD, message)
+
+
+def refuse_misspelt(given: Collection[str], known: Collection[str]) -> None:
+    """See that no field is a misspelt one; unknown ones are the user's own. Raises: RecordError."""
+    for name in given:
+        if name not in known and (meant := did_you_mean(name, known)):
+            raise bad_field(name[:40], "there is no such field" + meant)
+
+
+def bad_field(field: str, message: str) -> RecordError:
+    """Return the error of a row whose field is wrong."""
+    return RecordError(ErrorCode.INVALID_RECORD, f"{field}: {message}", field)
+
 
 LABELS: Final[Mapping[str, bool]] = {
     "supported": True,
@@ -41,8 +105,6 @@ LABELS: Final[Mapping[str, bool]] = {
     "false": False,
 }
 """What a label may be, and whether the evidence then supports all of the row."""
-
-_FIELDS: Final = ("claim", "answer", "evidence", "label", "group", "query")
 
 
 class Labelled(NamedTuple):
@@ -73,7 +135,7 @@ def read_labelled(data: bytes, form: str = "jsonl") -> Iterator[Labelled | BadRo
 
 
 def _row(line: int, given: dict[str, Any]) -> Labelled:
-    refuse_misspelt(given, _FIELDS)
+    refuse_misspelt(given, ("claim", "answer", "evidence", "label", "group", "query"))
     if ("claim" in given) == ("answer" in given):
         raise bad_field("claim", "give either claim or answer")
     declared = "claim" in given
@@ -87,7 +149,12 @@ def _row(line: int, given: dict[str, Any]) -> Labelled:
     query = given.get("query") or ""
     if not isinstance(query, str):
         raise bad_field("query", "must be a text")
-    return Labelled(line, given[name], declared, evidence, _label(given.get("label")), group, query)
+    label = given.get("label")
+    if not isinstance(label, bool):
+        if not isinstance(label, str) or label.strip().lower() not in LABELS:
+            raise bad_field("label", f"must be true, false, or one of {', '.join(LABELS)}")
+        label = LABELS[label.strip().lower()]
+    return Labelled(line, given[name], declared, evidence, label, group, query)
 
 
 def _evidence(given: object) -> dict[str, str]:
@@ -105,14 +172,6 @@ def _evidence(given: object) -> dict[str, str]:
         if not isinstance(text, str):
             raise bad_field(f"evidence.{name[:40]}", "must be a text")
     return texts
-
-
-def _label(given: object) -> bool:
-    if isinstance(given, bool):
-        return given
-    if isinstance(given, str) and given.strip().lower() in LABELS:
-        return LABELS[given.strip().lower()]
-    raise bad_field("label", f"must be true, false, or one of {', '.join(LABELS)}")
 
 
 DRAWS: Final = 1000
@@ -152,7 +211,7 @@ Table = list[list[int]]
 def auroc(rows: Sequence[Scored], weights: Sequence[int]) -> float:
     """Return how often an unsupported row scores above a supported one, ties half; rows sorted by score."""
     below = wins = positives = 0.0
-    for _, tied in groupby(zip(rows, weights, strict=True), key=_score):
+    for _, tied in groupby(zip(rows, weights, strict=True), key=lambda weighted: weighted[0].score):
         here = [0, 0]
         for row, weight in tied:
             here[row.positive] += weight
@@ -168,7 +227,9 @@ def recall_at(rows: Sequence[Scored], weights: Sequence[int]) -> float:
     total = [0, 0]
     for row, weight in zip(rows, weights, strict=True):
         total[row.positive] += weight
-    for _, tied in groupby(zip(reversed(rows), reversed(weights), strict=True), key=_score):
+    for _, tied in groupby(
+        zip(reversed(rows), reversed(weights), strict=True), key=lambda weighted: weighted[0].score
+    ):
         for row, weight in tied:
             flagged[row.positive] += weight
         if flagged[0] > FALSE_ALARMS * total[0]:
@@ -262,10 +323,6 @@ def _interval(values: Sequence[float]) -> tuple[float, float]:
     if not known:
         return 0.0, 1.0
     return known[int(0.025 * (len(known) - 1))], known[int(0.975 * (len(known) - 1))]
-
-
-def _score(weighted: tuple[Scored, int]) -> float:
-    return weighted[0].score
 
 
 def _table(rows: Sequence[Scored], weights: Sequence[int]) -> Table:

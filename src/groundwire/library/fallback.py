@@ -66,9 +66,15 @@ async def execute_with_fallback(
         return {**_without_answer(await _gathered(chunks)), "fallback": "raw_sources"}
     except Exception as error:  # noqa: BLE001 - whatever broke: partial results rather than failure (S2-26)
         emit(Event("fallback.pipeline_error", {"mode": mode, "error": type(error).__name__}))
-        return _without_answer(
-            await _gathered_anyhow(chunks), {"type": "PIPELINE_ERROR", "message": _message(error)}
-        )
+        try:
+            sources = await _gathered(chunks)
+        except Exception:  # noqa: BLE001 - gathering broke too: then there is nothing to show
+            sources = []
+        try:
+            message = str(error) or type(error).__name__
+        except Exception:  # noqa: BLE001 - an exception of somebody else's: its text may be broken as well
+            message = type(error).__name__
+        return _without_answer(sources, {"type": "PIPELINE_ERROR", "message": message})
 
 
 async def _first_that_holds(mode: str, pipeline: Pipeline, validate: Validate) -> Response | None:
@@ -76,17 +82,12 @@ async def _first_that_holds(mode: str, pipeline: Pipeline, validate: Validate) -
         response = await _awaited(pipeline(tried))
         if not isinstance(response, Mapping):
             raise TypeError(f"the pipeline gave {type(response).__name__}, not a mapping")
-        if _is_enough(await _awaited(validate(response))):
+        confidence = await _awaited(validate(response))
+        is_number = isinstance(confidence, (int, float)) and not isinstance(confidence, bool)
+        if is_number and ENOUGH <= confidence <= 1:  # compared as it is, without rounding up to the limit
             return response
         emit(Event("fallback.degraded", {"mode": tried}, level="info"))
     return None
-
-
-def _is_enough(confidence: object) -> bool:
-    """Say whether an answer is given; compared as it is, without rounding up to the limit."""
-    if isinstance(confidence, bool) or not isinstance(confidence, (int, float)):
-        return False
-    return ENOUGH <= confidence <= 1
 
 
 def _without_answer(sources: list[Any], *warnings: dict[str, str]) -> dict[str, Any]:
@@ -101,21 +102,6 @@ def _without_answer(sources: list[Any], *warnings: dict[str, str]) -> dict[str, 
 
 async def _gathered(chunks: Chunks) -> list[Any]:
     return list(await _awaited(chunks() if callable(chunks) else chunks))
-
-
-async def _gathered_anyhow(chunks: Chunks) -> list[Any]:
-    try:
-        return await _gathered(chunks)
-    except Exception:  # noqa: BLE001 - gathering broke too: then there is nothing to show
-        return []
-
-
-def _message(error: Exception) -> str:
-    """Return what an exception says, or its class where it says nothing or cannot."""
-    try:
-        return str(error) or type(error).__name__
-    except Exception:  # noqa: BLE001 - an exception of somebody else's: its text may be broken as well
-        return type(error).__name__
 
 
 async def _awaited(value: Awaitable[_T] | _T) -> _T:

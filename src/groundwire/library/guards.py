@@ -51,21 +51,10 @@ class StageOutput:
         return cls("fail", dict(data), error)
 
 
-def unavailable(code: str, error: Exception) -> StageOutput:
-    """Return the failure of a guard that could not look: the class of what was raised, never its text."""
-    return StageOutput.fail(error=code, data={"error": type(error).__name__})
-
-
 def tenant_of(ctx: object) -> str:
     """Return the tenant that a context names, else the default one."""
     tenant = getattr(ctx, "tenant_id", None)
     return tenant if isinstance(tenant, str) else DEFAULT_TENANT
-
-
-def sink_of(ctx: object) -> Sink | None:
-    """Return the event sink of a context, if it has one."""
-    sink: Sink | None = getattr(ctx, "event_sink", None)
-    return sink
 
 
 def emit_all(events: Iterable[Event], sink: Sink | None) -> None:
@@ -233,8 +222,9 @@ class EntityGroundingGuard:
             given = ctx.inputs.get_from("retrieval", "corpus_index", default=None)
             grounding = self._ground(entities, await settled(self._index(entities, given)))
         except Exception as error:  # noqa: BLE001 - whatever broke, nothing is known to be grounded
-            return unavailable("entities_unavailable", error)
-        emit_all(grounding.events(tenant_of(ctx)), self._sink or sink_of(ctx))
+            # the class of what was raised, never its text
+            return StageOutput.fail(error="entities_unavailable", data={"error": type(error).__name__})
+        emit_all(grounding.events(tenant_of(ctx)), self._sink or getattr(ctx, "event_sink", None))
         if not grounding.missing:
             return StageOutput.ok(grounded_entities=entities)
         missing = [{"entity": entities[one.position], **one.as_dict()} for one in grounding.missing]
@@ -317,8 +307,9 @@ class RelationPreservationGuard:
             answers = [(claim, truths_of(claim, await settled(self._ask(claim)))) for claim in claims]
             preservation = self._preserve(answers)
         except Exception as error:  # noqa: BLE001 - whatever broke, nothing is known to hold
-            return unavailable("relations_unavailable", error)
-        emit_all(preservation.events(tenant_of(ctx)), self._sink or sink_of(ctx))
+            # the class of what was raised, never its text
+            return StageOutput.fail(error="relations_unavailable", data={"error": type(error).__name__})
+        emit_all(preservation.events(tenant_of(ctx)), self._sink or getattr(ctx, "event_sink", None))
         if preservation.violations:
             violations = [{"claim": claims[one.index], **one.as_dict()} for one in preservation.violations]
             return StageOutput.fail(error="relation_preservation_failed", data={"violations": violations})
@@ -330,14 +321,3 @@ class RelationPreservationGuard:
         return preserve_each(
             answers, strict_versions=self._strict_versions, require_qualifiers=self._require_qualifiers
         )
-
-
-__all__ = [
-    "EntityGroundingGuard",
-    "EntityResolver",
-    "LookupResolver",
-    "RelationPreservationGuard",
-    "RelationResolver",
-    "StageKind",
-    "StageOutput",
-]

@@ -13,10 +13,16 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from groundwire.errors import RecordError
-from groundwire.library.check import Checker, LineError
-from groundwire.library.evaluate import Estimate, Judged, wilson
-from groundwire.library.rows import BadRow, bad_field, read_rows, refuse_misspelt
-from groundwire.library.with_headers import record_as_written, wrapped
+from groundwire.library.check import Checker, LineError, record_as_written, wrapped
+from groundwire.library.evaluate import (
+    BadRow,
+    Estimate,
+    Judged,
+    bad_field,
+    read_rows,
+    refuse_misspelt,
+    wilson,
+)
 from groundwire.messages.decisions import Decision, ReasonCode
 from groundwire.messages.decode import parse_json
 
@@ -118,16 +124,13 @@ def _row(line: int, given: dict[str, Any]) -> LabelledRecord:
         raise bad_field("record", "must be an object: the fields of a claim or response")
     shared: dict[str, Any] = {name: given[name] for name in _CLAIM if name in given}
     shared |= {"user_id": given.get("user_id", f"row {line}")}
-    earlier = [_claim(f"{line}.{n}", shared, {"content": text}) for n, text in enumerate(_earlier(given), 1)]
+    before = given.get("earlier", [given["first"]] if "first" in given else [])
+    texts_before = before if isinstance(before, list) else [before]
+    earlier = [_claim(f"{line}.{n}", shared, {"content": text}) for n, text in enumerate(texts_before, 1)]
     text = str(own.get("content", own.get("answer")))
     assumed = not ({"answer", "response_id"} & own.keys() or "source" in own or "source" in shared)
     records = (*earlier, _claim(str(line), shared, own))
     return LabelledRecord(line, kind, label, text, records, assumed)
-
-
-def _earlier(given: Mapping[str, Any]) -> list[object]:
-    texts = given.get("earlier", [given["first"]] if "first" in given else [])
-    return texts if isinstance(texts, list) else [texts]
 
 
 def _claim(name: str, shared: Mapping[str, Any], own: Mapping[str, Any]) -> bytes:

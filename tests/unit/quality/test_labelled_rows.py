@@ -2,8 +2,7 @@
 
 import json
 
-from groundwire.library.evaluate import LABELS, read_labelled
-from groundwire.library.rows import BadRow
+from groundwire.library.evaluate import LABELS, BadRow, read_labelled
 
 ROW = {"claim": "It retries.", "evidence": "It retries.", "label": "supported"}
 

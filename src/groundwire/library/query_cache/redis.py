@@ -16,11 +16,8 @@ from redis.exceptions import RedisClusterException, RedisError
 from groundwire import metrics
 from groundwire.arguments import takes
 from groundwire.errors import StateUnavailable
-from groundwire.library.query_cache.memory import LIFETIMES, CacheEntry, Refusal, lifetime, refusal
+from groundwire.library.query_cache import LIFETIMES, CacheEntry, Refusal, lifetime, refusal
 from groundwire.state.server import Client, connect, tagged
-
-_DROPPED_AT_ONCE: Final = 500
-"""Entries that one call of the invalidation drops: the server has others to serve."""
 
 _INDEX_MS: Final = (max(LIFETIMES.values()) + 60) * 1000
 """How long the index outlives what was set last: longer than any entry, so that expired ones are counted."""
@@ -119,7 +116,7 @@ class RedisQueryCache:
         """
         name, moment, more, total = _digest(scope), "", True, 0
         while more:
-            arguments = (name, moment, _DROPPED_AT_ONCE)
+            arguments = (name, moment, 500)  # at most 500 a call: the server has others to serve
             dropped, expired, more, moment = await self._run("invalidate", *arguments)
             _count_dropped(invalidated=dropped, expired=expired)
             total += dropped

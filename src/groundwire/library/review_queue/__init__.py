@@ -18,8 +18,7 @@ from groundwire.library.review_queue.model import (
     ReviewUnauthorized,
 )
 from groundwire.library.review_queue.queue import ReviewQueue
-from groundwire.library.review_queue.rules import ReviewStore
-from groundwire.library.review_queue.stores import MemoryReviewStore
+from groundwire.library.review_queue.rules import MemoryReviewStore, ReviewStore
 
 __all__ = [
     "ItemState",

@@ -39,27 +39,18 @@ from groundwire.library.review_queue.model import (
 from groundwire.library.review_queue.rules import (
     Attempt,
     Entries,
+    MemoryReviewStore,
     ReviewStore,
     StoreChange,
     StoredItem,
     T,
     Terms,
 )
-from groundwire.library.review_queue.stores import MemoryReviewStore
 from groundwire.library.validator import ValidationResult
 from groundwire.messages.decisions import EvidenceObject, IngestionTier
 from groundwire.messages.records import MemoryType
 
 logger = logging.getLogger(__name__)
-
-MAX_REASON: Final = 2_000
-"""Longest reason of a rejection, in characters."""
-
-_SHARE: Final = 0.8
-"""Of the lease, what the callback gets: it must be over before anybody else may begin."""
-
-_EXPIRED_AT_ONCE: Final = 100
-"""How many items of others one `enqueue` lets expire at most."""
 
 _AT_ONCE: Final = 50
 """How many items one transaction looks at, at most: the server has others to serve."""
@@ -212,11 +203,14 @@ class ReviewQueue:
                 metadata={} if metadata is None else metadata,
             )
         )
-        _require_reviewable(content, evidence, validation_result)
+        if evidence.claim != content:
+            raise ValueError("evidence: its claim is another text than content")
+        if validation_result.tier == IngestionTier.BLOCK:
+            raise ValueError("validation_result: the claim is blocked, and nobody may approve it")
         attempt = _attempt(str(uuid.uuid4()), user_id, tenant_id)
         if self._terms.ttl:
             await self._expire(attempt.owner)
-            await self._expire("", _EXPIRED_AT_ONCE)
+            await self._expire("", 100)
         answer = await self._change("enqueue", partial(rules.enqueue, body=body), attempt, attempt.owner)
         if answer != "ok":
             limits = {"user": self._terms.max_per_user, "total": self._terms.max_total}
@@ -298,8 +292,8 @@ class ReviewQueue:
             ReviewUnauthorized: as for `approve`.
             ReviewNotFound: as for `approve`.
         """
-        if not 1 <= len(_text("reason", reason)) <= MAX_REASON:
-            raise ValueError(f"reason: must have 1 to {MAX_REASON} characters, not {len(reason)}")
+        if not 1 <= len(_text("reason", reason)) <= 2_000:
+            raise ValueError(f"reason: must have 1 to 2000 characters, not {len(reason)}")
         attempt = await self._reviewer(queue_id, reviewer, tenant_id)
         refused = await self._change("reject", rules.reject, replace(attempt, detail=reason))
         if refused:
@@ -320,13 +314,8 @@ class ReviewQueue:
         return replace(attempt, delegated=delegated)
 
     async def _call(self, begun: StoredItem) -> str:
-        """Call the callback; return the memory id as text.
-
-        Raises:
-            TypeError: what came back is no id.
-            Exception: whatever the callback raises.
-        """
-        async with asyncio.timeout(self._terms.lease / 1e6 * _SHARE):
+        # four fifths of the lease: the callback must be over before anybody else may begin
+        async with asyncio.timeout(self._terms.lease / 1e6 * 0.8):
             item = _shown(begun)
             offered: dict[str, Any] = {"queue_id": item.queue_id, "item": item}
             answer = self._callback(item.evidence, **{name: offered[name] for name in self._keywords})
@@ -350,7 +339,7 @@ class ReviewQueue:
     async def _settle(
         self, rule: Rule[StoredItem | None], attempt: Attempt, detail: str
     ) -> StoredItem | None:
-        """Note how an approval ended, even where who waits for it is cancelled."""
+        # shielded: noted even where the caller is cancelled
         return await asyncio.shield(self._change("settle", rule, replace(attempt, detail=detail)))
 
     async def _expire(self, owner: str, most: int = 0) -> None:
@@ -376,7 +365,6 @@ class ReviewQueue:
         return await self._store.change(StoreChange(name, (attempt.queue_id,), ruled, self._now(), owner))
 
     def _now(self) -> Terms:
-        """Return the terms, with the time that it is."""
         return self._terms if self._clock is None else replace(self._terms, now=round(self._clock() * 1e6))
 
 
@@ -395,16 +383,7 @@ def _shown(item: StoredItem) -> PendingMemory:
     )
 
 
-def _require_reviewable(content: str, evidence: EvidenceObject, result: ValidationResult) -> None:
-    """Refuse what a person would not decide as it was shown. Raises: ValueError."""
-    if evidence.claim != content:
-        raise ValueError("evidence: its claim is another text than content")
-    if result.tier == IngestionTier.BLOCK:
-        raise ValueError("validation_result: the claim is blocked, and nobody may approve it")
-
-
 def _attempt(queue_id: str, actor: str, tenant_id: str, named: str = "user_id") -> Attempt:
-    """Return who asks for what, with a token of its own."""
     return Attempt(
         queue_id=_text("queue_id", queue_id),
         tenant=_digest(_text("tenant_id", tenant_id)),
@@ -416,12 +395,10 @@ def _attempt(queue_id: str, actor: str, tenant_id: str, named: str = "user_id") 
 
 
 def _owner(tenant_id: str, user_id: str, named: str = "user_id") -> str:
-    """Return the digest of an owner; `named` is the argument that names the user."""
     return _digest(_text("tenant_id", tenant_id), _text(named, user_id))
 
 
 def _digest(*names: str) -> str:
-    """Return 32 hexadecimal characters for a tenant, or for a tenant and a user."""
     text = "".join(f"{len(name)}:{name}" for name in names)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -434,21 +411,18 @@ def _text(name: str, value: object) -> str:
 
 
 def _count(name: str, value: object) -> int:
-    """Return a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name}: must be a whole number of at least 1, not {value!r}")
     return value
 
 
 def _microseconds(name: str, seconds: object) -> int:
-    """Return a time above 0 in microseconds."""
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
         raise ValueError(f"{name}: must be seconds above 0, not {seconds!r}")
     return max(1, round(seconds * 1e6))
 
 
 def _role(delegates: Delegates | None) -> Role:
-    """Return the function that says who decides beside the owner: nobody, unless reviewers are named (C-28)."""
     if callable(delegates):
         return delegates
     if not isinstance(delegates, Mapping | None):

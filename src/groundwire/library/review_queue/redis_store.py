@@ -19,11 +19,6 @@ from groundwire.state.cluster import server_of
 from groundwire.state.codec import Argument
 from groundwire.state.server import PATIENCE, Client, bounded, connect, tagged
 
-_PAUSE: Final = 0.002
-"""Seconds, at most, before the second try of a transaction; before the third twice that, and so on."""
-
-_ANYBODY: Final = nullcontext()
-
 _FIELDS: Final = ("owner", "tenant", "at", "state", "token", "ends", "error", "attempts", "memory")
 """What the hash of an item has beside its body; the attributes of `StoredItem` have the same names."""
 
@@ -72,7 +67,7 @@ class RedisReviewStore:
 
     async def change(self, change: StoreChange[T]) -> T:
         """See `ReviewStore`."""
-        alone = self._adding if change.owner else nullcontext()
+        alone = self._adding if change.owner else None
         return await self._try(change.name, lambda connection: self._transact(connection, change), alone)
 
     async def waiting(self, name: str, owner: str = "", most: int = 0) -> list[str]:
@@ -97,14 +92,14 @@ class RedisReviewStore:
         self,
         name: str,
         work: Callable[[AbstractConnection], Awaitable[T]],
-        alone: AbstractAsyncContextManager[None] = _ANYBODY,
+        alone: AbstractAsyncContextManager[None] | None = None,
     ) -> T:
         """Do what may be done twice: once more where the connection broke."""
         if not self._checked:
             await self._server.check(require_aof=self._require_aof)
             self._checked = True
         broken = False
-        async with bounded((f"review queue, {name}",), self._patience), alone:
+        async with bounded((f"review queue, {name}",), self._patience), alone or nullcontext():
             while True:
                 try:
                     async with self._server.lend(self._base) as connection:
@@ -136,7 +131,7 @@ class RedisReviewStore:
             if time() >= deadline:
                 raise TimeoutError
             tries += 1
-            await asyncio.sleep(random.random() * _PAUSE * tries)  # noqa: S311 - so that they do not meet again
+            await asyncio.sleep(random.random() * 0.002 * tries)  # noqa: S311 - so that they do not meet again
 
     async def _read(self, connection: AbstractConnection, change: StoreChange[Any]) -> Entries:
         keys = [self._key(queue_id) for queue_id in change.queue_ids]

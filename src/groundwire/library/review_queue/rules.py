@@ -2,14 +2,18 @@
 
 A rule is a function of `Entries`: what it is shown of a queue. It reads no clock and waits for nothing, so a store
 may run it again where another process changed an item meanwhile. What a rule changes is written as a whole or not at
-all.
+all. `MemoryReviewStore` keeps items in the memory of one process; `redis_store` has the store that processes share.
 """
 
 from __future__ import annotations
 
 import json
+import threading
+import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
 
 from groundwire.library.review_queue.model import (
@@ -21,9 +25,6 @@ from groundwire.library.review_queue.model import (
 
 DECIDED_SECONDS: Final = 7 * 86_400
 """How long it is remembered what became of a decided id. Its content is gone at once."""
-
-MAX_NAME: Final = 200
-"""Longest name in the audit trail, in characters: no owner has a longer one."""
 
 T = TypeVar("T")
 
@@ -69,8 +70,8 @@ class Attempt:
 
     @property
     def note(self) -> str:
-        """What a row of the audit trail says of it, as JSON; what callers name at will is cut."""
-        note = {"actor": self.actor[:MAX_NAME], "queue_id": self.queue_id[:MAX_NAME]}
+        """What a row of the audit trail says of it, as JSON; names are cut at the 200 characters of an owner's."""
+        note = {"actor": self.actor[:200], "queue_id": self.queue_id[:200]}
         return json.dumps(note if self.detail is None else {**note, "detail": self.detail})
 
 
@@ -297,3 +298,62 @@ class ReviewStore(Protocol):
     async def history(self, owner: str, limit: int) -> list[str]:
         """Return audit rows, newest first: number, microseconds, action, code and note with spaces between."""
         ...
+
+
+class MemoryReviewStore:
+    """Keeps items in memory, for tests and where a restart may forget them (C-31). Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._items: dict[str, StoredItem] = {}
+        # by owner, "": all; oldest first
+        self._waiting: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self._decided: dict[str, None] = {}  # first decided first
+        self._trail: dict[str, deque[tuple[int, str]]] = {}
+        self._number = 0
+
+    async def change(self, change: StoreChange[T]) -> T:
+        """See `ReviewStore`."""
+        terms = change.terms
+        with self._lock:
+            now = time.time_ns() // 1000 if terms.now is None else terms.now
+            while self._decided and self._items[first := next(iter(self._decided))].ends <= now:
+                del self._decided[first], self._items[first]
+            items = {
+                queue_id: self._items[queue_id] for queue_id in change.queue_ids if queue_id in self._items
+            }
+            own = len(self._waiting.get(change.owner, ()))
+            entries = Entries(terms, now, items, own, len(self._waiting[""]))
+            answer = change.rule(entries)
+            for item in entries.changed.values():
+                self._write(item)
+            for name, row in entries.rows:
+                self._number += 1
+                rows = self._trail.setdefault(name, deque())
+                rows.appendleft((self._number, f"{self._number} {row}"))
+                while len(rows) > terms.audit_rows:
+                    rows.pop()
+        return answer
+
+    async def waiting(self, name: str, owner: str = "", most: int = 0) -> list[str]:  # noqa: ARG002 - it cannot fail
+        """See `ReviewStore`."""
+        with self._lock:
+            return list(islice(self._waiting.get(owner, ()), most or None))
+
+    async def history(self, owner: str, limit: int) -> list[str]:
+        """See `ReviewStore`."""
+        with self._lock:
+            rows = [row for kind in "ad" for row in islice(self._trail.get(f"{kind}:{owner}", ()), limit)]
+        return [text for _, text in sorted(rows, reverse=True)[:limit]]
+
+    def _write(self, item: StoredItem) -> None:
+        self._items[item.queue_id] = item
+        for owner in ("", item.owner):
+            if item.open:
+                self._waiting[owner][item.queue_id] = None  # which keeps its place
+                continue
+            self._waiting[owner].pop(item.queue_id, None)
+            if not self._waiting[owner]:
+                del self._waiting[owner]
+        if not item.open:
+            self._decided[item.queue_id] = None
