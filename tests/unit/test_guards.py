@@ -37,6 +37,11 @@ class Sink:
         self.events.append((event, payload))
 
 
+class BrokenSink:
+    def try_emit(self, event, payload, /):
+        raise ConnectionError(event, payload)
+
+
 class Inputs:
     """The inputs of a stage: what earlier stages handed on."""
 
@@ -83,10 +88,12 @@ def log():
 # entity grounding
 
 
-def test_the_entity_guard_is_a_guard_of_its_name():
-    guard = EntityGroundingGuard(required_confidence=0.6)
-    assert (guard.name, guard.kind) == ("entity_grounding_guard", StageKind.GUARD)
-    assert str(guard.kind) == "guard"
+def test_each_guard_is_a_guard_of_its_name():
+    for guard, name in [
+        (EntityGroundingGuard(required_confidence=0.6), "entity_grounding_guard"),
+        (RelationPreservationGuard(Resolver()), "relation_preservation_guard"),
+    ]:
+        assert (guard.name, guard.kind, str(guard.kind)) == (name, StageKind.GUARD, "guard")
 
 
 async def test_grounded_entities_are_handed_on_as_they_came():
@@ -121,15 +128,14 @@ async def test_input_that_is_not_there_is_empty():
 
 
 async def test_the_rules_of_the_guard_reach_the_check():
-    cases = [
+    for rules, entity, entry, reason in [
         ({}, {}, {"confidence": 0.59}, "low_confidence"),
         ({"required_confidence": 0.95}, {}, {"confidence": 0.9}, "low_confidence"),
         ({}, {"role": "CFO"}, {"confidence": 0.9, "role": "CIO"}, "role_mismatch"),
         ({"require_provenance": True}, {}, {"confidence": 0.9}, "missing_provenance"),
-    ]
-    for rules, entity, entry, reason in cases:
+    ]:
         output = await EntityGroundingGuard(**rules).execute(retrieved([ACME | entity], {"acme": entry}))
-        assert [one["reason"] for one in output.data["missing_entities"]] == [reason], rules
+        assert [one["reason"] for one in output.data["missing_entities"]] == [reason]
 
 
 def test_a_required_confidence_that_is_no_share_is_refused():
@@ -147,7 +153,7 @@ async def asked_async(_ids):
 async def test_an_index_may_come_from_a_resolver():
     for resolver in (INDEX, lambda _ids: INDEX, asked_async):
         output = await EntityGroundingGuard(entity_resolver=resolver).execute(retrieved([ACME, ACT]))
-        assert [one["entity_id"] for one in output.data["missing_entities"]] == ["lexora-act"], resolver
+        assert [one["entity_id"] for one in output.data["missing_entities"]] == ["lexora-act"]
 
 
 async def test_a_resolver_is_asked_once_for_each_id_and_not_where_the_input_has_an_index():
@@ -161,11 +167,6 @@ async def test_a_resolver_is_asked_once_for_each_id_and_not_where_the_input_has_
 
 
 # relation preservation
-
-
-def test_the_relation_guard_is_a_guard_of_its_name():
-    guard = RelationPreservationGuard(Resolver())
-    assert (guard.name, guard.kind) == ("relation_preservation_guard", StageKind.GUARD)
 
 
 async def test_claims_that_hold_are_counted_and_the_hops_handed_on():
@@ -231,7 +232,8 @@ async def look_up(**_asked):
 
 
 async def test_ground_truth_may_come_from_many_places():
-    resolvers = {
+    wrong = []
+    for name, resolver in {
         "object": Resolver(SUIT),
         "function": lambda **_asked: SUIT,
         "several": lambda **_asked: [SUIT | {"version": "v1"}, SUIT],
@@ -242,12 +244,13 @@ async def test_ground_truth_may_come_from_many_places():
         "index": RelationIndex([SUIT]),
         "by pair": {("Acme", "Globex"): {"relation": "sued", "version": "v2"}},
         "by triple": {("Acme", "sued", "Globex"): [{"version": "v1"}, {"version": "v2"}]},
-    }
-    for place, resolver in resolvers.items():
+    }.items():
         guard = RelationPreservationGuard(resolver)
-        assert (await guard.execute(drafted([SUIT]))).status == "ok", place
-        (violation,) = (await guard.execute(drafted([TURNED]))).data["violations"]
-        assert (violation["reason"], violation["detail"]) == ("relation_mismatch", "inverted"), place
+        held, turned = await guard.execute(drafted([SUIT])), await guard.execute(drafted([TURNED]))
+        found = [(one["reason"], one["detail"]) for one in turned.data["violations"]]
+        if (held.status, found) != ("ok", [("relation_mismatch", "inverted")]):
+            wrong.append((name, held, turned))
+    assert wrong == []
 
 
 # what breaks lets nothing pass
@@ -263,42 +266,57 @@ async def raises_later(*_given, **_asked):
 
 
 async def test_an_index_that_cannot_be_asked_grounds_nothing():
-    for resolver in (raises, raises_later, lambda _ids: None, lambda _ids: [ACME], lambda: INDEX):
-        output = await EntityGroundingGuard(entity_resolver=resolver).execute(retrieved([ACME]))
-        assert (output.status, output.error, set(output.data)) == ("fail", "entities_unavailable", {"error"})
+    for resolver in [raises, raises_later, lambda _ids: None, lambda _ids: [ACME], lambda: INDEX]:
+        ctx = retrieved([ACME])
+        output = await EntityGroundingGuard(entity_resolver=resolver).execute(ctx)
+        assert (output.status, output.error) == ("fail", "entities_unavailable")
+        assert set(output.data) == {"error"}
         assert "secret-host" not in json.dumps(output.data)
-    for index in ([ACME], "acme", 7):
-        output = await EntityGroundingGuard().execute(retrieved([ACME], index))
-        assert output.error == "entities_unavailable", index
 
 
 async def test_a_resolver_that_breaks_or_talks_nonsense_lets_nothing_pass():
-    nonsense = (lambda **_asked: "sued", lambda **_asked: 7, lambda **_asked: [None], lambda: SUIT)
-    for resolver in (raises, raises_later, *nonsense):
+    for resolver in [
+        raises,
+        raises_later,
+        lambda **_asked: "sued",
+        lambda **_asked: 7,
+        lambda **_asked: [None],
+        lambda: SUIT,
+    ]:
         output = await RelationPreservationGuard(resolver).execute(drafted([SUIT]))
-        assert (output.status, output.error) == ("fail", "relations_unavailable"), resolver
+        assert (output.status, output.error) == ("fail", "relations_unavailable")
         assert "secret-host" not in json.dumps(output.data)
-    with pytest.raises(TypeError, match="a truth is a mapping with subject, relation and object, got int"):
-        RelationPreservationGuard(lambda **_asked: [7]).check([SUIT])
 
 
 async def test_a_resolver_that_knows_nothing_leaves_a_claim_without_a_source():
-    for nothing in (None, {}, [], ()):
+    for nothing in [None, {}, [], ()]:
         output = await RelationPreservationGuard(lambda nothing=nothing, **_asked: nothing).execute(
             drafted([SUIT])
         )
-        assert [one["reason"] for one in output.data["violations"]] == ["missing_source"], nothing
+        assert [one["reason"] for one in output.data["violations"]] == ["missing_source"]
 
 
 async def test_odd_input_never_passes():
-    for odd in (7, "acme", [None], [["acme"]], {"acme": 1}):
-        assert (await EntityGroundingGuard().execute(retrieved(odd, INDEX))).status == "fail", odd
-        assert (await RelationPreservationGuard([SUIT]).execute(drafted(odd))).status == "fail", odd
+    for odd in [7, "acme", [None], [["acme"]], {"acme": 1}]:
+        assert (await EntityGroundingGuard().execute(retrieved(odd, INDEX))).status == "fail"
+        assert (await RelationPreservationGuard([SUIT]).execute(drafted(odd))).status == "fail"
 
 
-async def test_a_context_that_breaks_lets_nothing_pass():
-    assert (await EntityGroundingGuard().execute(object())).status == "fail"
+async def test_an_index_that_is_none_or_a_context_that_breaks_grounds_nothing():
+    for ctx in [*(retrieved([ACME], index) for index in ([ACME], "acme", 7)), object()]:
+        assert (await EntityGroundingGuard().execute(ctx)).error == "entities_unavailable"
     assert (await RelationPreservationGuard([]).execute(object())).status == "fail"
+
+
+async def test_the_sink_of_a_guard_comes_before_that_of_the_context_whose_tenant_is_the_default_one():
+    given = {"entities": [ACT], "corpus_index": {}, "claims": [SUIT]}
+    inputs = SimpleNamespace(get_from=lambda _stage, key, default: given.get(key, default))
+    own, ctx = Sink(), Mock(inputs=inputs, event_sink=Sink())
+    await EntityGroundingGuard(sink=own).execute(ctx)
+    await RelationPreservationGuard([], sink=own).execute(ctx)
+    assert [name for name, _ in own.events] == ["knowledge.eg.failed", "knowledge.rp.violation"]
+    assert own.events[0][1]["tenant_id"] == "default"
+    assert ctx.event_sink.events == []
 
 
 async def test_cancelling_is_no_failure_of_the_resolver():
@@ -310,34 +328,20 @@ async def test_cancelling_is_no_failure_of_the_resolver():
 
 
 async def test_a_broken_sink_changes_nothing(log):
-    class BrokenSink:
-        def try_emit(self, event, payload, /):
-            raise ConnectionError(event, payload)
-
-    good = await EntityGroundingGuard().execute(retrieved([ACT], INDEX))
-    for sink in (BrokenSink(), object(), None):
-        ctx, turned = retrieved([ACT], INDEX), drafted([TURNED])
-        ctx.event_sink = turned.event_sink = sink
+    for sink in [BrokenSink(), object(), None]:
+        ctx = retrieved([ACT], INDEX)
+        ctx.event_sink = sink
+        good = await EntityGroundingGuard().execute(retrieved([ACT], INDEX))
         assert await EntityGroundingGuard().execute(ctx) == good
         assert await EntityGroundingGuard(sink=BrokenSink()).execute(ctx) == good
-        output = await RelationPreservationGuard([SUIT]).execute(turned)
-        assert output.error == "relation_preservation_failed"
-        told = [] if sink else ["knowledge.eg.failed", "knowledge.rp.violation"]
-        assert [name for name, _ in log.events] == told
-
-
-async def test_a_sink_of_the_guard_comes_before_that_of_the_context():
-    own, ctx = Sink(), retrieved([ACT], INDEX)
-    await EntityGroundingGuard(sink=own).execute(ctx)
-    await RelationPreservationGuard([], sink=own).execute(turned := drafted([SUIT]))
-    assert [name for name, _ in own.events] == ["knowledge.eg.failed", "knowledge.rp.violation"]
-    assert ctx.event_sink.events == turned.event_sink.events == []
-
-
-async def test_a_context_that_names_no_tenant_is_the_default_one():
-    ctx = Mock(inputs=Inputs(retrieval={"entities": [ACT]}), event_sink=Sink())
-    await EntityGroundingGuard().execute(ctx)
-    assert ctx.event_sink.events[0][1]["tenant_id"] == "default"
+        turned = drafted([TURNED])
+        turned.event_sink = sink
+        assert (
+            await RelationPreservationGuard([SUIT]).execute(turned)
+        ).error == "relation_preservation_failed"
+        assert [name for name, _ in log.events] == (
+            [] if sink else ["knowledge.eg.failed", "knowledge.rp.violation"]
+        )
 
 
 # without a pipeline
@@ -361,19 +365,22 @@ def test_relations_can_be_checked_by_a_plain_call(log):
     assert [(name, payload["tenant_id"]) for name, payload in log.events] == [("knowledge.rp.violation", "t")]
 
 
-def test_a_plain_call_says_where_it_would_have_to_wait_or_where_the_resolver_broke():
+async def test_a_plain_call_says_where_it_would_have_to_wait_or_where_the_resolver_broke():
     with pytest.raises(TypeError, match="await execute"):
         EntityGroundingGuard(entity_resolver=asked_async).check([ACME])
     with pytest.raises(TypeError, match="await execute"):
         RelationPreservationGuard(look_up).check([SUIT])
-    with pytest.raises(TypeError, match="await execute"):
-        RelationPreservationGuard(lambda **_asked: asyncio.Future(loop=Mock())).check([SUIT])
     with pytest.raises(TypeError, match="maps entity ids to entries"):
         EntityGroundingGuard().check([ACME], [ACME])
     with pytest.raises(TimeoutError):
         EntityGroundingGuard(entity_resolver=raises).check([ACME])
     with pytest.raises(TimeoutError):
         RelationPreservationGuard(raises).check([SUIT])
+    with pytest.raises(TypeError, match="a truth is a mapping with subject, relation and object, got int"):
+        RelationPreservationGuard(lambda **_asked: [7]).check([SUIT])
+    future = asyncio.get_running_loop().create_future()
+    with pytest.raises(TypeError, match="await execute"):
+        RelationPreservationGuard(lambda **_asked: future).check([SUIT])
 
 
 # both, in their places
@@ -381,26 +388,29 @@ def test_a_plain_call_says_where_it_would_have_to_wait_or_where_the_resolver_bro
 
 async def test_either_guard_keeps_what_comes_after_it_from_running():
     """Retrieval's entities are checked before the model runs, its claims before they are published (S3-14, S3-32)."""
-
-    class Step:
-        def __init__(self, name):
-            self.name = name
-
-        async def execute(self, _ctx):
-            return StageOutput.ok()
-
-    first, last = EntityGroundingGuard(), RelationPreservationGuard([SUIT])
-    cases = [
-        ([ACME], [SUIT], [first.name, "llm", last.name, "publish"]),
-        ([ACT], [SUIT], [first.name]),
-        ([ACME], [TURNED], [first.name, "llm", last.name]),
-    ]
-    for entities, claims, ran in cases:
+    for entities, claims, ran in [
+        ([ACME], [SUIT], ["entity_grounding_guard", "llm", "relation_preservation_guard", "publish"]),
+        ([ACT], [SUIT], ["entity_grounding_guard"]),
+        ([ACME], [TURNED], ["entity_grounding_guard", "llm", "relation_preservation_guard"]),
+    ]:
         done = []
+
+        class Step:
+            def __init__(self, name):
+                self.name = name
+
+            async def execute(self, _ctx):
+                return StageOutput.ok()
+
         ctx = context(
             retrieval={"entities": entities, "corpus_index": INDEX}, draft_answer={"claims": claims}
         )
-        for stage in (first, Step("llm"), last, Step("publish")):
+        for stage in (
+            EntityGroundingGuard(),
+            Step("llm"),
+            RelationPreservationGuard([SUIT]),
+            Step("publish"),
+        ):
             done.append(stage.name)
             if (await stage.execute(ctx)).status == "fail":
                 break

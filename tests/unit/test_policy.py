@@ -1,4 +1,4 @@
-"""The policy: defaults, files, overrides, its hash, and errors that name the key."""
+"""The policy: defaults, files, overrides, its hash, errors that name the key, and where policies are kept."""
 
 import hashlib
 import json
@@ -8,16 +8,20 @@ import pytest
 import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from groundwire.config import load_settings
 from groundwire.epistemic.types import VerificationConfig
-from groundwire.errors import UsageError
+from groundwire.errors import StateUnavailable, UsageError
 from groundwire.policy import GroundedIngestionConfig, Policy, load_policy, parse_policy, policy_variables
+from groundwire.state.policies import PolicyStore
 from groundwire.verify.citations import load_sources
+from tests.unit.checks.tables import failing
 
 
 def test_the_defaults_are_the_fast_and_friendly_ones():
-    """S0-158: stricter settings are opt-in; material differences (C-08) and cited AI synthesis (C-35) are on."""
+    """S0-154, S0-158: stricter settings are opt-in; material differences (C-08) and cited AI (C-35) are on."""
+    assert GroundedIngestionConfig is Policy
     assert Policy().model_dump(mode="json") | {"trusted_sources": None} == {
         "version": "default",
         "enable_dedup": True,
@@ -65,17 +69,6 @@ def test_the_defaults_are_the_fast_and_friendly_ones():
     }
 
 
-def test_the_librarys_config_has_the_published_fields():
-    """S0-154."""
-    config = GroundedIngestionConfig(
-        dedup_method="vector",
-        dedup_threshold=0.95,
-        verify_claim_relevance=True,
-        auto_approve_ai_synthesis=False,
-    )
-    assert (config.dedup_method, config.dedup_threshold) == ("vector", 0.95)
-
-
 FULL = """
 version = "2026-02"
 enable_dedup = false
@@ -102,6 +95,7 @@ def test_a_file_sets_what_it_names_and_nothing_else(tmp_path):
     assert (policy.hedges.block, policy.hedges.review) == (("reckon",), ())
     assert (policy.limits.review_per_user, policy.limits.review_total) == (7, 10_000)
     assert load_policy(None, {}) == load_policy(write(tmp_path, ""), {}) == Policy()
+    assert load_policy(write(tmp_path, "version = 2026-01-31"), {}).version == "2026-01-31"
 
 
 def test_an_unknown_key_or_a_wrong_value_is_named(tmp_path):
@@ -133,15 +127,12 @@ def test_an_unknown_key_or_a_wrong_value_is_named(tmp_path):
         '[hedges]\nblock = "maybe"': "hedges.block",
         "[dedup]\nthreshold = 0.9": "dedup",
     }
-    for text, key in wrong.items():
+
+    def check(text, key):
         with pytest.raises(UsageError, match=rf"{key}\b"):
             load_policy(write(tmp_path, text), {})
 
-
-def test_a_file_that_is_no_toml_is_named(tmp_path):
-    for text in ["version = ", "a = 1\na = 2", "\ufeffversion=1", "x" * 1000]:
-        with pytest.raises(UsageError, match=r"policy\.toml"):
-            load_policy(write(tmp_path, text), {})
+    assert failing(check, wrong.items()) == []
 
 
 def test_an_effective_policy_that_is_none_is_named(tmp_path):
@@ -152,11 +143,6 @@ def test_an_effective_policy_that_is_none_is_named(tmp_path):
             load_policy(path, {})
         with pytest.raises(UsageError, match="stored policy"):
             parse_policy(data)
-
-
-def test_a_file_that_is_missing_is_named(tmp_path):
-    with pytest.raises(UsageError, match=r"none\.toml"):
-        load_policy(tmp_path / "none.toml", {})
 
 
 def test_variables_override_single_keys_of_the_file(tmp_path):
@@ -173,19 +159,64 @@ def test_variables_override_single_keys_of_the_file(tmp_path):
     assert policy.trusted_sources == {"manual", "adr"}
     assert (policy.limits.review_per_user, policy.hedges.review) == (9, ("kind of", "sort of"))
     assert policy.hedges.block == ("reckon",)
+    spaced = load_policy(None, {"GROUNDWIRE_TRUSTED_SOURCES": " user, ,adr,", "GROUNDWIRE_HEDGES_BLOCK": ","})
+    assert (spaced.trusted_sources, spaced.hedges.block) == ({"user", "adr"}, ())
 
 
-def test_a_wrong_override_names_the_key():
-    for name, value, key in [
-        ("GROUNDWIRE_DEDUP_THRESHOLD", "high", "dedup_threshold"),
-        ("GROUNDWIRE_DEDUP_THRESHOLD", "", "dedup_threshold"),
-        ("GROUNDWIRE_DEDUP_THRESHOLD", "nan", "dedup_threshold"),
-        ("GROUNDWIRE_REVIEW_TOTAL", "many", "limits.review_total"),
-        ("GROUNDWIRE_STATE_OUTAGE", "stop", "state_outage"),
-        ("GROUNDWIRE_ENABLE_DEDUP", "maybe", "enable_dedup"),
-    ]:
-        with pytest.raises(UsageError, match=key):
-            load_policy(None, {name: value})
+def test_a_wrong_value_of_the_environment_is_told_with_its_variable_and_key():
+    def check(name, value, key):
+        with pytest.raises(UsageError) as refused:
+            load_policy(None, {f"GROUNDWIRE_{name}": value})
+        assert f"(GROUNDWIRE_{name}): {key}: " in str(refused.value)
+        assert repr(value) in str(refused.value)
+
+    wrong = [
+        ("DEDUP_THRESHOLD", "o.9", "dedup_threshold"),
+        ("DEDUP_THRESHOLD", "", "dedup_threshold"),
+        ("REVIEW_TOTAL", "-1", "limits.review_total"),
+        ("STATE_OUTAGE", "stop", "state_outage"),
+        ("ENABLE_DEDUP", "maybe", "enable_dedup"),
+    ]
+    assert failing(check, wrong) == []
+    with pytest.raises(UsageError, match="dedup_threshold"):
+        load_policy(None, {"GROUNDWIRE_DEDUP_THRESHOLD": "nan"})
+
+
+def test_a_file_that_cannot_be_read_is_told_in_words_and_with_its_name(tmp_path, monkeypatch):
+    path = tmp_path / "policy.toml"
+
+    def check(data, why):
+        path.write_bytes(data)
+        with pytest.raises(UsageError) as caught:
+            load_policy(path, {})
+        assert str(caught.value).startswith(f"policy {path}: {why}")
+
+    no_toml = [b"version = ", b"a = 1\na = 2", "\ufeffversion=1".encode(), b"x" * 1000]
+    assert failing(check, [(b'version = "\xff"\n', "is not text in UTF-8, at byte 11")]) == []
+    assert failing(check, [(data, "") for data in no_toml]) == []
+    with pytest.raises(UsageError, match="it is a folder; give a file"):
+        load_policy(tmp_path, {})
+    with pytest.raises(UsageError, match=r"nowhere\.toml: cannot be read: No such file or directory$"):
+        load_policy(tmp_path / "nowhere.toml", {})
+    for error, why in ((OSError("gone"), "cannot be read: gone"), (RecursionError(), "is nested too deeply")):
+
+        def broken(_path, error=error):
+            raise error
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "read_bytes", broken)
+            with pytest.raises(UsageError, match=f"{why}$"):
+                load_policy(path, {})
+
+
+def test_a_long_value_is_not_shown_and_a_file_without_keys_is_named_alone(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        load_policy(write(tmp_path, '{"version": ["a secret"]}', "policy.json"), {})
+    assert "secret" not in str(caught.value)
+    with pytest.raises(UsageError) as caught:
+        load_policy(write(tmp_path, "[]", "policy.json"), {})
+    assert str(caught.value).startswith(f"policy ({tmp_path / 'policy.json'}): ")
+    assert "): : " not in str(caught.value)
 
 
 def test_the_hash_is_that_of_the_canonical_json_of_the_effective_policy(tmp_path):
@@ -315,66 +346,6 @@ def test_a_wrong_key_comes_with_the_nearest_there_is_and_its_table_and_a_wrong_v
         assert str(refused.value) == f"policy ({path}): {told}"
 
 
-def test_a_wrong_value_of_the_environment_is_told_with_its_variable():
-    for environment, named in (
-        ({"GROUNDWIRE_DEDUP_THRESHOLD": "o.9"}, "(GROUNDWIRE_DEDUP_THRESHOLD): dedup_threshold: "),
-        ({"GROUNDWIRE_REVIEW_TOTAL": "-1"}, "(GROUNDWIRE_REVIEW_TOTAL): limits.review_total: "),
-    ):
-        (value,) = environment.values()
-        with pytest.raises(UsageError) as refused:
-            load_policy(None, environment)
-        assert named in str(refused.value)
-        assert repr(value) in str(refused.value)
-
-
-def test_a_file_that_cannot_be_read_is_told_in_words_and_with_its_name(tmp_path):
-    bad = tmp_path / "policy.toml"
-    bad.write_bytes(b'version = "\xff"\n')
-    for path, why in ((bad, "is not text in UTF-8, at byte 11"), (tmp_path, "it is a folder; give a file")):
-        with pytest.raises(UsageError, match=why) as caught:
-            load_policy(path, {})
-        assert str(caught.value).startswith(f"policy {path}: ")
-        assert "Errno" not in str(caught.value)
-    with pytest.raises(UsageError, match=r"cannot be read: No such file or directory$"):
-        load_policy(tmp_path / "nowhere.toml", {})
-
-
-def test_a_file_that_is_nested_too_deeply_or_cannot_be_read_for_no_reason_given_is_told_too(
-    tmp_path, monkeypatch
-):
-    def refused(error):
-        def broken(_path):
-            raise error
-
-        with monkeypatch.context() as patched:
-            patched.setattr(Path, "read_bytes", broken)
-            with pytest.raises(UsageError) as caught:
-                load_policy(tmp_path / "p.toml", {})
-        return str(caught.value).removeprefix(f"policy {tmp_path / 'p.toml'}: ")
-
-    assert refused(OSError("gone")) == "cannot be read: gone"
-    assert refused(RecursionError()) == "is nested too deeply"
-
-
-def test_a_wrong_value_is_shown_where_it_is_short_and_the_file_alone_where_it_has_no_keys(tmp_path):
-    path = tmp_path / "policy.json"
-    path.write_text('{"version": ["a secret"]}')
-    with pytest.raises(UsageError) as caught:
-        load_policy(path, {})
-    assert "secret" not in str(caught.value)
-    path.write_text("[]")
-    with pytest.raises(UsageError) as caught:
-        load_policy(path, {})
-    assert str(caught.value).startswith(f"policy ({path}): ")
-    assert "): : " not in str(caught.value)
-
-
-def test_a_date_for_a_version_is_its_text(tmp_path):
-    path = tmp_path / "policy.toml"
-    path.write_text("version = 2026-01-31")
-    assert load_policy(path, {}).version == "2026-01-31"
-
-
 def test_a_table_as_a_whole_has_no_variable_and_each_of_its_keys_has_one():
     names = policy_variables()
     assert len(names) == len(set(names))
@@ -384,7 +355,111 @@ def test_a_table_as_a_whole_has_no_variable_and_each_of_its_keys_has_one():
         assert load_policy(None, {f"GROUNDWIRE_{table}": "x"}) == Policy()
 
 
-def test_words_of_a_list_are_parted_by_commas_and_empty_ones_do_not_count():
-    found = load_policy(None, {"GROUNDWIRE_TRUSTED_SOURCES": " user, ,adr,", "GROUNDWIRE_HEDGES_BLOCK": ","})
-    assert found.trusted_sources == {"user", "adr"}
-    assert found.hedges.block == ()
+# --- where policies are kept
+
+POLICY = Policy(version="strict")
+OTHER = Policy(version="lax")
+NAME = POLICY.sha256
+
+
+class Keeper:
+    """State, which tells what it was asked for."""
+
+    def __init__(self, **kept: bytes) -> None:
+        self.kept = kept
+        self.asked: list[str] = []
+
+    async def put_policy(self, sha256: str, policy: bytes) -> None:
+        self.kept[sha256] = policy
+
+    async def get_policy(self, sha256: str) -> bytes | None:
+        self.asked.append(sha256)
+        return self.kept.get(sha256)
+
+
+class Out(Keeper):
+    """State that is out of reach."""
+
+    async def get_policy(self, sha256: str) -> bytes | None:
+        raise StateUnavailable(f"out of reach: {sha256}")
+
+
+async def test_a_policy_is_kept_in_the_folder_and_in_state_and_found_in_either(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, keeper = tmp_path / "new" / "policies", Keeper()
+    store = PolicyStore(folder, keeper)
+    await store.put(POLICY)
+    assert [path.name for path in folder.iterdir()] == [f"{NAME}.json"]
+    assert (folder / f"{NAME}.json").read_bytes() == keeper.kept[NAME] == POLICY.canonical
+    assert await PolicyStore(folder, None).get(NAME) == POLICY
+    assert await PolicyStore(None, keeper).get(NAME) == POLICY
+    assert await PolicyStore(tmp_path / "empty", keeper).get(NAME) == POLICY
+    assert load_policy(folder / f"{NAME}.json", {"GROUNDWIRE_VERSION": "overridden"}) == POLICY
+    for store in (PolicyStore(tmp_path / "empty", None), PolicyStore(None, Keeper())):
+        assert await store.get(NAME) is None
+        assert await store.get(Policy().sha256) is None, "the defaults are no policy that is kept"
+    nowhere = PolicyStore(None, None)
+    assert await nowhere.get(NAME) is None
+    await nowhere.put(POLICY)
+    assert await nowhere.get(NAME) == POLICY
+    assert "unreadable" not in capsys.readouterr().out + caplog.text, "what is not there is not unreadable"
+
+
+async def test_a_policy_is_looked_for_in_state_only_where_the_folder_has_none_and_only_once(
+    tmp_path: Path,
+) -> None:
+    keeper = Keeper(**{NAME: POLICY.canonical})
+    (tmp_path / f"{OTHER.sha256}.json").write_bytes(OTHER.canonical)
+    store = PolicyStore(tmp_path, keeper)
+    assert await store.get(OTHER.sha256) == OTHER
+    assert keeper.asked == []
+    assert await store.get(NAME) == await store.get(NAME) == POLICY
+    assert keeper.asked == [NAME]
+
+
+async def test_a_policy_that_is_not_what_its_name_says_is_none(tmp_path: Path) -> None:
+    (tmp_path / f"{NAME}.json").write_bytes(OTHER.canonical)
+    assert await PolicyStore(tmp_path, None).get(NAME) is None
+    assert await PolicyStore(None, Keeper(**{NAME: OTHER.canonical})).get(NAME) is None
+    genuine = Keeper(**{NAME: POLICY.canonical})
+    assert await PolicyStore(tmp_path, genuine).get(NAME) == POLICY, "the one in state is what it says"
+
+
+async def test_what_is_no_hash_names_no_file_and_asks_nobody(tmp_path: Path) -> None:
+    for name in ["../secret", NAME.upper(), NAME + "0", NAME[1:], "", f"{NAME}\n"]:
+        (tmp_path / "secret.json").write_bytes(POLICY.canonical)
+        keeper = Keeper(**{name: POLICY.canonical})
+        assert await PolicyStore(tmp_path / "policies", keeper).get(name) is None
+        assert keeper.asked == []
+
+
+async def test_what_cannot_be_read_is_no_policy_and_the_log_tells(tmp_path: Path) -> None:
+    (tmp_path / f"{NAME}.json").write_text("{")
+    with capture_logs() as told:
+        assert await PolicyStore(tmp_path, Keeper(**{NAME: POLICY.canonical})).get(NAME) == POLICY
+    assert [one["event"] for one in told] == ["policy.unreadable"]
+    with capture_logs() as told:
+        assert await PolicyStore(None, Keeper(**{NAME: b"{"})).get(NAME) is None
+    assert [one["event"] for one in told] == ["policy.unreadable"]
+
+
+async def test_where_state_does_not_tell_a_policy_is_not_unknown(tmp_path: Path) -> None:
+    with pytest.raises(StateUnavailable):
+        await PolicyStore(tmp_path, Out()).get(NAME)
+    store = PolicyStore(tmp_path, Out())
+    store.put_in_folder(POLICY)
+    assert await store.get(NAME) == await PolicyStore(tmp_path, Out()).get(NAME) == POLICY
+
+
+async def test_a_folder_that_cannot_be_written_to_is_told_by_its_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="GROUNDWIRE_POLICIES_DIR"):
+        await PolicyStore(tmp_path / "file", None).put(POLICY)
+
+
+async def test_a_policy_that_is_there_is_not_written_again(tmp_path: Path) -> None:
+    place = tmp_path / f"{NAME}.json"
+    place.write_text("as it was")
+    await PolicyStore(tmp_path, None).put(POLICY)
+    assert place.read_text() == "as it was"

@@ -77,9 +77,8 @@ def test_with_tls_alone_there_is_no_user(monkeypatch) -> None:
     assert build_app("claims", Settings()).conf.broker_credentials.protocol.value == "SSL"
 
 
-@pytest.mark.parametrize(
-    ("values", "named"),
-    [
+def test_what_is_wrong_is_named_before_a_connection_is_made(monkeypatch, files: Path) -> None:
+    for values, named in [
         ({"SECURITY": "tls"}, "GROUNDWIRE_KAFKA_SECURITY"),
         ({"SECURITY": "sasl_ssl"}, "GROUNDWIRE_KAFKA_SASL_USERNAME"),
         ({"SECURITY": "sasl_ssl", "SASL_USERNAME": "gate"}, "GROUNDWIRE_KAFKA_SASL_PASSWORD_FILE"),
@@ -98,16 +97,12 @@ def test_with_tls_alone_there_is_no_user(monkeypatch) -> None:
             {"SECURITY": "sasl_ssl", "SASL_USERNAME": "gate", "SASL_PASSWORD_FILE": "empty"},
             "GROUNDWIRE_KAFKA_SASL_PASSWORD_FILE",
         ),
-    ],
-)
-def test_what_is_wrong_is_named_before_a_connection_is_made(
-    monkeypatch, files: Path, values, named: str
-) -> None:
-    monkeypatch.chdir(files)
-    environment(monkeypatch, **values)
-    with pytest.raises(UsageError) as told:
-        kafka_security().options()
-    assert named in str(told.value)
+    ]:
+        monkeypatch.chdir(files)
+        environment(monkeypatch, **values)
+        with pytest.raises(UsageError) as told:
+            kafka_security().options()
+        assert named in str(told.value)
 
 
 def test_nothing_that_is_printed_of_it_is_a_secret(files: Path) -> None:

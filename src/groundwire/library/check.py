@@ -105,7 +105,7 @@ class Checker:
             yield result
 
     async def _decide(self, batch: list[InboundRecord | LineError]) -> list[Decision | LineError]:
-records = of_kind(batch, InboundRecord)
+        records = of_kind(batch, InboundRecord)
         prepared = await self._gate.ask_model(await self._gate.prepare(records, ask_network=True))
         results: list[Decision | LineError] = []
         for result in await self._gate.apply_step(prepared, deferred=True):
