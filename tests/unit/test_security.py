@@ -78,6 +78,7 @@ def test_with_tls_alone_there_is_no_user(monkeypatch) -> None:
 
 
 def test_what_is_wrong_is_named_before_a_connection_is_made(monkeypatch, files: Path) -> None:
+    monkeypatch.chdir(files)
     for values, named in [
         ({"SECURITY": "tls"}, "GROUNDWIRE_KAFKA_SECURITY"),
         ({"SECURITY": "sasl_ssl"}, "GROUNDWIRE_KAFKA_SASL_USERNAME"),
@@ -98,8 +99,8 @@ def test_what_is_wrong_is_named_before_a_connection_is_made(monkeypatch, files: 
             "GROUNDWIRE_KAFKA_SASL_PASSWORD_FILE",
         ),
     ]:
-        monkeypatch.chdir(files)
         environment(monkeypatch, **values)
+        kafka_security.cache_clear()
         with pytest.raises(UsageError) as told:
             kafka_security().options()
         assert named in str(told.value)
