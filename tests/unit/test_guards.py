@@ -12,12 +12,7 @@ import pytest
 
 from groundwire.checks.relations import RelationIndex
 from groundwire.library.events import StandardSink, use_sink
-from groundwire.library.guards import (
-    EntityGroundingGuard,
-    RelationPreservationGuard,
-    StageKind,
-    StageOutput,
-)
+from groundwire.library.guards import EntityGroundingGuard, RelationPreservationGuard, StageKind, StageOutput
 from groundwire.messages.records import Entity, IndexEntry, RelationClaim
 from tests.unit.checks.tables import failing
 

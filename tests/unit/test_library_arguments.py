@@ -58,99 +58,99 @@ class Odd:
     """What no argument is."""
 
 
-VALIDATOR = IngestionValidator(enable_dedup=False)
-RESULT = asyncio.run(VALIDATOR.validate(**CLAIM))
-QUEUE = ReviewQueue(lambda evidence: evidence.claim)
-VERIFIER = SourceVerifier([CHUNK])
-RELATIONS = [{"subject": "a", "relation": "calls", "object": "b"}]
+async def test_every_public_callable_names_an_argument_that_is_none_or_of_a_wrong_type() -> None:
+    validator = IngestionValidator(enable_dedup=False)
+    result = await validator.validate(**CLAIM)
+    queue = ReviewQueue(lambda evidence: evidence.claim)
+    verifier = SourceVerifier([CHUNK])
+    relations = [{"subject": "a", "relation": "calls", "object": "b"}]
 
-CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "CitationDetector.detect": (CitationDetector().detect, {"text": TEXT}),
-    "CitationDetector.summary": (CitationDetector().summary, {"text": TEXT}),
-    "DedupChecker": (DedupChecker, {"provider": Stored(), "threshold": 0.9}),
-    "DedupChecker.check_duplicate": (
-        DedupChecker(Stored()).check_duplicate,
-        {"content": TEXT, "user_id": "ada", "memory_type": "fact"},
-    ),
-    "EntityGroundingGuard": (EntityGroundingGuard, {"required_confidence": 0.5}),
-    "EntityGroundingGuard.check": (
-        EntityGroundingGuard().check,
-        {"entities": [{"id": "a"}], "corpus_index": {}},
-    ),
-    "FieldChecker.extract_mentioned_fields": (FieldChecker().extract_mentioned_fields, {"answer": TEXT}),
-    "FieldChecker.verify_fields": (FieldChecker().verify_fields, {"fields": ["a"], "chunks": [CHUNK]}),
-    "GroundedIngestionConfig": (GroundedIngestionConfig, {"dedup_threshold": 0.9}),
-    "HedgeDetector": (HedgeDetector, {"block": ["x"], "review": ["y"]}),
-    "HedgeDetector.analyze": (HedgeDetector().analyze, {"text": TEXT}),
-    "HedgeDetector.find": (HedgeDetector().find, {"text": TEXT}),
-    "IngestionValidator": (
-        IngestionValidator,
-        {"provider": Stored(), "config": GroundedIngestionConfig()},
-    ),
-    "IngestionValidator.validate": (VALIDATOR.validate, CLAIM),
-    "QueryCache": (QueryCache, {"max_entries": 5}),
-    "QueryCache.get": (QueryCache().get, {"key": "k"}),
-    "QueryCache.invalidate_scope": (QueryCache().invalidate_scope, {"scope": "s"}),
-    "QueryCache.set": (
-        QueryCache().set,
-        {"key": "k", "response": {"confidence": 0.9}, "mode": "auto", "scope": "s"},
-    ),
-    "QueryCache.why_refused": (QueryCache.why_refused, {"response": {"confidence": 0.9}}),
-    "ReasoningTraces.add_node": (ReasoningTraces().add_node, {"decision_type": "goal", "content": TEXT}),
-    "ReasoningTraces.verify_claim": (ReasoningTraces().verify_claim, {"claim_id": "x"}),
-    "RelationPreservationGuard": (RelationPreservationGuard, {"relation_resolver": lambda *_: []}),
-    "RelationPreservationGuard.check": (
-        RelationPreservationGuard(lambda *_: []).check,
-        {"claims": RELATIONS},
-    ),
-    "ReviewQueue": (ReviewQueue, {"store_callback": lambda _: "1", "max_per_user": 3}),
-    "ReviewQueue.approve": (QUEUE.approve, {"queue_id": "q", "reviewer": "ada"}),
-    "ReviewQueue.enqueue": (
-        QUEUE.enqueue,
-        {**CLAIM, "evidence": RESULT.evidence, "validation_result": RESULT},
-    ),
-    "ReviewQueue.get_by_id": (QUEUE.get_by_id, {"queue_id": "q", "user_id": "ada"}),
-    "ReviewQueue.get_pending": (QUEUE.get_pending, {"user_id": "ada", "limit": 3}),
-    "ReviewQueue.history": (QUEUE.history, {"user_id": "ada", "limit": 3}),
-    "ReviewQueue.reject": (QUEUE.reject, {"queue_id": "q", "reviewer": "ada", "reason": "x"}),
-    "SourceVerifier": (SourceVerifier, {"chunks": [CHUNK]}),
-    "SourceVerifier.verify_lines": (VERIFIER.verify_lines, {"file": "a.md", "start": 1, "end": 1}),
-    "SourceVerifier.verify_snippet": (VERIFIER.verify_snippet, {"file": "a.md", "snippet": TEXT}),
-    "SourceVerifier.verify_source": (VERIFIER.verify_source, {"source": {"file": "a.md"}}),
-    "SourceVerifier.verify_sources": (VERIFIER.verify_sources, {"sources": [{"file": "a.md"}]}),
-    "VerificationConfig": (VerificationConfig, {"sample_rate": 0.5}),
-    "annotate": (annotate, {"answer": TEXT, "report": detect_hallucinations(TEXT, SOURCES)}),
-    "audit_reasoning": (audit_reasoning, {"steps": [{"claim": TEXT, "cites": ["1"]}], "sources": SOURCES}),
-    "detect_hallucinations": (detect_hallucinations, {"response": TEXT, "context": SOURCES}),
-    "determine_tier": (
-        determine_tier,
-        {
-            "hedge_result": HedgeAction.CONTINUE,
-            "is_duplicate": False,
-            "dedup_failed": False,
-            "has_verified_citation": False,
-            "source": "user",
-            "memory_type": "fact",
-        },
-    ),
-    "evidence_dependence": (evidence_dependence, {"question": "?", "answer": TEXT, "evidence": TEXT}),
-    "evidence_gap_bits": (evidence_gap_bits, {"p1": 0.5, "p0": 0.1, "tau": 0.9}),
-    "gap_band": (gap_band, {"bits": 1.0}),
-    "grounded_prompt": (grounded_prompt, {"query": "?", "chunks": [CHUNK]}),
-    "jaccard_similarity": (jaccard_similarity, {"text1": "a", "text2": "b"}),
-    "normalize_for_quote_match": (normalize_for_quote_match, {"text": TEXT}),
-    "validate_evidence_grounding": (
-        validate_evidence_grounding,
-        {"evidence": {"a": [TEXT]}, "transcript_text": TEXT, "mode": "substring", "fuzzy_threshold": 0.9},
-    ),
-    "verify_citation": (verify_citation, {"citation": CitationDetector().detect("ADR-003")[0]}),
-    "verify_claim": (verify_claim, {"claim": TEXT, "evidence": [TEXT], "threshold": 0.9}),
-    "verify_response": (verify_response, {"query": "?", "answer": TEXT, "context": SOURCES}),
-}
-"""Each with arguments that it takes."""
-
-
-def test_every_public_callable_is_looked_at() -> None:
+    calls: dict[str, tuple[Any, dict[str, Any]]] = {
+        "CitationDetector.detect": (CitationDetector().detect, {"text": TEXT}),
+        "CitationDetector.summary": (CitationDetector().summary, {"text": TEXT}),
+        "DedupChecker": (DedupChecker, {"provider": Stored(), "threshold": 0.9}),
+        "DedupChecker.check_duplicate": (
+            DedupChecker(Stored()).check_duplicate,
+            {"content": TEXT, "user_id": "ada", "memory_type": "fact"},
+        ),
+        "EntityGroundingGuard": (EntityGroundingGuard, {"required_confidence": 0.5}),
+        "EntityGroundingGuard.check": (
+            EntityGroundingGuard().check,
+            {"entities": [{"id": "a"}], "corpus_index": {}},
+        ),
+        "FieldChecker.extract_mentioned_fields": (FieldChecker().extract_mentioned_fields, {"answer": TEXT}),
+        "FieldChecker.verify_fields": (FieldChecker().verify_fields, {"fields": ["a"], "chunks": [CHUNK]}),
+        "GroundedIngestionConfig": (GroundedIngestionConfig, {"dedup_threshold": 0.9}),
+        "HedgeDetector": (HedgeDetector, {"block": ["x"], "review": ["y"]}),
+        "HedgeDetector.analyze": (HedgeDetector().analyze, {"text": TEXT}),
+        "HedgeDetector.find": (HedgeDetector().find, {"text": TEXT}),
+        "IngestionValidator": (
+            IngestionValidator,
+            {"provider": Stored(), "config": GroundedIngestionConfig()},
+        ),
+        "IngestionValidator.validate": (validator.validate, CLAIM),
+        "QueryCache": (QueryCache, {"max_entries": 5}),
+        "QueryCache.get": (QueryCache().get, {"key": "k"}),
+        "QueryCache.invalidate_scope": (QueryCache().invalidate_scope, {"scope": "s"}),
+        "QueryCache.set": (
+            QueryCache().set,
+            {"key": "k", "response": {"confidence": 0.9}, "mode": "auto", "scope": "s"},
+        ),
+        "QueryCache.why_refused": (QueryCache.why_refused, {"response": {"confidence": 0.9}}),
+        "ReasoningTraces.add_node": (ReasoningTraces().add_node, {"decision_type": "goal", "content": TEXT}),
+        "ReasoningTraces.verify_claim": (ReasoningTraces().verify_claim, {"claim_id": "x"}),
+        "RelationPreservationGuard": (RelationPreservationGuard, {"relation_resolver": lambda *_: []}),
+        "RelationPreservationGuard.check": (
+            RelationPreservationGuard(lambda *_: []).check,
+            {"claims": relations},
+        ),
+        "ReviewQueue": (ReviewQueue, {"store_callback": lambda _: "1", "max_per_user": 3}),
+        "ReviewQueue.approve": (queue.approve, {"queue_id": "q", "reviewer": "ada"}),
+        "ReviewQueue.enqueue": (
+            queue.enqueue,
+            {**CLAIM, "evidence": result.evidence, "validation_result": result},
+        ),
+        "ReviewQueue.get_by_id": (queue.get_by_id, {"queue_id": "q", "user_id": "ada"}),
+        "ReviewQueue.get_pending": (queue.get_pending, {"user_id": "ada", "limit": 3}),
+        "ReviewQueue.history": (queue.history, {"user_id": "ada", "limit": 3}),
+        "ReviewQueue.reject": (queue.reject, {"queue_id": "q", "reviewer": "ada", "reason": "x"}),
+        "SourceVerifier": (SourceVerifier, {"chunks": [CHUNK]}),
+        "SourceVerifier.verify_lines": (verifier.verify_lines, {"file": "a.md", "start": 1, "end": 1}),
+        "SourceVerifier.verify_snippet": (verifier.verify_snippet, {"file": "a.md", "snippet": TEXT}),
+        "SourceVerifier.verify_source": (verifier.verify_source, {"source": {"file": "a.md"}}),
+        "SourceVerifier.verify_sources": (verifier.verify_sources, {"sources": [{"file": "a.md"}]}),
+        "VerificationConfig": (VerificationConfig, {"sample_rate": 0.5}),
+        "annotate": (annotate, {"answer": TEXT, "report": detect_hallucinations(TEXT, SOURCES)}),
+        "audit_reasoning": (
+            audit_reasoning,
+            {"steps": [{"claim": TEXT, "cites": ["1"]}], "sources": SOURCES},
+        ),
+        "detect_hallucinations": (detect_hallucinations, {"response": TEXT, "context": SOURCES}),
+        "determine_tier": (
+            determine_tier,
+            {
+                "hedge_result": HedgeAction.CONTINUE,
+                "is_duplicate": False,
+                "dedup_failed": False,
+                "has_verified_citation": False,
+                "source": "user",
+                "memory_type": "fact",
+            },
+        ),
+        "evidence_dependence": (evidence_dependence, {"question": "?", "answer": TEXT, "evidence": TEXT}),
+        "evidence_gap_bits": (evidence_gap_bits, {"p1": 0.5, "p0": 0.1, "tau": 0.9}),
+        "gap_band": (gap_band, {"bits": 1.0}),
+        "grounded_prompt": (grounded_prompt, {"query": "?", "chunks": [CHUNK]}),
+        "jaccard_similarity": (jaccard_similarity, {"text1": "a", "text2": "b"}),
+        "normalize_for_quote_match": (normalize_for_quote_match, {"text": TEXT}),
+        "validate_evidence_grounding": (
+            validate_evidence_grounding,
+            {"evidence": {"a": [TEXT]}, "transcript_text": TEXT, "mode": "substring", "fuzzy_threshold": 0.9},
+        ),
+        "verify_citation": (verify_citation, {"citation": CitationDetector().detect("ADR-003")[0]}),
+        "verify_claim": (verify_claim, {"claim": TEXT, "evidence": [TEXT], "threshold": 0.9}),
+        "verify_response": (verify_response, {"query": "?", "answer": TEXT, "context": SOURCES}),
+    }
     records = """
     Citation ClaimVerification DuplicateResult EpistemicGap EvidenceGroundingError EvidenceGroundingStats
     EvidenceObject HallucinationReport HedgeAction HedgeResult IngestionTier MemoryReviewStore ModelCall
@@ -159,31 +159,23 @@ def test_every_public_callable_is_looked_at() -> None:
     VerificationResult VerifiedResponse
     """  # what calls return and raise, and stores that are handed to others
     never_raises = {"execute_with_fallback"}  # except for the mode, whatever its parts do (S2-27)
-    called = {name.partition(".")[0] for name in CALLS}
+    called = {name.partition(".")[0] for name in calls}
     assert called | {*records.split()} | never_raises == set(groundwire.__all__) - {"__version__"}
-
-
-def test_a_wrong_argument_is_named() -> None:
     wrong = []
-    for name, (function, given) in CALLS.items():
+    for name, (function, given) in calls.items():
         for argument in given:
             parameter = inspect.signature(function).parameters[argument]
             takes_none = parameter.default is None or "None" in str(parameter.annotation)
             for value in (Odd(),) if takes_none else (Odd(), None):
                 try:
-                    asyncio.run(called(function, {**given, argument: value}))
+                    answer = function(**{**given, argument: value})
+                    if inspect.isawaitable(answer):
+                        await answer
                 except (TypeError, ValueError) as refused:
                     if argument.removesuffix("s") in str(refused):
                         continue
                 wrong.append((name, argument, value))
     assert wrong == []
-
-
-async def called(function: Any, given: dict[str, Any]) -> None:
-    """Call it, and await what is to be awaited."""
-    answer = function(**given)
-    if inspect.isawaitable(answer):
-        await answer
 
 
 SECRET = "Ann lives in Cork"

@@ -30,6 +30,14 @@ async def _decisions(claims: Iterable[str], user: str = "documentation") -> list
     return [result for result in results if isinstance(result, Decision)]
 
 
+async def _table(*claims: str, ids: bool = False) -> str:
+    out = io.StringIO()
+    printer = DecisionPrinter(out, ids=ids)
+    for decision in await _decisions(claims):
+        printer.decision(decision)
+    return out.getvalue()
+
+
 def _on_terminal(width: int) -> tuple[DecisionPrinter, io.StringIO]:
     out = io.StringIO()
     printer = DecisionPrinter(out)
@@ -48,35 +56,19 @@ async def test_on_a_terminal_every_decision_is_one_line_of_its_width() -> None:
 
 
 async def test_a_near_duplicate_names_the_memory_the_likeness_and_the_difference() -> None:
-    out = io.StringIO()
-    printer = DecisionPrinter(out)
-    for decision in await _decisions([LONG, LONG.replace("copies", "never copies")]):
-        printer.decision(decision)
-    assert "other negation than c0 (0.94)" in out.getvalue()
+    assert "other negation than c0 (0.94)" in await _table(LONG, LONG.replace("copies", "never copies"))
 
 
-async def test_ids_have_a_column_where_they_are_asked_for() -> None:
-    out = io.StringIO()
-    printer = DecisionPrinter(out, ids=True)
-    for decision in await _decisions(["One thing"]):
-        printer.decision(decision)
-    assert [line.split() for line in out.getvalue().splitlines()] == [
-        ["verdict", "reason", "id", "claim", "because"],
-        [
-            "approved",
-            "trusted_source",
-            "c0",
-            *["One", "thing", "From", "trusted", "source:", "documentation"],
-        ],
+async def test_ids_have_a_column_where_they_are_asked_for_and_a_hedge_that_decides_nothing_is_no_reason() -> (
+    None
+):
+    assert [" ".join(line.split()) for line in (await _table("One thing", ids=True)).splitlines()] == [
+        "verdict reason id claim because",
+        "approved trusted_source c0 One thing From trusted source: documentation",
     ]
-
-
-async def test_a_hedge_that_decides_nothing_is_no_reason() -> None:
-    out = io.StringIO()
-    for decision in await _decisions(["May is the month when the drivers rest."]):
-        assert decision.hedges
-        DecisionPrinter(out).decision(decision)
-    assert "hedges" not in out.getvalue()
+    month = "May is the month when the drivers rest."
+    assert (await _decisions([month]))[0].hedges
+    assert "hedges" not in await _table(month)
 
 
 async def test_a_flagged_answer_names_the_claims_that_are_wrong() -> None:

@@ -139,9 +139,15 @@ class DedupChecker:
             memories |= {
                 str(name): text for name, text in await self._provider.memories(user_id, memory_type)
             }
-        if self._embedder is None:
-            return _by_words(content, memories)
-        return await _by_meaning(content, memories, self._embedder)
+        own, embedder = signature(read_form(content)), self._embedder
+        vector = None if embedder is None else await _embed(embedder, content)
+        found = []
+        for number, (name, text) in enumerate(memories.items(), 1):
+            near = None
+            if embedder is not None and vector is not None:
+                near = _cosine(vector, await _embed(embedder, text))
+            found.append(_match(number, name, text, own, near))
+        return found
 
 
 def memory_types(policy: Policy, memory_type: str) -> Sequence[str]:
@@ -159,22 +165,6 @@ def report(matches: Iterable[Match], rules: MatchRules) -> DedupFacts:
     near = [match for match in matches if is_near(match.inter, match.union, rules.thresholds.duplicate)]
     chosen, _ = choose(near, rules)
     return DedupFacts(status="ok", scheme="exact", matches=[match.fact() for match in chosen])
-
-
-def _by_words(content: str, memories: dict[str, str]) -> list[Match]:
-    own = signature(read_form(content))
-    return [_match(n, name, text, own, None) for n, (name, text) in enumerate(memories.items(), 1)]
-
-
-async def _by_meaning(
-    content: str, memories: dict[str, str], embedder: Embedder | EmbedFunction
-) -> list[Match]:
-    own, vector = signature(read_form(content)), await _embed(embedder, content)
-    found = []
-    for number, (name, text) in enumerate(memories.items(), 1):
-        near = _cosine(vector, await _embed(embedder, text))
-        found.append(_match(number, name, text, own, near))
-    return found
 
 
 def _match(number: int, name: str, text: str, own: bytes, near: float | None) -> Match:

@@ -369,15 +369,6 @@ class Judged(NamedTuple):
         return support_at(point, self.support, self.whole)
 
 
-_METHODS: Final[Mapping[str, Callable[[Judged], float]]] = {
-    "all positive": lambda _: 1.0,
-    "length": lambda row: float(row.length),
-    VERIFIER: lambda row: 1 - row.support,
-    WHOLE: lambda row: 1 - row.whole,
-}
-"""Baselines, then the verifier; a score is higher where less is supported."""
-
-
 class Counted(NamedTuple):
     """Verdicts at a threshold: rows flagged of those that are supported, and passed of those that are not."""
 
@@ -416,9 +407,8 @@ def judge(row: Labelled) -> Judged:
         judged = ResponseCase(response, reading, _UNDOUBTED, _NO_FACTS).before_queue()
         checked, hard = result_of(reading.claims), judged.code != ReasonCode.GROUNDED
         claims = checked.report.claims if checked else []
-        unseen = (
-            checked is None or checked.report.unverified_claims
-        )  # what was not looked at is supported by nothing
+        # what was not looked at is supported by nothing
+        unseen = checked is None or checked.report.unverified_claims
         support = 0.0 if unseen else min((claim.evidence_support for claim in claims), default=1.0)
         whole = checked.report.answer_support if checked else 0.0
     missing = sum(len(claim.uncovered) for claim in claims)
@@ -436,7 +426,13 @@ def figures(
     by_whole = "balanced" if config.operating_point == "strict" else config.operating_point
     points: dict[str, OperatingPoint] = {VERIFIER: "strict", WHOLE: by_whole}
     results: dict[str, dict[str, Estimate]] = {}
-    for method, score in _METHODS.items():
+    scores: dict[str, Callable[[Judged], float]] = {
+        "all positive": lambda _: 1.0,
+        "length": lambda row: float(row.length),
+        VERIFIER: lambda row: 1 - row.support,
+        WHOLE: lambda row: 1 - row.whole,
+    }  # higher where less is supported
+    for method, score in scores.items():
         if method == WHOLE and all(row.declared for row in rows):
             continue  # a claim is a whole
         scored = [Scored(score(row), not row.supported, row.group) for row in rows]

@@ -28,14 +28,8 @@ class StandardSink:
         write_event(level, event, **payload)
 
 
-class _Telemetry:
-    """The process's sink."""
-
-    def __init__(self) -> None:
-        self.sink: Sink = StandardSink()
-
-
-_telemetry: Final = _Telemetry()
+_sinks: Final[list[Sink]] = [StandardSink()]
+"""The process's own, one."""
 
 
 def use_sink(sink: Sink) -> None:
@@ -49,13 +43,13 @@ def use_sink(sink: Sink) -> None:
     """
     if not callable(getattr(sink, "try_emit", None)):
         raise TypeError("a sink needs a method try_emit(event, payload)")
-    _telemetry.sink = sink
+    _sinks[0] = sink
 
 
 def emit(event: Event, sink: Sink | None = None) -> None:
     """Send an event to a sink, by default the process's own; never raises."""
     metrics.EVENTS.labels(event.name).inc()
-    target = sink or _telemetry.sink
+    target = sink or _sinks[0]
     try:
         if isinstance(target, StandardSink):
             target.try_emit(event.name, dict(event.payload), level=event.level)

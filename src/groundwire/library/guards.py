@@ -58,7 +58,7 @@ def tenant_of(ctx: object) -> str:
 
 
 def emit_all(events: Iterable[Event], sink: Sink | None) -> None:
-    """Send events, best effort: a sink that breaks changes no output (S3-10)."""
+    """Send events; a sink that breaks changes no output (S3-10)."""
     for event in events:
         emit(event, sink)
 

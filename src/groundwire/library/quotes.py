@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -39,8 +39,6 @@ __all__ = [
     "validate_evidence_grounding",
     "validate_evidence_schema",
 ]
-
-_NOTHING_GROUNDED: Final = "evidence was extracted, but not one quote of it stands in the transcript"
 
 
 class EvidenceQuoteSettings(BaseSettings):
@@ -211,14 +209,26 @@ def ground_evidence(
     settings = settings or EvidenceQuoteSettings()
     evidence = validate_evidence_schema(raw, domains)
     if not settings.evidence_quote_validation_enabled:
-        return _untouched(raw)
+        untouched = (
+            {str(domain): list(quotes) for domain, quotes in raw.items()} if isinstance(raw, Mapping) else {}
+        )
+        extracted = sum(map(len, untouched.values()))
+        metrics.QUOTES.labels("unvalidated").inc(extracted)
+        return GroundedEvidence(
+            untouched,
+            validated=False,
+            llm_evidence_extracted_count=extracted,
+            llm_evidence_rejected_count=None,
+        )
     log_rejections = settings.evidence_quote_log_rejections
     found = _ground(evidence, transcript_text, settings.rules, sink, log_rejections=log_rejections)
     if found.failure:
         metrics.QUOTE_FAILURES.labels(found.mode).inc()
         emit(Event("evidence_failure", found.failure | {"transcript_hash": found.transcript_hash}), sink)
         if settings.evidence_quote_fail_on_all_rejected:
-            raise EvidenceGroundingError(_NOTHING_GROUNDED)
+            raise EvidenceGroundingError(
+                "evidence was extracted, but not one quote of it stands in the transcript"
+            )
     return GroundedEvidence(
         evidence=found.validated,
         validated=True,
@@ -255,14 +265,3 @@ def _ground(
     for event in found.events() if log_rejections else ():
         emit(event, sink)
     return found
-
-
-def _untouched(raw: object) -> GroundedEvidence:
-    evidence = (
-        {str(domain): list(quotes) for domain, quotes in raw.items()} if isinstance(raw, Mapping) else {}
-    )
-    extracted = sum(map(len, evidence.values()))
-    metrics.QUOTES.labels("unvalidated").inc(extracted)
-    return GroundedEvidence(
-        evidence, validated=False, llm_evidence_extracted_count=extracted, llm_evidence_rejected_count=None
-    )

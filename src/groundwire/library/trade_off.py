@@ -24,10 +24,6 @@ _THRESHOLDS: Final = tuple(twentieth / 20 for twentieth in range(1, 21))
 """Thresholds that a picture may name."""
 
 
-_Box = tuple[int, int, int, int]
-"""Left, top, right and bottom, in pixels."""
-
-
 class RatePoint(NamedTuple):
     """What is reviewed without need, and what is missed, 0..1 each."""
 
@@ -89,19 +85,17 @@ def picture(
             f'<rect width="{width}" height="{height}" fill="#fff"/>',
             f'<text x="{_LEFT}" y="20" font-size="14">{escape(title)}</text>',
             *_axes(),
-            *_lines(drawn),
+            *[
+                f'<polyline points="{" ".join(f"{_x(share)},{_y(share)}" for share in shares)}" fill="none" '
+                f'stroke="{_colour(place)}" stroke-width="2"/>'
+                for place, shares in enumerate(drawn.values())
+            ],
             *_dots(points, marked or {}),
             *_legend(drawn, points, thresholds_too=bool(marked)),
             "</svg>",
             "",
         ]
     )
-
-
-def _lines(drawn: Mapping[str, Sequence[RatePoint]]) -> Iterator[str]:
-    for place, shares in enumerate(drawn.values()):
-        path = " ".join(f"{_x(share)},{_y(share)}" for share in shares)
-        yield f'<polyline points="{path}" fill="none" stroke="{_colour(place)}" stroke-width="2"/>'
 
 
 class _Labels:
@@ -114,19 +108,15 @@ class _Labels:
         """Return a label in the first place around a dot that is free; None where none is."""
         width, x, y = _LETTER * len(text), _x(dot), _y(dot)
         for left, top in product((x + _DOT, x - _DOT - width), (y - _DOT - _LINE, y + _DOT)):
-            box = (left, top, left + width, top + _LINE)
-            if (
-                left >= _LEFT
-                and top + _LINE <= _TOP + _SIDE
-                and not any(_overlap(box, o) for o in self._taken)
-            ):
-                self._taken.append(box)
+            right, bottom = left + width, top + _LINE
+            covers = any(
+                left < other[2] and other[0] < right and top < other[3] and other[1] < bottom
+                for other in self._taken
+            )
+            if left >= _LEFT and bottom <= _TOP + _SIDE and not covers:
+                self._taken.append((left, top, right, bottom))
                 return f'<text x="{left}" y="{top + _LINE - 3}" fill="{colour}" {_HALO}>{escape(text)}</text>'
         return None
-
-
-def _overlap(one: _Box, other: _Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _dots(points: Mapping[OperatingPoint, RatePoint], marked: Mapping[float, RatePoint]) -> Iterator[str]:
@@ -138,7 +128,7 @@ def _dots(points: Mapping[OperatingPoint, RatePoint], marked: Mapping[float, Rat
         yield labels.beside(share, names, _BLACK) or ""
     taken = list(points.values())
     for threshold, share in marked.items():
-        if any(_near(share, other) for other in taken):
+        if any(abs(_x(share) - _x(o)) < _NEAR and abs(_y(share) - _y(o)) < _NEAR for o in taken):
             continue
         taken.append(share)
         if label := labels.beside(share, f"{threshold:g}", _COLOURS[0]):
@@ -175,10 +165,6 @@ def _axes() -> Iterator[str]:
 
 def _colour(place: int) -> str:
     return _COLOURS[place % len(_COLOURS)]
-
-
-def _near(one: RatePoint, other: RatePoint) -> bool:
-    return abs(_x(one) - _x(other)) < _NEAR and abs(_y(one) - _y(other)) < _NEAR
 
 
 def _x(share: RatePoint) -> int:

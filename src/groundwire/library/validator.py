@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -131,7 +129,11 @@ class IngestionValidator:
                 whatever breaks can only lower the tier (S0-21).
         """
         clock = datetime.now(UTC)
-        claim = _claim(content=content, memory_type=memory_type, source=source, user_id=user_id)
+        fields = {"content": content, "memory_type": memory_type, "source": source, "user_id": user_id}
+        try:
+            claim = validate(Claim, {"claim_id": str(uuid.uuid4()), **fields})
+        except RecordError as error:
+            raise ValueError(error.message) from None
         prepared = await self._prepare(claim, clock)
         dedup = await self._compare(claim)
         inputs = prepared.inputs
@@ -139,15 +141,20 @@ class IngestionValidator:
         return _result(ClaimCase(claim, prepared.reading, self._policy, facts, inputs.findings))
 
     async def _prepare(self, claim: Claim, clock: datetime) -> PreparedClaim:
-        """Read the text and look its citations up."""
         record = InboundRecord(None, 0, 0, to_milliseconds(clock), None, None)
         unread = PreparedClaim(record, claim, "", UNREAD, None, ClaimInputs({}))
         try:
             prepared = unread._replace(reading=read_claim(claim.content, self._policy))
             if prepared.reading.citations:
-                async with self._verifying() as verifier:
+                verifier = (
+                    self._verifier or default_verifier()
+                )  # a new one a call: it belongs to one event loop
+                try:
                     lookup = CitationLookup(verifier, self._policy)
                     (prepared,) = await lookup.look_up([prepared], ask_network=True)
+                finally:
+                    if self._verifier is None:
+                        await verifier.close()
         except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
             report_fault("claim.unjudged", exc)
             return unread.failed(exc)
@@ -166,23 +173,6 @@ class IngestionValidator:
         except Exception as exc:  # noqa: BLE001 - whatever broke: the claim cannot be shown to be new
             logger.warning("deduplication failed: %s", type(exc).__name__)
             return DedupFacts(status="failed", scheme="exact", matches=[])
-
-    @asynccontextmanager
-    async def _verifying(self) -> AsyncIterator[CitationVerifier]:
-        """Give the verifier, or a new one for this call: it belongs to one event loop."""
-        verifier = self._verifier or default_verifier()
-        try:
-            yield verifier
-        finally:
-            if self._verifier is None:
-                await verifier.close()
-
-
-def _claim(**fields: str) -> Claim:
-    try:
-        return validate(Claim, {"claim_id": str(uuid.uuid4()), **fields})
-    except RecordError as error:
-        raise ValueError(error.message) from None
 
 
 def _result(case: ClaimCase) -> ValidationResult:

@@ -98,15 +98,11 @@ def refusal(response: Mapping[str, Any]) -> Refusal | None:
     validation = response.get("validation")
     if not isinstance(validation, Mapping) or not validation:
         return Refusal.UNVALIDATED
-    return _of_warnings(response.get("warnings")) or _of_counts(validation)
-
-
-def _of_counts(validation: Mapping[str, Any]) -> Refusal | None:
-    pairs = (
+    pairs = [
         (validation.get(f"{what}Verified"), validation.get(f"{what}Total")) for what in ("sources", "fields")
-    )
+    ]
     short = any(isinstance(held, int) and isinstance(total, int) and held < total for held, total in pairs)
-    return Refusal.UNSUPPORTED if short else None
+    return _of_warnings(response.get("warnings")) or (Refusal.UNSUPPORTED if short else None)
 
 
 def _of_warnings(warnings: object) -> Refusal | None:

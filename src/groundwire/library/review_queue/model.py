@@ -30,8 +30,6 @@ from groundwire.messages.records import MemoryType
 MAX_BODY_BYTES: Final = 256_000
 """Largest item as JSON: 10,000 of them must have room in a server's memory."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 class ReviewQueueFull(GroundwireError):
     """The queue takes no more items of this user, or none at all (S0-133, S0-134); nothing was evicted.
@@ -279,4 +277,4 @@ def read_row(row: str) -> ReviewEvent:
 
 def moment(microseconds: int) -> datetime:
     """Return the UTC time that is so many microseconds after 1970."""
-    return _EPOCH + timedelta(microseconds=microseconds)
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)

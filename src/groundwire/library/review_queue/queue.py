@@ -268,8 +268,16 @@ class ReviewQueue:
             with suppress(StateUnavailable):
                 await self._settle(rules.store_failed, attempt, "CancelledError")
             raise
-        except Exception as error:  # noqa: BLE001 - whatever the callback raises: the item must come back
-            return await self._failed(attempt, error)
+        except Exception as error:
+            kind = type(error).__name__
+            logger.warning("storing %s failed: %s", queue_id, kind)
+            try:
+                settled = await self._settle(rules.store_failed, attempt, kind)
+            except StateUnavailable:
+                raise ReviewStoreFailed(queue_id, f"the callback raised {kind}", noted=False) from error
+            if settled and settled.state == ItemState.STORED:  # by another process, meanwhile
+                return settled.memory
+            raise ReviewStoreFailed(queue_id, f"the callback raised {kind}") from error
         try:
             settled = await self._settle(rules.stored, attempt, memory_id)
         except StateUnavailable as error:
@@ -307,10 +315,11 @@ class ReviewQueue:
         return [read_row(row) for row in await self._store.history(owner, _count("limit", limit))]
 
     async def _reviewer(self, queue_id: str, reviewer: str, tenant_id: str) -> Attempt:
-        """Return who asks; only a plain True makes a delegated reviewer."""
         attempt = _attempt(queue_id, reviewer, tenant_id, "reviewer")
         answer = self._role(tenant_id, reviewer)
-        delegated = (await answer if inspect.isawaitable(answer) else answer) is True
+        delegated = (
+            await answer if inspect.isawaitable(answer) else answer
+        ) is True  # only a plain True delegates
         return replace(attempt, delegated=delegated)
 
     async def _call(self, begun: StoredItem) -> str:
@@ -324,18 +333,6 @@ class ReviewQueue:
             raise TypeError(f"store_callback returned no memory id but {type(memory_id).__name__}")
         return str(memory_id)
 
-    async def _failed(self, attempt: Attempt, error: Exception) -> str:
-        """Bring the item back, and say so; unless another process has stored it meanwhile."""
-        kind = type(error).__name__
-        logger.warning("storing %s failed: %s", attempt.queue_id, kind)
-        try:
-            settled = await self._settle(rules.store_failed, attempt, kind)
-        except StateUnavailable:
-            raise ReviewStoreFailed(attempt.queue_id, f"the callback raised {kind}", noted=False) from error
-        if settled and settled.state == ItemState.STORED:
-            return settled.memory
-        raise ReviewStoreFailed(attempt.queue_id, f"the callback raised {kind}") from error
-
     async def _settle(
         self, rule: Rule[StoredItem | None], attempt: Attempt, detail: str
     ) -> StoredItem | None:
@@ -343,7 +340,6 @@ class ReviewQueue:
         return await asyncio.shield(self._change("settle", rule, replace(attempt, detail=detail)))
 
     async def _expire(self, owner: str, most: int = 0) -> None:
-        """Let items expire whose time is over, from the oldest on until one has time left."""
         async for item in self._looked_at("enqueue", owner, 1, most):
             if item.state == ItemState.PENDING:
                 return
