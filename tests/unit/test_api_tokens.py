@@ -30,54 +30,32 @@ def made(path, name="ci", **fields) -> str:
     return new_token(path, name, **{"person": "ann", "tenants": ["acme"], **fields})
 
 
-def test_a_token_speaks_for_its_person_and_stands_nowhere(tmp_path) -> None:
-    path = tmp_path / "tokens.toml"
-    token = made(path)
-    assert Tokens.load(path).person(token, NOW) == ANN
-    assert token not in path.read_text()
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "tokens.toml"
+
+
+def test_a_token_speaks_for_its_own_person_up_to_its_end_and_stands_nowhere(path) -> None:
+    token = made(path, not_after=NOW)
+    tokens = {made(path, f"t{n}", person=f"p{n}"): f"p{n}" for n in range(5)}
+    look = made(path, "look", read_only=True, tenants=["acme", "globex"])
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [entry.name for entry in tmp_path.iterdir()] == ["tokens.toml"]
+    assert [entry.name for entry in path.parent.iterdir()] == ["tokens.toml"]
+    kept = Tokens.load(path)
+    assert kept.person(token, NOW) == ANN
+    assert kept.person(token, NOW + timedelta(microseconds=1)) is None
+    assert {one: kept.person(one, NOW).name for one in tokens} == tokens
+    assert kept.person(look, NOW) == Person("ann", frozenset({"acme", "globex"}), read_only=True)
+    assert not [one for one in (token, look, *tokens) if one in path.read_text()]
+    hashes = [entry.sha256 for _, entry in kept]
+    for wrong in (look[:-1], look + "x", look.upper(), *hashes, "", "\ud800"):
+        assert kept.person(wrong, NOW) is None
 
 
 @given(st.text())
 def test_nothing_else_is_a_token(text) -> None:
-    tokens = Tokens.parse(
-        f'[tokens.a]\nsha256 = "{HASH}"\nperson = "ann"\ntenants = ["acme"]\n'.encode(), "f"
-    )
-    assert tokens.person(text, NOW) is None
-    assert tokens.person(HASH, NOW) is None
-
-
-def test_a_part_of_a_token_or_another_ones_hash_lets_nobody_in(tmp_path) -> None:
-    path = tmp_path / "tokens.toml"
-    token = made(path)
-    ((_, kept),) = Tokens.load(path)
-    for wrong in (token[:-1], token + "x", token.upper(), kept.sha256, "", "\ud800"):
-        assert Tokens.load(path).person(wrong, NOW) is None
-
-
-def test_a_token_holds_up_to_and_including_its_end(tmp_path) -> None:
-    path = tmp_path / "tokens.toml"
-    token = made(path, not_after=NOW)
-    tokens = Tokens.load(path)
-    assert tokens.person(token, NOW) == ANN
-    assert tokens.person(token, NOW + timedelta(microseconds=1)) is None
-
-
-def test_a_read_only_token_is_of_a_person_who_may_only_look(tmp_path) -> None:
-    path = tmp_path / "tokens.toml"
-    token = made(path, read_only=True, tenants=["acme", "globex"])
-    assert Tokens.load(path).person(token, NOW) == Person(
-        "ann", frozenset({"acme", "globex"}), read_only=True
-    )
-
-
-def test_tokens_differ_and_each_speaks_for_its_own_person(tmp_path) -> None:
-    path = tmp_path / "tokens.toml"
-    tokens = {made(path, f"t{n}", person=f"p{n}"): f"p{n}" for n in range(5)}
-    assert len(tokens) == 5
-    for token, person in tokens.items():
-        assert Tokens.load(path).person(token, NOW).name == person
+    table = f'[tokens.a]\nsha256 = "{HASH}"\nperson = "ann"\ntenants = ["acme"]\n'
+    assert Tokens.parse(table.encode(), "f").person(text, NOW) is None
 
 
 @settings(max_examples=30)
@@ -97,26 +75,20 @@ def test_what_stands_in_the_file_stays_when_a_token_comes_and_goes(tmp_path_fact
     assert path.read_text().rstrip() == before.rstrip()
 
 
-def test_revoking_takes_out_that_token_alone(tmp_path) -> None:
-    path = tmp_path / "tokens.toml"
+def test_revoking_takes_out_that_token_alone(path) -> None:
     kept, gone, last = (made(path, name) for name in ("a", "b", "c"))
     revoke_token(path, "b")
     tokens = Tokens.load(path)
     assert [name for name, _ in tokens] == ["a", "c"]
     assert [tokens.person(token, NOW) for token in (kept, gone, last)] == [ANN, None, ANN]
-
-
-def test_a_token_in_an_inline_table_is_taken_out_alone(tmp_path) -> None:
-    path = tmp_path / "tokens.toml"
-    kept = 'person = "b", tenants = ["t"]'
-    other = f'c = {{sha256 = "{"1" * 64}", {kept}}}\n'
-    path.write_text(f'[tokens]\na = {{sha256 = "{HASH}", {kept}}}\n{other}')
+    rest = 'person = "b", tenants = ["t"]'
+    other = f'c = {{sha256 = "{"1" * 64}", {rest}}}\n'
+    path.write_text(f'[tokens]\na = {{sha256 = "{HASH}", {rest}}}\n{other}')
     revoke_token(path, "a")
-    assert path.read_text() == f"[tokens]\n{other}"
+    assert path.read_text() == f"[tokens]\n{other}", "of an inline table too"
 
 
-def test_a_token_that_would_not_read_back_is_refused_and_changes_nothing(tmp_path) -> None:
-    path = tmp_path / "tokens.toml"
+def test_a_token_that_would_not_read_back_is_refused_and_changes_nothing(path) -> None:
     made(path)
     before = path.read_bytes()
 
@@ -138,9 +110,8 @@ def test_a_token_that_would_not_read_back_is_refused_and_changes_nothing(tmp_pat
         revoke_token(path, "none")
 
 
-def test_a_wrong_file_is_refused_by_field_and_without_hashes(tmp_path) -> None:
+def test_a_wrong_file_is_refused_by_field_and_without_hashes(path) -> None:
     def check(text, wrong) -> None:
-        path = tmp_path / "tokens.toml"
         path.write_text(text)
         with pytest.raises(UsageError, match=wrong) as caught:
             Tokens.load(path)
@@ -162,8 +133,7 @@ def test_a_wrong_file_is_refused_by_field_and_without_hashes(tmp_path) -> None:
     assert failing(check, cases) == []
 
 
-def test_a_file_that_others_may_read_is_warned_of(tmp_path, caplog) -> None:
-    path = tmp_path / "tokens.toml"
+def test_a_file_that_others_may_read_is_warned_of(path, caplog) -> None:
     made(path)
     with caplog.at_level(logging.WARNING):
         Tokens.load(path)
@@ -173,37 +143,27 @@ def test_a_file_that_others_may_read_is_warned_of(tmp_path, caplog) -> None:
     assert "chmod 600" in caplog.text
 
 
-def test_what_is_revoked_or_cannot_be_read_counts_no_more_without_a_restart(tmp_path) -> None:
-    path = tmp_path / "tokens.toml"
+def test_what_is_revoked_or_cannot_be_read_counts_no_more_without_a_restart(path) -> None:
     token = made(path)
     live = WatchedTokens(path)
     assert live.person(token, NOW) == ANN
     other = made(path, "other", person="bob")
     assert live.person(other, NOW).name == "bob"
     revoke_token(path, "ci")
-    assert live.person(token, NOW) is None
+    ahead = time.time() + 3600
+    os.utime(path, (ahead, ahead))
+    assert live.person(token, NOW) is None, "though its file is dated ahead"
     path.write_text("[broken")
     assert live.person(other, NOW) is None
     path.unlink()
     assert live.person(other, NOW) is None
 
 
-def test_what_is_revoked_counts_no_more_though_its_file_is_dated_ahead(tmp_path) -> None:
-    path = tmp_path / "tokens.toml"
-    token = made(path)
-    live = WatchedTokens(path)
-    revoke_token(path, "ci")
-    ahead = time.time() + 3600
-    os.utime(path, (ahead, ahead))
-    assert live.person(token, NOW) is None
-
-
 def run(*arguments, **env):
     return CliRunner().invoke(token_command, [str(argument) for argument in arguments], env=env)
 
 
-def test_commands_make_list_and_revoke_tokens_and_print_a_token_once(tmp_path) -> None:
-    path = tmp_path / "tokens.toml"
+def test_commands_make_list_and_revoke_tokens_and_print_a_token_once(path) -> None:
     end = datetime.now(UTC) + timedelta(days=1)
     options = ["--person", "ann", "--tenant", "acme", "--not-after", format_time(end), "--read-only"]
     new = run("new", "ci", *options, "--file", path)
@@ -221,15 +181,11 @@ def test_commands_make_list_and_revoke_tokens_and_print_a_token_once(tmp_path) -
     assert run("list", "--file", path).stdout.split() == ["token", "person", "tenants", "may", "not", "after"]
 
 
-def test_without_a_file_the_commands_say_what_to_give() -> None:
+def test_without_a_file_the_commands_say_what_to_give(tmp_path) -> None:
     for arguments in (["list"], ["revoke", "x"], ["new", "x", "--person", "a", "--tenant", "t"]):
         result = run(*arguments)
         assert result.exit_code == 2
         assert "GROUNDWIRE_TOKENS_FILE" in result.stderr
-
-
-def test_a_file_that_is_not_there_is_told_with_what_makes_it(tmp_path) -> None:
     result = run("list", "--file", tmp_path / "none.toml")
-    assert result.exit_code == 2
-    assert "none.toml" in result.stderr
+    assert (result.exit_code, "none.toml" in result.stderr) == (2, True)
     assert "groundwire token new" in result.stderr
