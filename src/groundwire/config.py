@@ -6,21 +6,13 @@ import ssl
 from functools import cache
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from groundwire.errors import UsageError
 from groundwire.messages.base import comma_separated
-
-_PLAIN: Final = frozenset(
-    {
-        *("int_parsing", "int_from_float", "float_parsing", "bool_parsing", "finite_number", "literal_error"),
-        *("greater_than", "greater_than_equal", "less_than", "less_than_equal"),
-    }
-)
-"""Kinds of errors of fields that hold a number, a switch or one of a few words."""
 
 
 def _are_networks(value: str) -> str:
@@ -58,36 +50,27 @@ class Settings(BaseSettings):
     policy_file: Path | None = Field(None, description="Policy file, TOML.")
     policies_dir: Path | None = Field(None, description="Folder for effective policies, `<sha256>.json`.")
     keys_file: Path | None = Field(None, description="Signing keys and delegated reviewers, TOML.")
-    seal_key: Path | None = Field(
-        None,
-        description="Keys file with the private seal key; none: no seals.",
-    )
+    seal_key: Path | None = Field(None, description="Keys file with the private seal key; none: no seals.")
     seal_keys: Path | None = Field(None, description="Keys file with workers' public seal keys.")
     require_seals: bool = Field(
-        default=False,
-        description="`1`: rebuilds load only records sealed by GROUNDWIRE_SEAL_KEYS.",
+        default=False, description="`1`: rebuilds load only records sealed by GROUNDWIRE_SEAL_KEYS."
     )
     tokens_file: Path | None = Field(None, description="Hashes of the console's API tokens.")
     tenants_file: Path | None = Field(
         None, description="Repositories, ADR folders and trackers by tenant, TOML."
     )
     adr_dir: Path | None = Field(
-        None,
-        description="Folder of ADR files (`ADR-12-title.md`, `0012-title.md`) for citations.",
+        None, description="Folder of ADR files (`ADR-12-title.md`, `0012-title.md`) for citations."
     )
     repo: Path | None = Field(None, description="Git repository for commit citations.")
-    corpus: str = Field(
-        "",
-        description="Tenants with a corpus in Redis, `acme,...`; `*`: all.",
-    )
+    corpus: str = Field("", description="Tenants with a corpus in Redis, `acme,...`; `*`: all.")
     no_network: bool = Field(default=False, description="`1`: URLs and issues are not looked up.")
     allow_networks: NetworkList = Field(
         "", description="Private networks that lookups may reach, `10.0.0.0/8,...`."
     )
     allow_ports: str = Field("80,443", description="Ports that lookups may reach.")
     redirect_hosts: str = Field(
-        "",
-        description="Other hosts that redirects may end at, `dl.acm.org,.example.org,...`.",
+        "", description="Other hosts that redirects may end at, `dl.acm.org,.example.org,...`."
     )
     session_timeout: Annotated[float, Field(ge=1, le=300)] = Field(
         15, description="Seconds until a silent worker loses its partitions."
@@ -102,23 +85,17 @@ class Settings(BaseSettings):
         60, description="Seconds without records in flight before a rebuild."
     )
     citation_patience: Annotated[float, Field(ge=0, le=3600)] = Field(
-        600,
-        description="Seconds to retry lookups at a failing host before review.",
+        600, description="Seconds to retry lookups at a failing host before review."
     )
     rebuild_derives: bool = Field(
-        default=True,
-        description="`0`: rebuilds load decisions without deriving them.",
+        default=True, description="`0`: rebuilds load decisions without deriving them."
     )
     review_ttl: Annotated[float, Field(gt=0, le=85)] = Field(
         60, description="Days until an unreviewed item expires."
     )
-    review_key: str | None = Field(
-        None,
-        description="Key id that signs expiries; none: nothing expires.",
-    )
+    review_key: str | None = Field(None, description="Key id that signs expiries; none: nothing expires.")
     tracing: bool = Field(
-        default=False,
-        description="`1`: workers send OpenTelemetry spans, configured by its own variables.",
+        default=False, description="`1`: workers send OpenTelemetry spans, configured by its own variables."
     )
     shutdown_deadline: Annotated[float, Field(ge=1, le=600)] = Field(
         45, description="Seconds from SIGTERM to a forced exit."
@@ -184,7 +161,16 @@ def setting_error(model: type[BaseSettings], exc: ValidationError) -> UsageError
     if not first["loc"]:  # of several settings together: it names them itself
         return UsageError(message)
     variable = f"{model.model_config['env_prefix']}{first['loc'][0]}".upper()
-    given = f", not {first['input']!r:.100}" if first["type"] in _PLAIN else ""
+    kinds = (
+        "int_",
+        "float_",
+        "bool_",
+        "finite_",
+        "literal_",
+        "greater_",
+        "less_",
+    )  # numbers, switches, choices
+    given = f", not {first['input']!r:.100}" if first["type"].startswith(kinds) else ""
     return UsageError(f"{variable}: {message}{given}")
 
 
@@ -246,7 +232,8 @@ class KafkaSecurity(BaseSettings):
             raise UsageError(f"{PREFIX}CA_FILE: {self.ca_file}: {_why(exc)}") from None
         if self.cert_file:
             try:
-                context.load_cert_chain(self.cert_file, self.key_file, password=_none)
+                # empty: else OpenSSL asks the terminal for the password of an encrypted key
+                context.load_cert_chain(self.cert_file, self.key_file, password=lambda: "")
             except (OSError, ssl.SSLError) as exc:
                 raise UsageError(
                     f"{PREFIX}CERT_FILE, {PREFIX}KEY_FILE: {self.cert_file}: {_why(exc)}"
@@ -286,11 +273,6 @@ def kafka_security() -> KafkaSecurity:
         return KafkaSecurity()
     except ValidationError as exc:
         raise setting_error(KafkaSecurity, exc) from None
-
-
-def _none() -> str:
-    """Keep OpenSSL from asking the terminal for the password of an encrypted key."""
-    return ""
 
 
 def _why(error: Exception) -> str:

@@ -44,17 +44,11 @@ class _LossyStream:
             pass
 
 
-_UNREACHABLE: Final = ("NodeNotReadyError", "Unable connect to node", "Unable to update metadata")
-"""Parts of messages by which each part of aiokafka says for itself that a broker is away."""
-
-_CLOSED: Final = "; the handler is closed"
-"""How the RuntimeError ends that uvloop raises where a connection closed while it was written to (UVHandle)."""
-
-
 def _is_lost_connection(error: BaseException | None) -> bool:
     """Say whether an error is of a connection, and not another OSError, such as of a file, which may be a defect."""
     if type(error) is RuntimeError:
-        return str(error).endswith(_CLOSED)
+        # as uvloop raises it (UVHandle) where a connection closed while it was written to
+        return str(error).endswith("; the handler is closed")
     ssl = sys.modules.get("ssl")  # imported if it raised anything; a program that checks one claim needs none
     return isinstance(error, (ConnectionError, TimeoutError)) or bool(ssl and isinstance(error, ssl.SSLError))
 
@@ -72,8 +66,10 @@ class _OnceAMinute(logging.Filter):
             # a connection that failed after nobody waited for it any more: whoever tried was told
             record.exc_info = None
         if record.name.startswith("aiokafka"):
-            text = record.getMessage()
-            message = ("aiokafka", "unreachable") if any(part in text for part in _UNREACHABLE) else message
+            # each part of aiokafka says for itself that a broker is away
+            told = ("NodeNotReadyError", "Unable connect to node", "Unable to update metadata")
+            if any(part in record.getMessage() for part in told):
+                message = ("aiokafka", "unreachable")
         if message in self._told:
             return False
         self._told[message] = True
@@ -161,14 +157,11 @@ def write_event(level: str, event: str, **fields: Any) -> None:  # noqa: ANN401 
         _plain.log(logging.getLevelNamesMapping()[level.upper()], "%s %s", event, fields)
 
 
-_FRAMES: Final = 6
-
-
 def report_fault(event: str, error: Exception, **fields: Any) -> None:  # noqa: ANN401 - whatever a log line holds
     """Log an exception of the gate's own code by class and place, never by message: that may hold a record's text.
 
     The place is the innermost frames, without their variables.
     """
-    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+    frames = traceback.extract_tb(error.__traceback__)[-6:]
     where = " < ".join(f"{PurePath(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
     write_event("error", event, error=type(error).__name__, where=where, **fields)

@@ -197,7 +197,6 @@ def load_policy(path: Path | None, environment: Mapping[str, str]) -> Policy:
 
 
 def _unreadable(exc: Exception) -> str:
-    """Say why a file cannot be read, in a sentence."""
     match exc:
         case IsADirectoryError():
             return "cannot be read: it is a folder; give a file"
@@ -239,21 +238,17 @@ def _problem(error: ErrorDetails) -> str:
     if error["type"] == "extra_forbidden":
         *tables, name = map(str, error["loc"])
         model = _SECTIONS[tables[0]][0] if tables else Policy
-        return "there is no such key" + (_elsewhere(name) or did_you_mean(name, model.model_fields))
+        if name in Policy.model_fields and name not in _SECTIONS:
+            return "there is no such key; it belongs to no table: write it above the first one"
+        homes = [f"[{table}]" for table, (one, _) in _SECTIONS.items() if name in one.model_fields]
+        if homes:
+            return f"there is no such key; it belongs to {' or '.join(homes)}"
+        return "there is no such key" + did_you_mean(name, model.model_fields)
     message, given = error["msg"].removeprefix("Value error, "), error["input"]
     return f"{message}, not {given!r:.100}" if isinstance(given, (str, int, float)) else message
 
 
-def _elsewhere(name: str) -> str:
-    """Say where a key belongs that stands in the wrong table, or in none; empty where nothing has it."""
-    if name in Policy.model_fields and name not in _SECTIONS:
-        return "; it belongs to no table: write it above the first one"
-    homes = [f"[{table}]" for table, (model, _) in _SECTIONS.items() if name in model.model_fields]
-    return f"; it belongs to {' or '.join(homes)}" if homes else ""
-
-
 def _variable(key: list[str]) -> str:
-    """Return the environment variable that overrides a key."""
     section = _SECTIONS.get(key[0]) if key else None
     if section and len(key) > 1:
         return ENV_PREFIX + section[1] + key[1].upper()

@@ -57,10 +57,7 @@ class Calibration(NamedTuple):
     @property
     def keys(self) -> dict[str, float]:
         """The keys of the policy's table, and their values."""
-        return {
-            "support_threshold": self.support_threshold,
-            "gap_threshold_bits": self.gap_threshold_bits,
-        }
+        return {"support_threshold": self.support_threshold, "gap_threshold_bits": self.gap_threshold_bits}
 
 
 def calibrate(

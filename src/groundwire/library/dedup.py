@@ -10,7 +10,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, Protocol, get_args
+from typing import Final, Protocol
 
 from groundwire.arguments import takes
 from groundwire.checks.dedup.form import read_form
@@ -19,8 +19,6 @@ from groundwire.checks.dedup.similarity import WHOLE, basis_points, is_near
 from groundwire.gate.claim_case import verdict_of
 from groundwire.messages.decisions import DedupFacts, Kind, MatchClass
 from groundwire.messages.identity import Subject
-from groundwire.messages.records import MemoryType
-from groundwire.policy import Policy
 from groundwire.state.matching import Indexed, Match, choose
 from groundwire.state.model import MatchRules
 
@@ -148,11 +146,6 @@ class DedupChecker:
                 near = _cosine(vector, await _embed(embedder, text))
             found.append(_match(number, name, text, own, near))
         return found
-
-
-def memory_types(policy: Policy, memory_type: str) -> Sequence[str]:
-    """Return the types among which a claim is compared: its own, or all (`dedup_scope`)."""
-    return [memory_type] if policy.dedup_scope == "user_type" else get_args(MemoryType)
 
 
 def plain_rules(points: int, *, material_difference: bool) -> MatchRules:

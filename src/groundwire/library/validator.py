@@ -10,6 +10,7 @@ import logging
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import get_args
 
 from groundwire.arguments import takes
 from groundwire.checks.dedup.similarity import basis_points
@@ -24,7 +25,6 @@ from groundwire.library.dedup import (
     Embedder,
     EmbedFunction,
     MemoryProvider,
-    memory_types,
     plain_rules,
     report,
 )
@@ -33,7 +33,7 @@ from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import DedupFacts, EvidenceObject, IngestionTier
 from groundwire.messages.decode import validate
 from groundwire.messages.headers import InboundRecord
-from groundwire.messages.records import Claim
+from groundwire.messages.records import Claim, MemoryType
 from groundwire.policy import GroundedIngestionConfig
 from groundwire.verify.citations import CitationVerifier, default_verifier
 
@@ -165,7 +165,7 @@ class IngestionValidator:
             return DedupFacts(status="disabled", scheme="disabled", matches=[])
         policy = self._policy
         try:
-            types = memory_types(policy, claim.memory_type)
+            types = [claim.memory_type] if policy.dedup_scope == "user_type" else get_args(MemoryType)
             matches = await self._dedup.matches(claim.content, claim.user_id, types)
             points = basis_points(policy.dedup_threshold)
             rules = plain_rules(points, material_difference=policy.dedup_material_difference)

@@ -16,12 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
 
-from groundwire.library.review_queue.model import (
-    ItemState,
-    QueueAction,
-    ReviewNotFound,
-    ReviewUnauthorized,
-)
+from groundwire.library.review_queue.model import ItemState, QueueAction, ReviewNotFound, ReviewUnauthorized
 
 DECIDED_SECONDS: Final = 7 * 86_400
 """How long it is remembered what became of a decided id. Its content is gone at once."""
