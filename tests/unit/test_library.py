@@ -237,7 +237,7 @@ def test_without_a_verifier_the_working_directory_is_looked_at(tmp_path, monkeyp
 
 
 async def test_a_text_is_compared_with_every_memory():
-    """S0-109, S0-121."""
+    """S0-109, S0-110, S0-121."""
     for stored, content, duplicate, similarity, found, difference in [
         ([], TEXT, False, 0.0, None, "none"),
         ([TEXT], TEXT, True, 1.0, "m1", "none"),
@@ -253,15 +253,8 @@ async def test_a_text_is_compared_with_every_memory():
             found,
         )
         assert (result.difference, result.dedup_failed, result.error) == (difference, False, None)
-
-
-async def test_a_material_difference_may_be_told_to_count_for_nothing():
     checker = DedupChecker(Memories(TEXT), material_difference=False)
     assert (await checker.check_duplicate(TEXT + " never", "ada", "fact")).is_duplicate
-
-
-async def test_a_failed_comparison_is_no_answer():
-    """S0-110."""
     result = await DedupChecker(Memories(error=OSError("x"))).check_duplicate(TEXT, "ada", "fact")
     assert (result.dedup_failed, result.error) == (True, "OSError")
     assert (result.is_duplicate, result.existing_memory_id) == (False, None)
@@ -332,23 +325,18 @@ async def test_with_an_embedder_meanings_are_compared():
         )
 
 
-async def test_a_paraphrase_in_another_order_is_a_duplicate_of_its_meaning():
+async def test_a_paraphrase_is_a_duplicate_of_its_meaning_and_an_embedder_that_fails_a_failed_deduplication():
+    options = {"config": VECTOR, "embedder": embed_now}
     stored = Memories("cats purr when they are happy")
-    result = await validate("when happy, most cats purr", provider=stored, config=VECTOR, embedder=embed_now)
+    result = await validate("when happy, most cats purr", provider=stored, **options)
     assert (result.tier, result.conflicting_memory_id) == ("tier_3", "m1")
-
-
-async def test_an_embedder_that_fails_is_a_failed_deduplication():
     for content in ["nothing", "broken", "short", "not in the table"]:
-        result = await validate(
-            content, source="user", provider=Memories("cats purr"), config=VECTOR, embedder=embed_now
-        )
+        result = await validate(content, source="user", provider=Memories("cats purr"), **options)
         assert (result.tier, result.reason) == ("tier_2", "Dedup check failed - cannot verify uniqueness")
-
-
-async def test_equal_vectors_are_duplicates_at_a_threshold_of_one():
     checker = DedupChecker(Memories("a"), 1.0, embedder=lambda _: (0.1, 0.2, 0.3))
-    assert (await checker.check_duplicate("b", "ada", "fact")).is_duplicate
+    assert (await checker.check_duplicate("b", "ada", "fact")).is_duplicate, (
+        "equal vectors, at a threshold of 1"
+    )
 
 
 def test_hedges_are_the_published_actions():
