@@ -1,23 +1,43 @@
-"""What an engineer on call turns while a worker runs: whose connections are whose, and how much is logged."""
+"""A worker while it starts and runs: what it loads, what its connections are called, and how much it logs."""
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import textwrap
+from types import ModuleType
 
 import pytest
+from click.testing import CliRunner
 
+from agents.__main__ import main
 from agents.app import build_app
+from groundwire import __version__
 from groundwire.config import Settings
 from groundwire.kafka.names import client_name, name_client
+from tests.unit.docs.pages import ROOT
 
 
 @pytest.fixture(autouse=True)
 def _named_as_before():
     yield
     name_client("groundwire", "")
+
+
+def python(*words: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, check=True, env=environment
+    )
+
+
+def stderr_of(program: str) -> str:
+    """Run a program whose logs are configured for a console."""
+    configured = 'from groundwire.logs import configure_logs\nconfigure_logs("console", "info")\n'
+    return python("-c", configured + textwrap.dedent(program)).stderr
 
 
 def test_connections_are_called_after_deployment_and_role() -> None:
@@ -29,19 +49,17 @@ def test_connections_are_called_after_deployment_and_role() -> None:
 @pytest.mark.slow
 def test_sighup_logs_everything_until_it_comes_again() -> None:
     """Loggers that were used before follow, too."""
-    program = textwrap.dedent("""
+    program = """
         import os, signal, structlog
         from agents.process import _toggle_debug
-        from groundwire.logs import configure_logs
-        configure_logs("console", "info")
         log = structlog.get_logger()
         signal.signal(signal.SIGHUP, lambda *_: _toggle_debug())
         for name in ("first", "second", "third"):
             log.debug(name)
             os.kill(os.getpid(), signal.SIGHUP)
-    """)
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    told = [line.split("] ")[1].split() for line in ended.stderr.splitlines()]
+    """
+    said = stderr_of(program)
+    told = [line.split("] ")[1].split() for line in said.splitlines()]
     assert [words[0] for words in told] == ["log.level", "second", "log.level", "log.level"]
     assert [words[1:] for words in told if words[0] == "log.level"] == [
         ["now=DEBUG"],
@@ -52,53 +70,47 @@ def test_sighup_logs_everything_until_it_comes_again() -> None:
 
 @pytest.mark.slow
 def test_a_broker_that_is_away_is_one_line_of_all_parts_of_its_client() -> None:
-    program = textwrap.dedent("""
+    program = """
         import logging
-        from groundwire.logs import configure_logs
-        configure_logs("console", "info")
         away = "NodeNotReadyError: Attempt to send a request to node which is not ready (node id 1)."
         logging.getLogger("aiokafka").error("Unable connect to node with id %s: %s", 1, "refused")
         logging.getLogger("aiokafka.consumer.fetcher").error("Failed fetch messages from %s: %s", 1, away)
         logging.getLogger("aiokafka.producer.sender").warning("Got error produce response: %s", away)
         logging.getLogger("aiokafka").error("Unable to update metadata from %s", [1])
         logging.getLogger("aiokafka.consumer.group_coordinator").warning("Something %s", "else")
-    """)
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ["Unable connect" in line for line in ended.stderr.splitlines()] == [True, False]
+    """
+    said = stderr_of(program)
+    assert ["Unable connect" in line for line in said.splitlines()] == [True, False]
 
 
 def test_a_connection_that_failed_after_nobody_waited_for_it_is_one_line_without_a_traceback() -> None:
-    program = textwrap.dedent("""
+    program = """
         import logging
-        from groundwire.logs import configure_logs
-        configure_logs("console", "info")
         for error in (ConnectionResetError("gone"), ValueError("a defect")):
             try:
                 raise error
             except Exception as raised:
                 logging.getLogger("asyncio").error("never retrieved: %s", raised, exc_info=raised)
                 logging.getLogger("asyncio").error(f"again: {error!r}", exc_info=raised)
-    """)
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "never retrieved: gone" in ended.stderr
-    assert ended.stderr.count("Traceback") == 1
-    assert "ConnectionResetError" in ended.stderr.partition("Traceback")[0]
+    """
+    said = stderr_of(program)
+    assert "never retrieved: gone" in said
+    assert said.count("Traceback") == 1
+    assert "ConnectionResetError" in said.partition("Traceback")[0]
 
 
 @pytest.mark.slow
 def test_an_error_of_the_system_that_no_connection_raised_keeps_its_traceback() -> None:
-    program = textwrap.dedent("""
+    program = """
         import logging, ssl
-        from groundwire.logs import configure_logs
-        configure_logs("console", "info")
         for kind in (ConnectionResetError, TimeoutError, ssl.SSLEOFError, FileNotFoundError, OSError):
             try:
                 raise kind("gone")
             except OSError as raised:
                 logging.getLogger("asyncio").error(f"never retrieved: {raised!r}", exc_info=raised)
-    """)
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    kept = [part.rstrip().rpartition("\n")[2] for part in ended.stderr.split("Traceback")[:-1]]
+    """
+    said = stderr_of(program)
+    kept = [part.rstrip().rpartition("\n")[2] for part in said.split("Traceback")[:-1]]
     assert [line.partition("never retrieved: ")[2].partition("(")[0] for line in kept] == [
         "FileNotFoundError",
         "OSError",
@@ -107,11 +119,8 @@ def test_an_error_of_the_system_that_no_connection_raised_keeps_its_traceback() 
 
 @pytest.mark.slow
 def test_a_connection_that_closes_while_uvloop_writes_to_it_is_one_line_without_a_traceback() -> None:
-    program = textwrap.dedent("""
+    program = """
         import asyncio, logging, os, uvloop
-        from groundwire.logs import configure_logs
-
-        configure_logs("console", "info")
 
         async def write() -> None:
             pipe = os.fdopen(os.pipe()[1], "wb", 0)
@@ -128,9 +137,9 @@ def test_a_connection_that_closes_while_uvloop_writes_to_it_is_one_line_without_
                 call()
             except RuntimeError as raised:
                 logging.getLogger("asyncio").error(f"Fatal error: {told}", exc_info=raised)
-    """)
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    closed, _, failed = ended.stderr.partition("Fatal error: failed")
+    """
+    said = stderr_of(program)
+    closed, _, failed = said.partition("Fatal error: failed")
     assert ("Fatal error: closed" in closed, "Traceback" in closed) == (True, False)
     assert "RuntimeError: a defect" in failed
 
@@ -153,3 +162,32 @@ for _ in range(3):
         assert process.stdin
         process.stdin.close()
         assert process.wait(30) == 0
+
+
+@pytest.mark.slow
+def test_python_m_groundwire_is_the_command() -> None:
+    assert __version__ in python("-m", "groundwire", "--version").stdout
+
+
+def test_who_only_asks_what_a_worker_does_loads_none_of_it() -> None:
+    loaded = python("-c", "import sys, agents.__main__; print(*sys.modules)").stdout.split()
+    assert "agents.__main__" in loaded
+    assert {"faust", "aiokafka", "redis", "pydantic", "agents.process"}.isdisjoint(loaded)
+
+
+def test_the_collector_rests_while_a_worker_is_loaded_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, bool]] = []
+
+    class Process(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            if name != "run":
+                raise AttributeError(name)
+            seen.append(("loaded", gc.isenabled()))
+            return lambda role, **_options: seen.append((role, gc.isenabled()))
+
+    monkeypatch.setitem(sys.modules, "agents.process", Process("agents.process"))
+    try:
+        assert CliRunner().invoke(main, ["claims"], catch_exceptions=False).exit_code == 0
+    finally:
+        gc.unfreeze()
+    assert seen == [("loaded", False), ("claims", True)]
