@@ -184,7 +184,7 @@ def test_words_that_overlap_are_marked_once_and_the_claim_is_shown_as_it_is():
     assert ": It retries 5 times.\n" in out.getvalue()
 
 
-@settings(max_examples=50)
+@settings(max_examples=15)
 @given(
     st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=80),
     st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=20),

@@ -12,6 +12,7 @@ from groundwire.library import calibrate as module
 from groundwire.library.calibrate import calibrate, check_writable, choose, write_thresholds
 from groundwire.library.evaluate import FOLDS, Judged, counted, folds
 from groundwire.policy import load_policy
+from tests.unit.checks.tables import failing
 
 SUPPORT = st.integers(0, 100).map(lambda number: number / 100)
 
@@ -101,54 +102,38 @@ def test_labels_that_cannot_tell_are_refused_with_what_is_missing():
             calibrate(rows, 0.05)
 
 
-TEXT = """# ours
-version = "a"  # kept
-
-[limits]
-review_total = 5
-{table}
-[hedges]
-block = ["perhaps",
-         "maybe"]
-"""
 KEYS = {"support_threshold": 0.61, "gap_threshold_bits": 2.5}
 
 
-@pytest.fixture
-def _any_key(monkeypatch):
-    """Take any file for a policy."""
-    monkeypatch.setattr(module, "load_policy", lambda path, _: tomllib.loads(path.read_text()))
+def test_all_else_in_a_policy_file_stays_as_it_is_comments_and_mode_too(tmp_path):
+    rest = '# ours\nversion = "a"  # kept\n\n[limits]\nreview_total = 5\n{table}\n[hedges]\n'
+    rest += 'block = ["perhaps",\n         "maybe"]\n'
 
+    def check(table):
+        inline = table.startswith("verification")
+        text = table + rest.format(table="") if inline else rest.format(table=table)
+        path.write_text(text)
+        path.chmod(0o640)
+        write_thresholds(link, KEYS)
+        written = path.read_text()
+        before, after = tomllib.loads(text), tomllib.loads(written)
+        assert after == before | {"verification": before.get("verification", {}) | KEYS}
+        lines = [line for line in text.splitlines() if "support_threshold" not in line]
+        kept = [line for line in lines if not line.startswith("veri")]
+        assert [line for line in kept if line not in written.splitlines()] == []
+        assert "# the default" in written or "# the default" not in text
+        assert path.stat().st_mode & 0o777 == 0o640
 
-@pytest.mark.usefixtures("_any_key")
-@pytest.mark.parametrize(
-    "table",
-    [
+    path, link = tmp_path / "policy.toml", tmp_path / "link.toml"
+    path.touch()
+    link.symlink_to(path)
+    tables = [
         "",
         "[verification]\nsupport_threshold = 0.7  # the default\n",
         '[verification]\non_failure = "ask"\n',
         "verification = {on_failure = 'ask'}\n",
-    ],
-    ids=["none", "other value", "other key", "inline"],
-)
-def test_all_else_in_a_policy_file_stays_as_it_is_comments_and_mode_too(tmp_path, table):
-    head = table if table.startswith("verification") else ""
-    text = head + TEXT.format(table="" if head else table)
-    path = tmp_path / "policy.toml"
-    path.write_text(text)
-    path.chmod(0o640)
-    link = tmp_path / "link.toml"
-    link.symlink_to(path)
-    write_thresholds(link, KEYS)
-    written = path.read_text()
-    before, after = tomllib.loads(text), tomllib.loads(written)
-    assert after == before | {"verification": before.get("verification", {}) | KEYS}
-    kept = [
-        line for line in text.splitlines() if "support_threshold" not in line and not line.startswith("veri")
     ]
-    assert [line for line in kept if line not in written.splitlines()] == []
-    assert "# the default" in written or "# the default" not in text
-    assert path.stat().st_mode & 0o777 == 0o640
+    assert failing(check, tables) == []
     assert link.is_symlink()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["link.toml", "policy.toml"]
 

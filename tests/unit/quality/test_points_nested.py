@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import get_args
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groundwire.epistemic.types import OperatingPoint, VerificationConfig, is_doubted
@@ -57,6 +57,7 @@ def test_doubts_that_flag_at_one_point_flag_at_every_stricter_one(weakest, whole
     assert all(doubted[strict] >= doubted[lax] for strict, lax in STRICTER)
 
 
+@settings(max_examples=15)
 @given(answers)
 def test_an_answer_that_one_point_holds_is_held_at_every_stricter_one(answer):
     found = {point: held(answer, point) for point in POINTS}
@@ -67,6 +68,7 @@ def test_one_invented_word_that_weighs_on_a_short_answer_holds_it_at_strict_too(
     assert all(held("The Ilmari is a ferry company.", point) for point in ("strict", "balanced"))
 
 
+@settings(max_examples=15)
 @given(answers, st.sampled_from([None, "What does a ticket cost?", "Is there soup on the ferry?"]))
 def test_evaluate_says_of_an_answer_what_the_gate_says_at_each_point(answer, query):
     judged = judge(
