@@ -79,6 +79,7 @@ def test_importing_the_package_imports_nothing_else_until_a_name_is_asked_for():
     assert subprocess.run([sys.executable, "-W", "error", "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_checking_a_claim_imports_no_logs_settings_or_network():
     """They take as long to import as all that the check needs."""
     code = (

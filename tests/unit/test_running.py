@@ -144,6 +144,7 @@ def test_a_connection_that_closes_while_uvloop_writes_to_it_is_one_line_without_
     assert "RuntimeError: a defect" in failed
 
 
+@pytest.mark.slow
 def test_a_process_whose_log_nobody_reads_any_more_ends_as_it_would_otherwise():
     program = """
 import sys
