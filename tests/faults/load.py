@@ -15,9 +15,7 @@ from typing import Any
 
 from groundwire.keys.attestation import Keys
 from tests.faults.history import CLAIMS, RESPONSES, REVIEWS, Sent, traceparent
-from tests.stream.harness import Deployment, Seen
-from tests.stream.test_conservation import BAD
-from tests.stream.test_responses import response
+from tests.stream.harness import BAD, Deployment, Seen, response
 
 TENANTS = ("acme", "beta", "gamma")
 USERS = 12

@@ -12,6 +12,7 @@ from deploy.embedded import RedisServer
 from tests.services.brokers import BROKER_VARIABLE, Broker
 from tests.services.serving import serving
 from tests.stream.harness import Deployment
+from tests.stream.office import Office
 from tests.stream.site import Site
 
 _FAILED = pytest.StashKey[bool]()
@@ -40,6 +41,18 @@ async def deployment(
         if request.node.stash.get(_FAILED, True):
             made.verified = False
             print(made.dump())  # noqa: T201 - pytest shows it with the failure
+
+
+@pytest.fixture
+async def topics(broker: Broker, redis_server: RedisServer, tmp_path: Path) -> AsyncIterator[Deployment]:
+    """A deployment without workers, on whose topics a test may publish anything."""
+    async with Deployment(broker, redis_server, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def office(deployment: Deployment, tmp_path: Path) -> Office:
+    return Office(deployment, tmp_path)
 
 
 @pytest.fixture

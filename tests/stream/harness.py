@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from redis.asyncio import Redis
 
 from deploy.embedded import RedisServer
 from deploy.embedded.process import free_port
@@ -61,6 +62,12 @@ class Seen:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
+
+    @classmethod
+    def of(cls, record: Any, topic: str) -> Self:
+        """What aiokafka's consumer has read, under the topic's name without prefix."""
+        place = (topic, record.partition, record.offset, record.timestamp)
+        return cls(*place, record.key, record.value, tuple(record.headers))
 
     @cached_property
     def json(self) -> dict[str, Any]:
@@ -305,19 +312,33 @@ class Deployment:
         topic: str = "claims",
         headers: Sequence[tuple[str, bytes]] = (),
         partition: int | None = None,
+        timestamp_ms: int | None = None,
     ) -> asyncio.Future[Any]:
         """Hand one record to the producer; the future says where it stands."""
         if isinstance(claim, Mapping):
-            key = (
-                key
-                if key is not None
-                else f"{claim.get('tenant_id', 'default')}:{claim.get('user_id')}".encode()
-            )
+            key = key if key is not None else user_key(claim)
             claim = json.dumps(claim, ensure_ascii=False).encode()
         future: asyncio.Future[Any] = await self.producer.send(
-            self.prefix + topic, claim, key=key, headers=list(headers), partition=partition
+            *(self.prefix + topic, claim),
+            key=key,
+            headers=list(headers),
+            partition=partition,
+            timestamp_ms=timestamp_ms,
         )
         return future
+
+    async def stored(self, topic: str) -> list[Seen]:
+        """Read a topic to its end: its records, in order within a partition."""
+        tps = [TopicPartition(self.prefix + topic, n) for n in range(self.partitions)]
+        async with AIOKafkaConsumer(bootstrap_servers=self.broker.bootstrap, group_id=None) as consumer:
+            consumer.assign(tps)
+            await consumer.seek_to_beginning()
+            ends = await consumer.end_offsets(tps)
+            found: list[Seen] = []
+            while any([await consumer.position(tp) < ends[tp] for tp in tps]):
+                for records in (await consumer.getmany(timeout_ms=200)).values():
+                    found += [Seen.of(record, topic) for record in records]
+            return found
 
     @property
     def decisions(self) -> list[Seen]:
@@ -398,6 +419,11 @@ class Deployment:
         ends: dict[TopicPartition, int] = await self._consumer.end_offsets(tps)
         return {tp.partition: end for tp, end in ends.items()}
 
+    async def flush(self) -> None:
+        """Empty the deployment's state, as a lost disk would."""
+        async with Redis.from_url(self.redis.url) as redis:
+            await redis.delete(*[key async for key in redis.scan_iter(f"{self.prefix}*")])
+
     def dump(self) -> str:
         """Return what helps to understand a failure."""
         counts = {topic: len(records) for topic, records in self.seen.items()}
@@ -408,10 +434,11 @@ class Deployment:
             fetched = await self._consumer.getmany(timeout_ms=100)
             for tp, records in fetched.items():
                 topic = tp.topic.removeprefix(self.prefix)
-                self.seen[topic] += [
-                    Seen(topic, r.partition, r.offset, r.timestamp, r.key, r.value, tuple(r.headers))
-                    for r in records
-                ]
+                self.seen[topic] += [Seen.of(record, topic) for record in records]
+
+
+def user_key(record: Mapping[str, Any]) -> bytes:
+    return f"{record.get('tenant_id', 'default')}:{record.get('user_id')}".encode()
 
 
 def good(number: int, **fields: object) -> dict[str, object]:
@@ -427,13 +454,46 @@ def good(number: int, **fields: object) -> dict[str, object]:
     }
 
 
-async def until(true: Callable[[], bool], what: Callable[[], str], seconds: float = PATIENCE) -> None:
+async def until(true: Callable[[], object], what: Callable[[], str] | str, seconds: float = PATIENCE) -> None:
     """Wait until something holds. Raises: TimeoutError saying what did not."""
     end = time.monotonic() + seconds
     while not true():
         if time.monotonic() > end:
-            raise TimeoutError(f"not within {seconds:g} s: {what()}")
+            raise TimeoutError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
         await asyncio.sleep(0.05)
+
+
+def chunk(number: int = 1, **fields: Any) -> dict[str, Any]:
+    content = f"def search(query, top_k):\n    timeout = {number} s\n    return index.find(query)"
+    place = {"file": f"src/module_{number}.py", "start_line": 1, "end_line": 3}
+    return {"chunk_id": f"k{number}", "content": content, **place, **fields}
+
+
+def response(number: int, **fields: Any) -> dict[str, Any]:
+    """A response that is approved, but every third names a field that is not there."""
+    invented = " Set `fuzziness` too." if number % 3 == 0 else ""
+    return {
+        "response_id": f"r{number}",
+        "user_id": f"u{number % 20}",
+        "query": "How do I search?",
+        "answer": f"Call `search` with `top_k` [source:1].{invented}",
+        "chunks": [chunk(number)],
+        "sources": [{"file": f"src/module_{number}.py", "start_line": 1, "end_line": 3}],
+        **fields,
+    }
+
+
+BAD = (
+    (b"{", "invalid_json"),
+    (b'{"claim_id": "x", "claim_id": "y"}', "invalid_json"),
+    (None, "invalid_json"),
+    (b"\xff\xfe", "invalid_json"),
+    (b'{"claim_id": "x", "user_id": "u", "content": "c", "colour": "red"}', "invalid_record"),
+    (b'{"claim_id": "x", "user_id": "u"}', "invalid_record"),
+    (b'{"claim_id": "x", "user_id": "u", "content": "c", "schema_version": "9.0"}', "unsupported_version"),
+    (b'{"claim_id": "x", "user_id": "u", "content": "' + b"a" * 900_000 + b'"}', "too_large"),
+)
+"""Values that no agent takes as claims, each with the code of its dead letter."""
 
 
 def assert_one_truth(decisions: Iterable[Seen]) -> None:

@@ -52,17 +52,17 @@ async def test_a_primary_that_dies_under_load_loses_nothing_and_holds_up_its_own
     others = {claim["claim_id"] for claim in during if claim["user_id"] not in there}
     await until(
         lambda: {seen.json["subject_id"] for seen in deployment.decisions if seen.json["revision"]} >= others,
-        lambda: "the users of other primaries are decided",
+        "the users of other primaries are decided",
     )
     if cluster.replicas:
-        await until(lambda: cluster.primary_of(slots[0]) is not node, lambda: "the replica takes over")
+        await until(lambda: cluster.primary_of(slots[0]) is not node, "the replica takes over")
     else:
         assert await workers[0].metric("groundwire_paused", dependency="shard") == 1
         await asyncio.to_thread(cluster.restart, node)
     names = {claim["claim_id"] for claim in during}
     await until(
         lambda: {seen.json["subject_id"] for seen in deployment.decisions if seen.json["revision"]} >= names,
-        lambda: "every claim is decided",
+        "every claim is decided",
     )
     await deployment.quiet()
     assert_one_truth([seen for seen in deployment.decisions if seen.json["revision"]])

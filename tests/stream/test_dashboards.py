@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,10 @@ from agents.app import ROLES
 from deploy.embedded import MissingServiceError
 from deploy.embedded.process import free_port
 from deploy.grafana.panels import ROWS
-from tests.stream.harness import ROOT, Deployment, Worker, good, until
-from tests.stream.sealed import sealed
+from tests.stream.harness import COMMAND, ROOT, Deployment, Worker, good, response, until
+from tests.stream.office import Office
 from tests.stream.site import Site
-from tests.stream.test_responses import response
-from tests.stream.test_reviews import Office
-from tests.stream.watching import Programs, Prometheus, selectors, watching
+from tests.stream.watching import Programs, sealed, selectors, watching
 
 pytestmark = [
     pytest.mark.stream,
@@ -37,21 +35,6 @@ pytestmark = [
         os.environ.get("GROUNDWIRE_TEST_BROKER", "embedded") != "embedded", reason="once is enough"
     ),
 ]
-
-PANELS = [
-    query.expr.replace("$__rate_interval", "30s")
-    for row in ROWS
-    for panel in row.panels
-    for query in panel.queries
-]
-RULES = [
-    selector
-    for group in yaml.safe_load((ROOT / "deploy/prometheus/rules/groundwire.yml").read_text())["groups"]
-    for rule in group["rules"]
-    for selector in selectors(rule["expr"])
-]
-GROUNDWIRE = "from groundwire.cli.main import main; main()"
-SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 
 
 @pytest.fixture
@@ -65,106 +48,99 @@ def programs() -> Programs:
         pytest.skip(str(missing))
 
 
-class Load:
-    """Claims, responses, citations, broken records and people's decisions, wave after wave."""
+async def test_every_panel_and_every_rule_has_data_under_load_and_health_checks_tell_who_lives(
+    programs: Programs, deployment: Deployment, office: Office, site: Site, tmp_path: Path
+):
+    panels = [
+        query.expr.replace("$__rate_interval", "30s")
+        for row in ROWS
+        for panel in row.panels
+        for query in panel.queries
+    ]
+    rules_ = [
+        selector
+        for group in yaml.safe_load((ROOT / "deploy/prometheus/rules/groundwire.yml").read_text())["groups"]
+        for rule in group["rules"]
+        for selector in selectors(rule["expr"])
+    ]
+    services: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    waves, decided = count(1), set()
 
-    def __init__(self, deployment: Deployment, office: Office, site: Site) -> None:
-        self._deployment, self._office, self._site = deployment, office, site
-        self._wave = 0
-        self._decided: set[str] = set()
-
-    async def send(self) -> None:
-        """Send a wave, and approve what the ones before brought to review."""
-        self._wave += 1
-        first = self._wave * 20
+    async def send() -> None:
+        """Send claims, responses, citations and broken records, and approve what earlier waves brought to review."""
+        wave = next(waves)
+        first = wave * 20
         claims = [good(number) for number in range(first, first + 10)]
         cited = [
-            good(first + at, content=f"Service {first + at} is described at {self._site.url}/{page}/{first}")
+            good(first + at, content=f"Service {first + at} is described at {site.url}/{page}/{first}")
             for at, page in enumerate(("ok", "gone"), 10)
         ]
-        await self._deployment.produce([*claims, *claims[:1], *cited, b"{"])
-        if self._wave % 5 == 1:
-            page = f"{self._site.url}/hang/{first}"
-            await self._deployment.produce([good(first + 15, content=f"It is said so at {page}")])
+        if wave % 5 == 1:
+            page = f"{site.url}/hang/{first}"
+            cited.append(good(first + 15, content=f"It is said so at {page}"))
+        await deployment.produce([*claims, *claims[:1], *cited, b"{"])
         quoted = {"transcript": "I cannot sleep at all.", "evidence": {"sleep": ["I cannot sleep"]}}
         answers = [response(number, **quoted) for number in range(first, first + 3)]
-        await self._deployment.produce(answers, topic="llm-responses")
-        for seen in list(self._deployment.seen["review"]):
+        await deployment.produce(answers, topic="llm-responses")
+        for seen in list(deployment.seen["review"]):
             decision = seen.json
-            if decision["facts"]["place"] == "free" and decision["decision_id"] not in self._decided:
-                self._decided.add(decision["decision_id"])
-                if len(self._decided) % 3:
-                    await self._office.act("approve", seen)
+            if decision["facts"]["place"] == "free" and decision["decision_id"] not in decided:
+                decided.add(decision["decision_id"])
+                if len(decided) % 3:
+                    await office.act("approve", seen)
 
+    def start(service: str, **more: str) -> Worker:
+        """Start a service of docker-compose.yml by its own command, sealed as its container is."""
+        program, *arguments = services[service]["command"]
+        own = {"python": [sys.executable], "groundwire": [sys.executable, "-c", COMMAND]}[program]
+        port = free_port()
+        environment = deployment.settings(GROUNDWIRE_METRICS_PORT=str(port), **more)
+        command, environment = sealed([*own, *arguments], environment, deployment.folder / f"tmp-{service}")
+        worker = Worker(command, environment, deployment.folder / f"{service}.log", port)
+        deployment.workers.append(worker)
+        return worker
 
-def start(deployment: Deployment, service: str, **more: str) -> Worker:
-    """Start a service of docker-compose.yml by its own command, sealed as its container is."""
-    program, *arguments = SERVICES[service]["command"]
-    own = {"python": [sys.executable], "groundwire": [sys.executable, "-c", GROUNDWIRE]}[program]
-    port = free_port()
-    environment = deployment.settings(GROUNDWIRE_METRICS_PORT=str(port), **more)
-    command, environment = sealed([*own, *arguments], environment, deployment.folder / f"tmp-{service}")
-    worker = Worker(command, environment, deployment.folder / f"{service}.log", port)
-    deployment.workers.append(worker)
-    return worker
+    async def healthy(command: list[str], port: int) -> bool:
+        """Run a health check of a container, as a process beside what it checks."""
+        environment = {**os.environ, "GROUNDWIRE_METRICS_PORT": str(port)}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *command[1:], env=environment, stderr=asyncio.subprocess.DEVNULL
+        )
+        return await process.wait() == 0
 
-
-async def healthy(command: list[str], port: int) -> bool:
-    """Run a health check of a container, as a process beside what it checks."""
-    environment = {**os.environ, "GROUNDWIRE_METRICS_PORT": str(port)}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *command[1:], env=environment, stderr=asyncio.subprocess.DEVNULL
-    )
-    return await process.wait() == 0
-
-
-def image_check() -> list[str]:
-    """The health check of the image."""
     text = re.sub(r"\\\n", " ", (ROOT / "deploy" / "Dockerfile").read_text())
     (line,) = re.findall(r"^HEALTHCHECK .*CMD\s+(\[.*\])$", text, re.MULTILINE)
-    command: list[str] = json.loads(line)
-    return command
-
-
-async def missing(prometheus: Prometheus, load: Load, queries: list[str], seconds: float) -> list[str]:
-    """Which of the queries bring nothing, however long the load goes on."""
-    left, end = queries, time.monotonic() + seconds
-    while left and time.monotonic() < end:
-        await load.send()
-        await asyncio.sleep(1)
-        left = await prometheus.without_data(left)
-    return left
-
-
-async def test_every_panel_and_every_rule_has_data_under_load_and_health_checks_tell_who_lives(
-    programs: Programs, deployment: Deployment, site: Site, tmp_path: Path
-):
-    office = Office(deployment, tmp_path)
+    of_image: list[str] = json.loads(line)
     deployment.environment |= site.settings
-    workers = [start(deployment, role, **deployment.sealing) for role in ROLES]
+    workers = [start(role, **deployment.sealing) for role in ROLES]
     for worker in workers:
         await worker.ready()
     port = str(free_port())
-    desk = start(deployment, "console", GROUNDWIRE_CONSOLE_KEY="console", GROUNDWIRE_CONSOLE_PORT=port)
+    desk = start("console", GROUNDWIRE_CONSOLE_KEY="console", GROUNDWIRE_CONSOLE_PORT=port)
     targets = {role: worker.port for role, worker in zip(ROLES, workers, strict=True)}
-    load = Load(deployment, office, site)
     everybody = {**targets, "console": desk.port}
     async with watching(programs, tmp_path, everybody, deployment.redis.url) as prometheus:
         behind = [  # deferred waits for pages that never come
             f"max(max_over_time({metric}{{role='deferred'}}[10m])) > 0"
             for metric in ("groundwire_lag_records", "groundwire_commit_age_seconds")
         ]
-        counts = [f"count({selector})" for selector in RULES]
-        assert await missing(prometheus, load, [*PANELS, *counts, *behind], 180) == []
+        counts = [f"count({selector})" for selector in rules_]
+        left = [*panels, *counts, *behind]
+        end = asyncio.get_running_loop().time() + 180
+        while left and asyncio.get_running_loop().time() < end:
+            await send()
+            await asyncio.sleep(1)  # Prometheus scrapes every second
+            left = await prometheus.without_data(left)
+        assert left == []
         groups = (await prometheus.ask("rules"))["groups"]
         rules = [rule for group in groups for rule in group["rules"]]
         assert {rule["name"]: rule.get("lastError") for rule in rules if rule["health"] != "ok"} == {}
         assert await prometheus.values("count(up == 1)") == [len(targets) + 3]
 
-        of_console = [part.replace("8700", port) for part in SERVICES["console"]["healthcheck"]["test"][1:]]
-        assert all([await healthy(image_check(), worker.port) for worker in workers])
+        of_console = [part.replace("8700", port) for part in services["console"]["healthcheck"]["test"][1:]]
+        assert all([await healthy(of_image, worker.port) for worker in workers])
         assert await healthy(of_console, desk.port)
         assert await asyncio.gather(workers[0].stop(), desk.stop()) == [0, 0]
-        assert not await healthy(image_check(), workers[0].port)
+        assert not await healthy(of_image, workers[0].port)
         assert not await healthy(of_console, desk.port)
-        await until(lambda: not workers[0].alive, lambda: "the worker is gone")
+        await until(lambda: not workers[0].alive, "the worker is gone")

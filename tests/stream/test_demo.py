@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.stream.harness import ROOT, until
+
 pytestmark = [pytest.mark.stream, pytest.mark.slow, pytest.mark.embedded]
 
 
@@ -48,7 +48,7 @@ def test_a_run_that_misses_its_deadline_says_what_is_missing_and_shows_the_logs(
     assert "--- worker claims" in err
 
 
-def test_a_run_that_is_told_to_end_leaves_no_process_and_no_folder_behind(tmp_path: Path) -> None:
+async def test_a_run_that_is_told_to_end_leaves_no_process_and_no_folder_behind(tmp_path: Path) -> None:
     process = _demo(TMPDIR=str(tmp_path))
     assert process.stderr
     for line in process.stderr:
@@ -57,7 +57,4 @@ def test_a_run_that_is_told_to_end_leaves_no_process_and_no_folder_behind(tmp_pa
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=240)
     assert process.returncode != 0
-    deadline = time.monotonic() + 10
-    while list(tmp_path.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert list(tmp_path.iterdir()) == []
+    await until(lambda: not list(tmp_path.iterdir()), lambda: f"left: {list(tmp_path.iterdir())}")

@@ -1,121 +1,96 @@
-"""The example programs, run as a user runs them (X-07)."""
+"""The example programs, run as a user runs them: beside a broker alone, and against workers (X-07, X-16)."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import importlib.util
 import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
-import uuid
-from pathlib import Path
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from aiokafka import AIOKafkaProducer
 
-from groundwire.messages.decisions import Decision, Kind
-from groundwire.messages.decode import decode_claim
+from deploy.embedded import MissingServiceError
+from groundwire.client import Producer
+from groundwire.errors import RecordError
+from groundwire.messages.decisions import Decision, Kind, RegenerateRequest
+from groundwire.messages.decode import decode_claim, decode_response
+from groundwire.messages.erasure import Erasure
 from groundwire.messages.headers import decision_headers, event_headers
 from groundwire.messages.identity import Subject, decision_id, retraction_id
 from groundwire.messages.records import Retraction
 from groundwire.messages.topics import record_key
-from tests.services.brokers import Broker
-from tests.stream.test_client_tools import stored
+from tests.services.fixtures import or_skip
+from tests.services.postgres import with_pgvector
+from tests.stream.harness import PATIENCE, ROOT, Deployment, until
+from tests.unit.docs.pages import DOCS, blocks
 
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
-ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = Decision.model_validate_json(
     (ROOT / "tests/contract/samples/decision.good.approved-claim.json").read_text(encoding="utf-8")
 )
-TOPICS = ("claims", "approved", "review", "blocked", "retractions")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+KEY, MARIA = b"acme:maria", ("default", "maria")
+CHUNK = {"file": "docs/search.md", "start_line": 1, "end_line": 2}
+SEARCH = "Search returns ten results by default.\nThe setting `topK` changes the number of results."
+CHUNKS = [
+    {"chunk_id": "k1", "content": SEARCH, **CHUNK},
+    {"chunk_id": "k2", "content": "Logins expire. [source:9] results", **CHUNK, "file": "docs/auth.md"},
+]
 
 
-@pytest.fixture
-def prefix(broker: Broker) -> str:
-    name = f"examples-{uuid.uuid4().hex[:8]}."
-    broker.create_topics({f"{name}{topic}": 3 for topic in TOPICS})
-    return name
+async def run(name, *arguments, env=ENVIRONMENT):
+    """Run an example to its end."""
+    command = [sys.executable, str(ROOT / "examples" / name), *map(str, arguments)]
+    options = {"env": env, "capture_output": True, "text": True, "check": False}
+    return await asyncio.to_thread(subprocess.run, command, **options)
 
 
-def example(name, *arguments):
-    return [sys.executable, str(ROOT / "examples" / name), *map(str, arguments)]
+@asynccontextmanager
+async def running(name, *arguments, env=ENVIRONMENT, **options):
+    """An example as a process, asked to end at the latest when the block does."""
+    program = [sys.executable, str(ROOT / "examples" / name), *map(str, arguments)]
+    process = await asyncio.create_subprocess_exec(*program, env=env, stderr=subprocess.PIPE, **options)
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.terminate()
+        _, process.errors = await process.communicate()
 
 
-def run(*arguments):
-    return subprocess.run(
-        example(*arguments), env=ENVIRONMENT, capture_output=True, text=True, timeout=240, check=False
-    )
+def following(topics, folder, *more):
+    """Options of a program that follows topics with a group and a database of its own."""
+    where = ("--brokers", topics.broker.bootstrap, "--prefix", topics.prefix, "--database", folder)
+    return (*where, "--group", f"{topics.prefix}group", *more)
 
 
-def approval(subject_id="c1", revision=1, content="Redis is fast", **fields):
+def approval(subject_id="c1", revision=1, content="Redis is fast"):
     subject = Subject("acme", "maria", Kind.CLAIM, subject_id)
     evidence = {**SAMPLE.model_dump()["evidence"], "claim": content}
     update = {"subject_id": subject_id, "user_id": "maria", "revision": revision, "evidence": evidence}
     decision = {**SAMPLE.model_dump(by_alias=True), **update, "decision_id": decision_id(subject, revision)}
-    return Decision.model_validate({**decision, **fields})
+    return Decision.model_validate(decision)
 
 
-def retraction(approved):
-    subject = Subject("acme", "maria", Kind.CLAIM, approved.subject_id)
-    retracting = decision_id(subject, approved.revision + 1)
-    return Retraction(
-        decision_id=retracting,
-        supersedes=approved.decision_id,
-        kind="claim",
-        reason=None,
-        subject_id=approved.subject_id,
-        tenant_id="acme",
-        user_id="maria",
-        actor="lead",
-        at=approved.decided_at,
-        affected=[],
-    )
-
-
-def publish(broker, prefix, *records):
-    async def send():
-        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=True)
-        await producer.start()
-        try:
-            for record in records:
-                key = record_key("acme", "maria")
-                if isinstance(record, Decision):
-                    topic, value, headers = "approved", record.to_bytes(), decision_headers(record, [])
-                elif isinstance(record, Retraction):
-                    headers = event_headers(
-                        "retraction", retraction_id(record.decision_id), "2026-02-01T00:00:00Z", "c1", []
-                    )
-                    topic, value = "retractions", record.model_dump_json().encode()
-                else:
-                    topic, (value, headers) = "approved", record
-                await producer.send_and_wait(f"{prefix}{topic}", value, key, headers=headers)
-        finally:
-            await producer.stop()
-
-    asyncio.run(send())
-
-
-def consume(broker, prefix, database):
-    result = run(
-        *(
-            "approved_table",
-            "--brokers",
-            broker.bootstrap,
-            "--prefix",
-            prefix,
-            "--group",
-            f"{prefix}group",
-        ),
-        *("--database", database, "--exit-when-idle", "3"),
-    )
-    assert result.returncode == 0, result.stderr
-    return result
+async def decided(topics, *records):
+    """Publish decisions, retractions, and pairs of a value and headers."""
+    for one in records:
+        topic = "approved"
+        if isinstance(one, tuple):
+            value, headers = one
+        elif isinstance(one, Decision):
+            value, headers = one.to_bytes(), decision_headers(one, [])
+        else:
+            name, topic, value = retraction_id(one.decision_id), "retractions", one.model_dump_json().encode()
+            headers = event_headers("retraction", name, "2026-02-01T00:00:00Z", "c1", [])
+        await (await topics.send(value, topic=topic, key=record_key("acme", "maria"), headers=headers))
 
 
 def table(database):
@@ -126,96 +101,310 @@ def table(database):
     return rows
 
 
-def test_the_producer_sends_claims_that_the_gate_reads(broker, prefix):
+async def consume(topics, database):
+    done = await run("approved_table", *following(topics, database, "--exit-when-idle", "3"))
+    assert done.returncode == 0, done.stderr
+    return table(database), done.stderr
+
+
+async def test_the_producer_sends_claims_that_the_gate_reads(topics):
     hostile = "'; DROP TABLE claims; -- \x1b[31m ü"
-    given = [
-        "--user",
-        "maria",
-        "--tenant",
-        "acme",
-        "--brokers",
-        broker.bootstrap,
-        "--topic",
-        f"{prefix}claims",
-    ]
+    where = ["--brokers", topics.broker.bootstrap, "--topic", f"{topics.prefix}claims"]
     for _ in range(2):
-        result = run("producer.py", "Redis is fast", hostile, *given)
-        assert result.returncode == 0, result.stderr
-    records = stored(broker, f"{prefix}claims")
-    claims = [decode_claim(value) for _, _, value, _ in records]
+        done = await run(
+            *("producer.py", "Redis is fast", hostile, "--user", "maria", "--tenant", "acme"), *where
+        )
+        assert done.returncode == 0, done.stderr
+    records = await topics.stored("claims")
+    claims = [decode_claim(seen.value) for seen in records]
     assert [claim.content for claim in claims] == ["Redis is fast", hostile] * 2
-    assert {key for _, key, _, _ in records} == {b"acme:maria"}
+    assert {seen.key for seen in records} == {KEY}
     assert claims[0] == claims[2], "sent again, it is the same claim"
     assert len({claim.claim_id for claim in claims}) == 2
-    assert len(result.stdout.splitlines()) == 2
+    assert len(done.stdout.splitlines()) == 2
 
 
-def test_the_consumer_keeps_the_highest_revision_and_ignores_repeats(broker, prefix, tmp_path):
+async def test_the_consumer_keeps_the_highest_revision_ignores_repeats_and_drops_what_was_retracted(
+    topics, tmp_path
+):
+    def retraction(approved):
+        subject = Subject("acme", "maria", Kind.CLAIM, approved.subject_id)
+        own = {"tenant_id": "acme", "user_id": "maria", "subject_id": approved.subject_id, "kind": "claim"}
+        names = {"decision_id": decision_id(subject, 2), "supersedes": approved.decision_id}
+        return Retraction(**own, **names, reason=None, actor="lead", at=approved.decided_at, affected=[])
+
     first, second = approval(), approval(revision=2, content="Redis is very fast")
     other = approval("c2", content="'); DROP TABLE memories; --")
-    twice = (
+    known = (
         approval("c9").to_bytes(),
         decision_headers(first, []),
     )  # another record under an id that was seen
-    publish(broker, prefix, second, first, first, other, second, other, twice)
-    consume(broker, prefix, tmp_path / "db")
+    await decided(topics, second, first, first, other, second, other, known)
+    rows, _ = await consume(topics, tmp_path / "db")
     expected = [("c1", 2, "Redis is very fast"), ("c2", 1, "'); DROP TABLE memories; --")]
-    assert table(tmp_path / "db") == expected
-    publish(broker, prefix, first, approval("c3"))
-    consume(broker, prefix, tmp_path / "db")
-    assert table(tmp_path / "db") == [*expected, ("c3", 1, "Redis is fast")]
+    assert rows == expected
+    early, late = approval("r1"), approval("r2")
+    await decided(topics, first, retraction(early), late)
+    rows, _ = await consume(topics, tmp_path / "db")
+    assert rows == [*expected, ("r2", 1, "Redis is fast")]
+    await decided(topics, early, retraction(late))
+    assert (await consume(topics, tmp_path / "db"))[0] == expected
+    await decided(topics, approval("c3"))
+    rows, _ = await consume(topics, tmp_path / "second")
+    assert [row[0] for row in rows] == ["c3"], "it goes on where its group committed"
 
 
-def test_the_consumer_goes_on_where_it_committed(broker, prefix, tmp_path):
-    publish(broker, prefix, approval())
-    consume(broker, prefix, tmp_path / "first")
-    publish(broker, prefix, approval("c2"))
-    consume(broker, prefix, tmp_path / "second")
-    assert [row[0] for row in table(tmp_path / "second")] == ["c2"]
-
-
-def test_the_consumer_drops_what_was_retracted_in_whichever_order_it_hears_of_it(broker, prefix, tmp_path):
-    early, late, stays = approval("c1"), approval("c2"), approval("c3")
-    publish(broker, prefix, retraction(early), late, stays)
-    consume(broker, prefix, tmp_path / "db")
-    assert [row[0] for row in table(tmp_path / "db")] == ["c2", "c3"]
-    publish(broker, prefix, early, retraction(late))
-    consume(broker, prefix, tmp_path / "db")
-    assert [row[0] for row in table(tmp_path / "db")] == ["c3"]
-
-
-def test_the_consumer_skips_what_is_no_decision_and_says_where(broker, prefix, tmp_path):
+async def test_the_consumer_skips_what_is_no_decision_says_where_and_ends_cleanly_at_sigterm(
+    topics, tmp_path
+):
     headers = decision_headers(approval(), [])
     bad = [(b"{", headers), (b"[]", headers), (b"null", headers), (b"{}", headers), (b"{}", [])]
-    wrong = [
-        {"user_id": {}},
-        {"revision": None},
-        {"revision": 2**70},
-        {"evidence": {"claim": []}},
-        {"evidence": 1},
-    ]
+    wrong = ({"user_id": {}}, {"revision": None}, {"revision": 2**70}, {"evidence": 1})
     valid = json.loads(approval().to_bytes())
-    bad += [(json.dumps({**valid, **fields}).encode(), headers) for fields in wrong]
+    bad += [
+        (json.dumps({**valid, **fields}).encode(), headers)
+        for fields in (*wrong, {"evidence": {"claim": []}})
+    ]
     tomorrow = json.loads(approval("c2").to_bytes()) | {"tomorrow": 1}
     new = (json.dumps(tomorrow).encode(), decision_headers(approval("c2"), []))
-    publish(broker, prefix, *bad, new)
-    result = consume(broker, prefix, tmp_path / "db")
-    assert result.stderr.count("skipped") == len(bad)
-    assert [row[0] for row in table(tmp_path / "db")] == ["c2"]
+    await decided(topics, *bad, new)
+    rows, errors = await consume(topics, tmp_path / "db")
+    assert errors.count("skipped") == len(bad)
+    assert [row[0] for row in rows] == ["c2"]
+    await decided(topics, approval("c3"))
+    async with running("approved_table", *following(topics, tmp_path / "db")) as process:
+        await until(lambda: len(table(tmp_path / "db")) == 2, "it is stored")
+    assert (process.returncode, process.errors) == (0, b"")
 
 
-def test_the_consumer_ends_cleanly_at_sigterm(broker, prefix, tmp_path):
-    publish(broker, prefix, approval())
-    arguments = ["--brokers", broker.bootstrap, "--prefix", prefix, "--database", tmp_path / "db"]
-    command = example("approved_table", *arguments, "--group", f"{prefix}group")
-    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE) as process:
-        deadline = time.monotonic() + 30
-        stored_rows = []
-        while not stored_rows:
-            assert time.monotonic() < deadline, "nothing is stored"
-            time.sleep(0.1)
-            with contextlib.suppress(sqlite3.OperationalError):  # the table is not there yet
-                stored_rows = table(tmp_path / "db")
-        process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=240)
-        assert (process.returncode, errors) == (0, b"")
+def weak(response_id="r1", **fields):
+    """A response that the gate might ask to have answered again."""
+    given = {"tenant_id": "acme", "user_id": "maria", "query": "How many results?", "mode": "thinking"}
+    one = {"response_id": response_id, **given, "answer": "`limit` is 7", "scope": "docs", "chunks": CHUNKS}
+    return one | fields
+
+
+def request(response_id="r1", **fields):
+    """The gate's request for a better one."""
+    names = {"request_id": f"q-{response_id}", "response_id": response_id, "decision_id": "d1"}
+    owner = {"tenant_id": "acme", "user_id": "maria"}
+    rest = {"attempt": 1, "why": "low_confidence", "prompt": "Answer from the sources.", "flagged": []}
+    made = {**names, **owner, "query": "How many results?", "mode": "auto", **rest, **fields}
+    return RegenerateRequest.model_validate(made).model_dump(mode="json")
+
+
+async def asked(topics, responses, requests, headers=()):
+    await topics.produce(responses, topic="llm-responses", key=KEY)
+    await topics.produce(requests, topic="regenerate", key=KEY, headers=headers)
+
+
+async def generate(topics, database, *more, idle="3"):
+    """Run the generator until nothing more comes; its output, and its answers so far."""
+    options = following(topics, database, "--exit-when-idle", idle, *more)
+    done = await run("generator.py", *options)
+    assert done.returncode == 0, done.stderr
+    answers = [seen for seen in await topics.stored("llm-responses") if b"in_reply_to" in seen.value]
+    return done, answers, [decode_response(seen.value) for seen in answers]
+
+
+async def test_a_request_is_answered_with_a_new_response_that_quotes_the_sources(topics, tmp_path):
+    revisions = {"docs/search.md": "a1b2c3d"}
+    trace = ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    await asked(topics, [weak(current_revisions=revisions)], [request()], [trace, ("ce_id", b"q-r1")])
+    _, (answer,), (made,) = await generate(topics, tmp_path / "db")
+    assert (answer.key, answer.headers) == (KEY, (trace,))
+    assert (made.tenant_id, made.user_id, made.query) == ("acme", "maria", "How many results?")
+    assert (made.in_reply_to, made.mode, made.scope) == ("r1", "auto", "docs")
+    assert made.response_id not in ("r1", "q-r1")
+    assert made.current_revisions == revisions
+    assert [chunk.model_dump(exclude_none=True) for chunk in made.chunks] == CHUNKS
+    quotes = SEARCH.split("\n")
+    assert made.answer == "".join(f"{quote} [source:1]\n" for quote in quotes).rstrip()
+    assert [source.snippet for source in made.sources] == quotes
+
+    content = "".join(f"There are {number} results. " for number in range(7))
+    modes = {"instant": 1, "auto": 3, "thinking": 5}
+    quoted = weak("q", chunks=[{**CHUNKS[0], "content": content}])
+    again = [request("q", request_id=mode, mode=mode) for mode in modes]
+    again += [request("r2", query="Who wrote the manual?"), request("r3"), request("r4", query=None)]
+    await asked(topics, [quoted, weak("r2"), weak("r3", chunks=[]), weak("r4")], again)
+    found = (await generate(topics, tmp_path / "db"))[2]
+    assert {one.mode: len(one.sources) for one in found if one.in_reply_to == "q"} == modes
+    empty = [(one.answer, one.sources) for one in found if one.in_reply_to not in ("r1", "q")]
+    assert empty == [("Not found in provided sources", [])] * 3
+
+
+async def test_a_repeated_request_gets_the_same_bytes_after_a_restart_and_from_another_generator(
+    topics, tmp_path
+):
+    await asked(topics, [weak()], [request(), request()])
+    await generate(topics, tmp_path / "first")
+    done, _, _ = await generate(topics, tmp_path / "first")
+    assert "answered" not in done.stdout, "it goes on where it committed"
+    await asked(topics, [], [request()])
+    await generate(topics, tmp_path / "first")
+    _, answers, made = await generate(topics, tmp_path / "second", "--group", f"{topics.prefix}other")
+    assert (len(answers), len({seen.value for seen in answers})) == (6, 1)
+    again = request(made[0].response_id, mode="instant", attempt=2)
+    await asked(topics, [], [again])
+    _, _, made = await generate(topics, tmp_path / "first")
+    (second,) = [one for one in made if one.mode == "instant"]
+    assert second.in_reply_to == again["response_id"], "its own answer can be asked about again"
+
+
+async def test_requests_that_cannot_be_answered_are_skipped_and_the_first_record_of_an_id_counts(
+    topics, tmp_path
+):
+    """Of its own user; and only the latest are kept."""
+    bad_chunks = [[1], [{}], "text", [{"content": 1}]]
+    large = [{**CHUNKS[0], "content": "x" * 899_000}]
+    stranger = weak("good", user_id="mallory", chunks=[{**CHUNKS[0], "content": "Many results: none."}])
+    responses = [b"{", b"[]", b"null", b'"r1"', {"response_id": "r9"}, weak("large", chunks=large)]
+    responses += [weak(f"bad{number}", chunks=chunks) for number, chunks in enumerate(bad_chunks)]
+    responses += [weak(user_id="other"), stranger, weak("good"), weak("good", chunks=stranger["chunks"])]
+    requests = [b"{", b"[]", b"null", b"{}", request("unknown"), request("r1")]
+    requests += [request(f"bad{number}") for number in range(len(bad_chunks))]
+    requests += [request("large", prompt="", query="x" * 3000), {**request("good"), "request_id": {}}]
+    requests += [{**request("good"), "request_id": "q-fast", "mode": "fast"}]
+    requests += [json.dumps({**request("good"), "request_id": "\ud800"}).encode()]
+    await asked(topics, responses, [*requests, request("good")])
+    done, _, (made,) = await generate(topics, tmp_path / "db")
+    assert done.stderr.count("skipped") == len(requests), done.stderr
+    assert made.in_reply_to == "good"
+    assert [chunk.content for chunk in made.chunks] == [chunk["content"] for chunk in CHUNKS]
+    names = [f"n{number}" for number in range(5)]
+    await asked(topics, map(weak, names), map(request, names))
+    done, _, made = await generate(topics, tmp_path / "db", "--remember", "2")
+    assert done.stderr.count("the response is not known here") == 3
+    assert {one.in_reply_to for one in made} == {"good", "n3", "n4"}
+
+
+async def test_a_generator_that_is_ended_and_killed_again_and_again_answers_each_request_once(
+    topics, tmp_path
+):
+    ends = (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL)
+    for number, end in enumerate(ends):
+        names = [f"r{number}-{each}" for each in range(20)]
+        await asked(topics, map(weak, names), map(request, names))
+        options = following(topics, tmp_path / "db")
+        async with running("generator.py", *options, stdout=subprocess.PIPE) as process:
+            assert b"answered" in await process.stdout.readline()
+            process.send_signal(end)
+            await process.wait()
+        assert (process.returncode, process.errors) == (0 if end == signal.SIGTERM else -end, b"")
+    # an idle time that is longer than the session of the one that was killed
+    _, answers, made = await generate(topics, tmp_path / "db", idle="15")
+    found = {}
+    for seen, one in zip(answers, made, strict=True):
+        assert found.setdefault(one.in_reply_to, seen.value) == seen.value
+    assert len(found) == 20 * len(ends)
+
+
+async def test_a_weak_response_is_answered_again_until_it_holds(deployment: Deployment, tmp_path):
+    await deployment.start_workers("responses")
+    options = following(deployment, tmp_path / "db")
+    async with running("generator.py", *options, stdout=subprocess.DEVNULL) as process:
+        invented = "`maxRows`, `minRows` and `rowLimit` set it."
+        await deployment.produce([weak(answer=invented)], topic="llm-responses")
+        first = await deployment.decision("r1")
+        assert first.json["reason_code"] == "low_confidence"
+
+        def replies():
+            return [seen.json for seen in deployment.decisions if seen.json["facts"].get("reply_to")]
+
+        await until(replies, "the answer is decided")
+        await deployment.quiet()
+        (reply,) = replies()
+        assert reply["facts"]["reply_to"]["response_id"] == "r1"
+        assert reply["verdict"] == "approved"
+    assert process.errors == b""
+
+
+async def erase(deployment: Deployment, user: tuple[str, str]) -> None:
+    tombstone = Erasure(*user, datetime.now(UTC))
+    await (await deployment.send(None, topic="retractions", key=record_key(*user), headers=tombstone.headers))
+
+
+def langgraph_store():
+    """The example as a module; in CI its package must be there."""
+    if importlib.util.find_spec("langgraph") is None:
+        raise MissingServiceError("LangGraph's store is not there: make examples")
+    spec = importlib.util.spec_from_file_location("langgraph_store", ROOT / "examples" / "langgraph_store.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+async def test_langgraph_reads_what_the_gate_approved_and_is_told_why_it_approved_nothing(
+    deployment: Deployment,
+) -> None:
+    example = or_skip(langgraph_store)
+    (shown,) = (block for block in blocks(DOCS / "use" / "clients.md") if "langgraph" in block.mark)
+    await deployment.start_worker("claims").ready()
+    where = {"brokers": deployment.broker.bootstrap, "topic_prefix": deployment.prefix}
+    async with Producer(**where) as gate, example.GroundwireStore.open(gate, **where) as store:
+        await store.aput(MARIA, "tabs", {"content": "I prefer tabs over spaces", "source": "user"})
+        item = await store.aget(MARIA, "tabs")
+        assert item.value["content"] == "I prefer tabs over spaces"
+
+        with pytest.raises(example.NotApproved, match="blocked, personal_speculation") as refused:
+            await store.aput(MARIA, "maybe", {"content": "Maybe we use Redis", "source": "user"})
+        assert [hedge.text for hedge in refused.value.decision.hedges] == ["Maybe"]
+        assert await store.aget(MARIA, "maybe") is None
+        with pytest.raises(RecordError, match="another claim"):
+            await store.aput(MARIA, "tabs", {"content": "I prefer spaces", "source": "user"})
+        with pytest.raises(RecordError, match="colour"):
+            await store.aput(MARIA, "red", {"content": "I like red", "colour": "red"})
+        with pytest.raises(NotImplementedError, match="groundwire review retract"):
+            await store.adelete(MARIA, "tabs")
+
+        soon = (datetime.now(UTC) + timedelta(seconds=8)).isoformat()
+        lunch = {"content": "Lunch is at noon today", "source": "user", "validity_horizon": soon}
+        await asyncio.to_thread(store.put, MARIA, "lunch", lunch)  # as a tool in a thread does
+        found = await store.asearch(("default",), filter={"source": "user"})
+        assert [one.key for one in found] == ["tabs", "lunch"]
+        assert await store.alist_namespaces() == [MARIA]
+        with pytest.raises(RuntimeError, match="aget"):
+            store.get(MARIA, "tabs")
+        async with asyncio.timeout(PATIENCE):
+            while await store.aget(MARIA, "lunch"):  # noqa: ASYNC110 - until it has expired
+                await asyncio.sleep(0.1)
+        async with example.GroundwireStore.open(gate, **where) as second:  # as after a restart
+            assert [one.key for one in await second.asearch(MARIA)] == ["tabs"]
+        await erase(deployment, MARIA)
+        async with asyncio.timeout(PATIENCE):
+            while await store.aget(MARIA, "tabs"):  # noqa: ASYNC110 - until the tombstone is read
+                await asyncio.sleep(0.1)
+    path = os.pathsep.join(map(str, (ROOT / "src", ROOT / "examples")))
+    status, printed, errors = await deployment.command(program=shown.text, PYTHONPATH=path)
+    assert status == 0, errors
+    assert printed == shown.shown
+
+
+async def test_pgvector_follows_what_a_worker_approves_and_what_is_erased(deployment: Deployment) -> None:
+    await deployment.start_worker("claims").ready()
+    with or_skip(with_pgvector) as server:
+        log = deployment.folder / "follow.log"
+        env = deployment.settings()
+
+        async def found(expected: str) -> None:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    asking = ("search", "--database", server.url, "--user", "maria", "which database?")
+                    done = await run("vector_store", *asking, env=env)
+                    assert done.returncode == 0, done.stderr
+                    if done.stdout.endswith(expected) and bool(done.stdout) == bool(expected):
+                        return
+
+        with log.open("wb") as written:
+            options = ("follow", "--database", server.url)
+            async with running("vector_store", *options, env=env, stdout=written) as process:
+                await until(lambda: "caught up" in log.read_text(), log.read_text)
+                claim = {"user_id": "maria", "source": "user"}
+                database = {**claim, "claim_id": "db", "content": "The database is PostgreSQL"}
+                await deployment.produce([database, {**claim, "claim_id": "m", "content": "Maybe Redis"}])
+                await deployment.settled(2)
+                await found(" db The database is PostgreSQL\n")
+                await erase(deployment, MARIA)
+                await found("")
+        assert process.returncode == 0, process.errors

@@ -7,43 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.stream.harness import Deployment, assert_one_truth, until
+from tests.stream.harness import Deployment, assert_one_truth, chunk, response, until
+from tests.stream.site import Site
+from tests.unit.verify.model_service import PATHS, document
+from tests.unit.verify.server import Asked, Reply, running
 
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
-
-SECRET = "the patient was told that the lighthouse keeps its own counsel"
-
-
-def chunk(number: int = 1, **fields: Any) -> dict[str, Any]:
-    return {
-        "chunk_id": f"k{number}",
-        "file": f"src/module_{number}.py",
-        "content": f"def search(query, top_k):\n    timeout = {number} s\n    return index.find(query)",
-        "start_line": 1,
-        "end_line": 3,
-        **fields,
-    }
-
-
-def response(number: int, **fields: Any) -> dict[str, Any]:
-    """A response that is approved, but every third names a field that is not there."""
-    invented = " Set `fuzziness` too." if number % 3 == 0 else ""
-    return {
-        "response_id": f"r{number}",
-        "user_id": f"u{number % 20}",
-        "query": "How do I search?",
-        "answer": f"Call `search` with `top_k` [source:1].{invented}",
-        "chunks": [chunk(number)],
-        "sources": [{"file": f"src/module_{number}.py", "start_line": 1, "end_line": 3}],
-        **fields,
-    }
 
 
 async def produce(deployment: Deployment, *responses: dict[str, Any] | bytes) -> None:
@@ -53,11 +28,9 @@ async def produce(deployment: Deployment, *responses: dict[str, Any] | bytes) ->
 async def test_every_response_has_one_decision_however_often_its_worker_is_killed(deployment: Deployment):
     total = 400
     first = await deployment.start_worker("responses").ready()
-    rng = random.Random(3)
     for begin in range(0, total, 40):
         await produce(deployment, *[response(n) for n in range(begin, begin + 40)])
         if begin in {80, 240}:
-            await asyncio.sleep(rng.random() / 2)
             await first.kill()
             first = await deployment.start_worker("responses").ready()
     await produce(
@@ -83,7 +56,7 @@ async def test_the_largest_response_passes_and_the_next_byte_is_a_clear_dead_let
     decision = await deployment.decision("r1")
     assert len(decision.value or b"") < 256_000
     assert "transcript" not in decision.json
-    await until(lambda: bool(deployment.dead), lambda: "the larger one is a dead letter")
+    await until(lambda: bool(deployment.dead), "the larger one is a dead letter")
     (letter,) = deployment.dead
     assert letter.header("gw-error") == "too_large"
     assert letter.value == value + b" "
@@ -96,6 +69,13 @@ async def test_claims_of_a_response_go_through_the_claim_gate_once_however_often
     await deployment.start_workers("responses", "claims", "deferred")
     answer = "The worker calls `search` [source:1]. Maybe we could call `index.find(query)` [source:1]."
     fanning = response(1, answer=answer, fan_out=True)
+    blocked = response(2, fan_out=True, confidence=0.1, answer="The worker calls `search`.")
+    await produce(deployment, blocked)
+    decision = await deployment.decision("r2")
+    await deployment.quiet()
+    assert decision.json["verdict"] == "blocked"
+    assert decision.json["facts"]["extraction"] == []
+    assert not deployment.seen["claims"], "a blocked response fans out nothing"
     for _ in range(3):
         await produce(deployment, fanning)
     first, second = [await deployment.decision(f"r1#{n}") for n in (1, 2)]
@@ -104,7 +84,7 @@ async def test_claims_of_a_response_go_through_the_claim_gate_once_however_often
     assert (first.json["source"], first.json["evidence"]["source_id"]) == ("ai_synthesis", "response:r1")
     assert second.json["reason_code"] == "personal_speculation"
     assert_one_truth(deployment.decisions)
-    assert len({seen.header("ce_id") for seen in deployment.decisions}) == 3
+    assert len({seen.header("ce_id") for seen in deployment.decisions}) == 4
     assert {seen.value for seen in deployment.seen["claims"]} == {
         seen.value for seen in deployment.seen["claims"][:2]
     }
@@ -112,16 +92,6 @@ async def test_claims_of_a_response_go_through_the_claim_gate_once_however_often
         first.json["evidence"]["claim"],
         second.json["evidence"]["claim"],
     ]
-
-
-async def test_a_blocked_response_fans_out_nothing(deployment: Deployment):
-    await deployment.start_workers("responses")
-    await produce(deployment, response(1, fan_out=True, confidence=0.1, answer="The worker calls `search`."))
-    decision = await deployment.decision("r1")
-    await deployment.quiet()
-    assert decision.json["verdict"] == "blocked"
-    assert decision.json["facts"]["extraction"] == []
-    assert not deployment.seen["claims"]
 
 
 @pytest.mark.smoke
@@ -178,13 +148,14 @@ async def test_without_state_a_response_is_reviewed_provisionally_and_decided_wh
 async def test_no_text_of_a_transcript_or_quote_reaches_logs_metrics_or_decisions(deployment: Deployment):
     """S1-39: ids, counts and hashes only; a quote that is not there is repeated nowhere."""
     (worker,) = await deployment.start_workers("responses", GROUNDWIRE_LOG_LEVEL="debug")
-    quoted = response(1, transcript=f"He said: {SECRET}.", evidence={"talk": ["the lighthouse lied to him"]})
+    secret = "the patient was told that the lighthouse keeps its own counsel"
+    quoted = response(1, transcript=f"He said: {secret}.", evidence={"talk": ["the lighthouse lied to him"]})
     await produce(deployment, quoted)
     decision = await deployment.decision("r1")
     await worker.says("evidence_quote_rejected")
     _, metrics = await worker.get("/metrics")
     for text in (worker.text, metrics, (decision.value or b"").decode()):
-        assert SECRET not in text
+        assert secret not in text
         assert "lied to him" not in text
     (failure,) = [seen for seen in deployment.seen["audit"] if seen.json["type"] == "evidence_failure"]
     assert failure.json["detail"]["category"] == "EVIDENCE_HALLUCINATION"
@@ -207,3 +178,136 @@ async def test_entities_are_looked_up_in_the_corpus_that_the_command_loaded(
     assert found.json["approved"]
     assert found.json["facts"]["entities"] == {"merger-act": {"confidence": 0.9}}
     assert missing.json["reason_code"] == "entity_grounding_failed"
+
+
+async def test_what_a_model_said_outlives_its_worker_and_no_record_that_comes_again_is_asked_about(
+    deployment: Deployment, tmp_path: Path
+):
+    """S4-33: the decision rests on recorded facts alone; that it can be derived again is shown at the end."""
+    places = {"r1": "Dublin", "r2": "Lisbon"}
+    low = '{"verdict": "unsupported", "probability": 0.9, "reason": "It does not say so."}'
+
+    def located(name: str) -> dict[str, Any]:
+        """A response of one claim that the rules find nothing wrong with."""
+        place = f"in {places[name]}, in the hall beside its second data centre"
+        text = f"The cache of the gateway is located {place}, on the ground floor."
+        return {"response_id": name, "user_id": "u1", "answer": text, "context": {"a": text}}
+
+    policy = tmp_path / "policy.toml"
+    policy.write_text(
+        '[verification]\nmode = "full"\nmodel_scope = "all"\n'
+        "evidence_scrubbing = false\ntimeout_seconds = 60\nbudget_seconds = 60\n"
+    )
+    answers = asyncio.Event()
+    answers.set()
+
+    async def reply(_: Asked) -> Reply:
+        await answers.wait()
+        return Reply(body=json.dumps(document("openai", text=low)).encode())
+
+    async with running() as server:
+        server.routes[PATHS["openai"]] = reply
+
+        def asked(name: str) -> int:
+            return sum(places[name].encode() in request.body for request in server.asked)
+
+        settings = {
+            "GROUNDWIRE_POLICY_FILE": str(policy),
+            "GROUNDWIRE_NO_NETWORK": "0",
+            "GROUNDWIRE_MODEL_API": "openai",
+            "GROUNDWIRE_MODEL_URL": server.url(""),
+        }
+        (first,) = await deployment.start_workers("responses", **settings)
+        await produce(deployment, located("r1"))
+        decision = await deployment.decision("r1")
+        assert decision.json["reason_code"] == "flagged_claims", "the rules alone would have approved it"
+        verifier = decision.json["facts"]["verifier"]
+        assert [one["reason"] for one in verifier["opinions"]] == ["It does not say so."]
+        assert (asked("r1"), len(verifier["calls"])) == (1, 1)
+        assert await first.metric("groundwire_model_questions_total", kind="support", result="answered") == 1
+
+        answers.clear()
+        await produce(deployment, located("r2"))
+        await until(lambda: asked("r2") == 1, "the model is asked about r2")
+        await first.kill()
+        answers.set()
+        await produce(deployment, located("r1"))
+        await deployment.start_workers("responses", **settings)
+        await deployment.decision("r2")
+        await until(lambda: len(deployment.decided("r1")) > 1, "r1 is decided again")
+        assert asked("r1") == 1
+        assert asked("r2") == 2, "nothing was recorded of the question that its worker did not survive"
+        assert_one_truth(deployment.decisions)
+
+
+FACT = "The gateway waits for 30 s."
+PROSE = " ".join(f"Part {n} of the gateway waits for part {n + 1}." for n in range(9_000))
+"""Of 820 kB: a fetch brings four of them."""
+
+
+def quoting(tenant: str, name: str, answer: str, evidence: str) -> dict[str, Any]:
+    quoted = chunk(content=evidence)
+    own = {"response_id": name, "tenant_id": tenant, "user_id": "u"}
+    return {**own, "answer": answer, "chunks": [quoted]}
+
+
+async def test_small_responses_wait_for_two_large_ones_of_their_partition_at_most(deployment: Deployment):
+    (worker,) = await deployment.start_workers("responses")
+    large = [quoting("hooli", f"large-{n}", PROSE, PROSE) for n in range(12)]
+    small = [quoting("acme", f"small-{n}", FACT, FACT) for n in range(20)]
+    await deployment.produce([*large, *small], topic="llm-responses", partition=0)
+    await deployment.settled(12 + 20)
+    found = deployment.first_decisions().values()
+    done = {seen.json["subject_id"]: seen.timestamp for seen in found}
+    last = max(done[record["response_id"]] for record in small)
+    assert sum(done[record["response_id"]] < last for record in large) <= 2
+    assert {seen.json["verdict"] for seen in found if seen.json["tenant_id"] == "acme"} == {"approved"}
+    assert not deployment.dead
+    assert await worker.stop() == 0
+
+
+async def test_a_tenant_that_floods_everything_takes_no_place_and_pauses_no_citation_of_another(
+    deployment: Deployment, site: Site, tmp_path: Path
+):
+    each = 10  # records of each kind that the good tenant sends behind a flood
+
+    def claim(tenant: str, name: str, text: str) -> dict[str, Any]:
+        return {"claim_id": name, "tenant_id": tenant, "user_id": name, "content": text}
+
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[limits]\nreview_per_user = 30\nreview_per_tenant = 30\nreview_total = 60\n")
+    deployment.environment |= site.settings | {"GROUNDWIRE_POLICY_FILE": str(policy)}
+    workers = await deployment.start_workers("claims", "deferred", "responses")
+    flood = [claim("hooli", f"flood-{n}", f"Rule {n} of the mill has {n} parts.") for n in range(100)]
+    flood += [
+        claim("hooli", f"ill-{n}", f"Rule {n} of the harbour, see {site.url}/ill/{n}") for n in range(30)
+    ]
+    flood += [
+        claim("hooli", f"hang-{n}", f"Gate {n} of the harbour, see {site.url}/hang/{n}") for n in range(30)
+    ]
+    await deployment.produce(flood, partition=0)
+    await deployment.produce(
+        [quoting("hooli", f"large-{n}", PROSE, PROSE) for n in range(4)], topic="llm-responses", partition=0
+    )
+    waiting = [claim("acme", f"wait-{n}", f"Order {n} of the bakery has {n} loaves.") for n in range(each)]
+    citing = [
+        claim("acme", f"cite-{n}", f"Oven {n} of the bakery, see {site.url}/ok/{n}") for n in range(each)
+    ]
+    await deployment.produce([*waiting, *citing], partition=0)
+    answers = [quoting("acme", f"small-{n}", FACT, FACT) for n in range(each)]
+    await deployment.produce(answers, topic="llm-responses", partition=0)
+
+    def good() -> list[dict[str, Any]]:
+        return [
+            seen.json for seen in deployment.first_decisions().values() if seen.json["tenant_id"] == "acme"
+        ]
+
+    await until(lambda: len(good()) == 3 * each, lambda: f"{len(good())} of the good tenant's are decided")
+    reasons = Counter(decision["reason_code"] for decision in good())
+    assert reasons == {"ungrounded": each, "verified_citation": each, "grounded": each}
+    places = [d["facts"]["place"] for d in good() if d["reason_code"] == "ungrounded"]
+    assert places == ["free"] * each
+    refused = [d for d in deployment.decisions if d.json["reason_code"] == "review_queue_full"]
+    assert {d.json["tenant_id"] for d in refused} == {"hooli"}
+    assert await workers[0].metric("groundwire_tenant_refusals_total", limit="review") > 0
+    assert not deployment.dead

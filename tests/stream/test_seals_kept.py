@@ -25,21 +25,10 @@ from groundwire.messages.seals import Seal, SealedOutput, SealHead, root_of
 from groundwire.policy import load_policy
 from groundwire.state.model import SubjectState
 from tests.state.conftest import state_at
-from tests.stream.harness import Deployment, Seen, good
-from tests.stream.test_reviews import Office
+from tests.stream.harness import Deployment, good
+from tests.stream.office import Office
 
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
-
-SIGNER = """
-import base64, sys
-from groundwire.keys import ed25519
-print(base64.b64encode(ed25519.sign(open({key!r}).read(), sys.stdin.buffer.read())).decode())
-"""
-
-
-@pytest.fixture
-async def office(deployment: Deployment, tmp_path: Path) -> Office:
-    return Office(deployment, tmp_path)
 
 
 def chains(deployment: Deployment) -> dict[tuple[str, int], list[Seal]]:
@@ -114,16 +103,15 @@ async def test_a_key_that_ends_holds_offsets_back_until_its_successor_stands_in_
     (worker,) = await deployment.start_workers("claims")
     await deployment.produce([good(number) for number in range(5)])
     await deployment.caught_up("claims")
-    until_then = datetime.now(UTC) + timedelta(seconds=3)
-    path.write_text(f"{path.read_text()}not_after = {until_then.isoformat()}\n")
+    ended = datetime.now(UTC)
+    path.write_text(f"{path.read_text()}not_after = {ended.isoformat()}\n")
     path.chmod(0o600)
-    await asyncio.sleep(4.5)
     before = await deployment.committed("claims")
     await deployment.produce([good(number) for number in range(5, 10)])
     assert "seal" in await worker.answers("/ready", 503)
     assert await worker.metric("groundwire_paused", dependency="seal") == 1
     await deployment.settled(10)
-    await asyncio.sleep(2)
+    await deployment.quiet()
     assert await deployment.committed("claims") == before
     new_key(path, "second", tenants=[], roles=["seal"], asymmetric=True)
     await worker.answers("/ready", 200)
@@ -134,10 +122,15 @@ async def test_a_key_that_ends_holds_offsets_back_until_its_successor_stands_in_
 
 
 async def test_a_command_seals_with_a_key_that_the_worker_never_holds(deployment: Deployment, tmp_path: Path):
+    signer = """
+import base64, sys
+from groundwire.keys import ed25519
+print(base64.b64encode(ed25519.sign(open({key!r}).read(), sys.stdin.buffer.read())).decode())
+"""
     private = ed25519.new_private_key()
     (tmp_path / "kms.key").write_text(private)
     script = tmp_path / "kms.py"
-    script.write_text(SIGNER.format(key=str(tmp_path / "kms.key")))
+    script.write_text(signer.format(key=str(tmp_path / "kms.key")))
     path = deployment.seal_key = tmp_path / "command.toml"
     path.write_text(
         f"[keys.kms]\ncommand = {json.dumps([sys.executable, str(script)])}\n"
@@ -150,37 +143,6 @@ async def test_a_command_seals_with_a_key_that_the_worker_never_holds(deployment
     await end(deployment)
     assert {seal.head.key for seals in chains(deployment).values() for seal in seals} == {"kms"}
     assert {seen.json["decision_id"] for seen in deployment.decisions} <= named(deployment)
-
-
-async def forge_retraction(deployment: Deployment, kept: Seen) -> None:
-    """Publish a Retraction and its audit event in the shape of genuine ones, about an approval that stands."""
-    retraction = deployment.seen["retractions"][0]
-    event = next(
-        seen for seen in deployment.seen["audit"] if seen.json["detail"].get("outcome") == "retracted"
-    )
-    tenant, user, subject_id = kept.subject
-    own = {"user_id": user, "subject_id": subject_id}
-    name, action_id = decision_id(Subject(tenant, user, Kind.CLAIM, subject_id), 3), str(uuid.uuid4())
-    told = event.json
-    detail = {**told["detail"], "user_id": user, "action_id": action_id}
-    audited = event_id("review_action", action_id)
-    for seen, ce_id, value in (
-        (
-            retraction,
-            name,
-            {**retraction.json, **own, "decision_id": name, "supersedes": kept.json["decision_id"]},
-        ),
-        (
-            event,
-            audited,
-            {**told, "event_id": audited, "subject_id": subject_id, "decision_id": name, "detail": detail},
-        ),
-    ):
-        headers = [(key, ce_id.encode() if key == "ce_id" else text) for key, text in seen.headers]
-        sent = await deployment.send(
-            json.dumps(value).encode(), key=kept.key, topic=seen.topic, headers=headers
-        )
-        await sent
 
 
 @pytest.mark.smoke
@@ -204,7 +166,22 @@ async def test_a_rebuild_that_requires_seals_leaves_out_forgeries_that_follow_an
     forged = await deployment.decision("c100")
     assert forged.topic == "approved"
     await end(deployment)
-    await forge_retraction(deployment, kept)
+    # a Retraction and its audit event in the shape of genuine ones, about the other approval
+    retraction = deployment.seen["retractions"][0].json
+    audit = next(s for s in deployment.seen["audit"] if s.json["detail"].get("outcome") == "retracted")
+    event = audit.json
+    tenant, user, subject_id = kept.subject
+    name, action_id = decision_id(Subject(tenant, user, Kind.CLAIM, subject_id), 3), str(uuid.uuid4())
+    audited = event_id("review_action", action_id)
+    own = {"user_id": user, "subject_id": subject_id}
+    detail = {**event["detail"], "user_id": user, "action_id": action_id}
+    event |= {"event_id": audited, "subject_id": subject_id, "decision_id": name, "detail": detail}
+    retraction |= {**own, "decision_id": name, "supersedes": kept.json["decision_id"]}
+    retracted = deployment.seen["retractions"][0]
+    for genuine, ce_id, value in ((retracted, name, retraction), (audit, audited, event)):
+        headers = list((dict(genuine.headers) | {"ce_id": ce_id.encode()}).items())
+        sent = json.dumps(value).encode()
+        await (await deployment.send(sent, key=kept.key, topic=genuine.topic, headers=headers))
     status, _, told = await deployment.command(
         "rebuild", "--yes", "--require-seals", "--seal-keys", str(deployment.seal_key)
     )
@@ -280,12 +257,8 @@ async def test_what_a_stolen_key_seals_on_an_empty_partition_of_audit_after_its_
 
 async def stored(deployment: Deployment) -> dict[str, SubjectState | None]:
     """Where state has each claim."""
-    state = state_at(
-        deployment.redis.url,
-        deployment.prefix,
-        scheme=dedup_scheme(load_policy(None, {})),
-        require_aof=False,
-    )
+    where = (deployment.redis.url, deployment.prefix)
+    state = state_at(*where, scheme=dedup_scheme(load_policy(None, {})), require_aof=False)
     await state.open()
     try:
         subjects = [

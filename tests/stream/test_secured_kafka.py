@@ -23,7 +23,7 @@ from deploy.embedded.process import HOST
 from deploy.kafka.cluster import KafkaCluster
 from deploy.kafka.node import Security
 from tests.services.fixtures import or_skip
-from tests.stream.harness import ROOT, Worker
+from tests.stream.harness import COMMAND, ROOT, Worker
 
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
@@ -97,22 +97,8 @@ def environment(cluster: KafkaCluster, folder: Path, redis_server: RedisServer) 
 
 
 def run(environment: Mapping[str, str], *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        env=environment,
-        cwd=ROOT,
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-
-
-def groundwire(
-    environment: Mapping[str, str], *arguments: str, given: str = ""
-) -> subprocess.CompletedProcess[str]:
-    return run(environment, "-c", "from groundwire.cli.main import main; main()", *arguments, given=given)
+    options = {"cwd": ROOT, "capture_output": True, "text": True, "input": given}
+    return subprocess.run([sys.executable, *arguments], env=environment, check=False, **options)
 
 
 async def test_over_tls_with_a_password_topics_are_declared_claims_decided_and_decisions_read(
@@ -124,11 +110,20 @@ async def test_over_tls_with_a_password_topics_are_declared_claims_decided_and_d
     try:
         await worker.ready()
         claim = {"claim_id": "c", "user_id": "u", "content": "Tabs over spaces", "source": "user"}
-        sent = groundwire(environment, "produce", "-", given=json.dumps(claim))
+        sent = run(environment, "-c", COMMAND, "produce", "-", given=json.dumps(claim))
         assert sent.returncode == 0, sent.stderr
-        await worker.says("ready")
-        read = groundwire(
-            environment, "tail", "approved", "--from", "earliest", "--limit", "1", "--format", "json"
+        read = run(
+            environment,
+            "-c",
+            COMMAND,
+            "tail",
+            "approved",
+            "--from",
+            "earliest",
+            "--limit",
+            "1",
+            "--format",
+            "json",
         )
         assert read.returncode == 0, read.stderr
         assert json.loads(read.stdout)["subject_id"] == "c"
@@ -148,7 +143,9 @@ def test_wrong_credentials_are_told_by_commands_and_workers_alike_without_the_se
     environment: dict[str, str], folder: Path, setting: str, value: str
 ) -> None:
     wrong = environment | {f"GROUNDWIRE_{setting}": str(folder / value)}
-    read = groundwire(wrong, "tail", "approved", "--from", "earliest", "--limit", "1", "--timeout", "3")
+    read = run(
+        wrong, "-c", COMMAND, "tail", "approved", "--from", "earliest", "--limit", "1", "--timeout", "3"
+    )
     worker = run(wrong, "-m", "agents", "claims")
     for told in (read, worker):
         assert told.returncode != 0

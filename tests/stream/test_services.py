@@ -1,7 +1,4 @@
-"""What the other stream tests take for granted of the broker and the Redis server they run on.
-
-The same promises for the embedded broker and for Apache Kafka: that is what makes one stand for the other.
-"""
+"""What other stream tests assume about broker and Redis: the embedded broker and Apache Kafka keep the same."""
 
 from __future__ import annotations
 
@@ -9,9 +6,8 @@ import asyncio
 import os
 import re
 import sys
-import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -25,12 +21,13 @@ from deploy.embedded import MissingServiceError, RedisServer, ServiceError
 from deploy.embedded.partitions import OFFSET_OUT_OF_RANGE, OUT_OF_ORDER_SEQUENCE, Partition
 from deploy.embedded.process import ServerProcess, find_program
 from tests.services.brokers import Broker
+from tests.stream.harness import ROOT, until
 
 pytestmark = [pytest.mark.stream, pytest.mark.slow, pytest.mark.embedded]
 
-ROOT = Path(__file__).resolve().parents[2]
 T0 = 1_700_000_000_000
-_OUTAGE_MS = 300_000  # how long a producer keeps what it cannot send: three nodes may take a minute
+OUTAGE = 300
+"""Seconds that a producer keeps what it cannot send, and tests wait: three nodes may take a minute."""
 
 
 @pytest.fixture
@@ -43,18 +40,9 @@ def topic(broker: Broker) -> str:
 
 @asynccontextmanager
 async def producing(broker: Broker, **settings: object) -> AsyncIterator[AIOKafkaProducer]:
-    producer = AIOKafkaProducer(
-        bootstrap_servers=broker.bootstrap,
-        enable_idempotence=True,
-        acks="all",
-        request_timeout_ms=_OUTAGE_MS,
-        **settings,
-    )
-    await producer.start()
-    try:
+    kept = {"enable_idempotence": True, "acks": "all", "request_timeout_ms": OUTAGE * 1_000}
+    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap, **kept, **settings) as producer:
         yield producer
-    finally:
-        await producer.stop()
 
 
 @asynccontextmanager
@@ -66,7 +54,7 @@ async def consuming(broker: Broker, *topics: str, **settings: object) -> AsyncIt
         enable_auto_commit=False,
         **{"heartbeat_interval_ms": 200, "session_timeout_ms": 6_000, **settings},
     )
-    async with asyncio.timeout(300):
+    async with asyncio.timeout(OUTAGE):
         await consumer.start()
     try:
         yield consumer
@@ -74,17 +62,10 @@ async def consuming(broker: Broker, *topics: str, **settings: object) -> AsyncIt
         await consumer.stop()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 300) -> float:
-    """Wait for a condition and return how many seconds it took."""
-    begun = time.monotonic()
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - nothing tells of what is waited for
-            await asyncio.sleep(0.02)
-    return time.monotonic() - begun
-
-
 @pytest.mark.three_nodes
-async def test_a_record_comes_back_as_it_was_sent(broker: Broker, topic: str) -> None:
+async def test_a_record_comes_back_as_it_was_sent_or_is_refused_as_too_large(
+    broker: Broker, topic: str
+) -> None:
     headers = [("ce_id", b"1"), ("binary", b"\xff\x00"), ("ce_id", b"2")]
     async with producing(broker, max_request_size=1_000_000) as producer:
         await producer.send_and_wait(
@@ -97,6 +78,13 @@ async def test_a_record_comes_back_as_it_was_sent(broker: Broker, topic: str) ->
     assert list(large.headers) == headers
     assert (large.timestamp, large.timestamp_type) == (T0, 0)
     assert (empty.value, empty.offset, empty.timestamp) == (None, 1, T0 + 1)
+    async with producing(broker, max_request_size=3_000_000) as producer:
+        with pytest.raises(MessageSizeTooLargeError):
+            await producer.send_and_wait(topic, b"x" * 2_000_000, partition=0)
+    with pytest.raises(TopicAlreadyExistsError):
+        broker.create_topics({topic: 2})
+    async with consuming(broker) as consumer:
+        assert f"{topic}-nobody" not in await consumer.topics(), "reading creates no topic"
 
 
 async def test_offsets_are_found_at_both_ends_and_by_time(broker: Broker, topic: str) -> None:
@@ -113,21 +101,6 @@ async def test_offsets_are_found_at_both_ends_and_by_time(broker: Broker, topic:
         assert await consumer.offsets_for_times({partition: T0 + 20_000}) == {partition: None}
 
 
-async def test_a_record_larger_than_the_brokers_limit_is_refused(broker: Broker, topic: str) -> None:
-    async with producing(broker, max_request_size=3_000_000) as producer:
-        with pytest.raises(MessageSizeTooLargeError):
-            await producer.send_and_wait(topic, b"x" * 2_000_000, partition=0)
-
-
-@pytest.mark.three_nodes
-async def test_topics_come_only_from_being_created_and_only_once(broker: Broker, topic: str) -> None:
-    async with consuming(broker) as consumer:
-        assert topic in await consumer.topics()
-        assert f"{topic}-nobody" not in await consumer.topics()
-    with pytest.raises(TopicAlreadyExistsError):
-        broker.create_topics({topic: 2})
-
-
 @pytest.mark.three_nodes
 async def test_members_of_a_group_share_the_partitions_and_take_over_from_one_that_leaves(
     broker: Broker, topic: str
@@ -135,12 +108,16 @@ async def test_members_of_a_group_share_the_partitions_and_take_over_from_one_th
     async with consuming(broker, topic, group_id=topic) as first:
         assert len(first.assignment()) == 2
         async with consuming(broker, topic, group_id=topic) as second:
-            await until(lambda: len(first.assignment()) == 1 == len(second.assignment()))
+            await until(lambda: len(first.assignment()) == 1 == len(second.assignment()), "both", OUTAGE)
             assert first.assignment() | second.assignment() == {TopicPartition(topic, i) for i in (0, 1)}
-        await until(lambda: len(first.assignment()) == 2)
+        await until(lambda: len(first.assignment()) == 2, "the first has them all", OUTAGE)
 
 
-CONSUMER = """
+@pytest.mark.three_nodes
+async def test_the_partitions_of_a_killed_consumer_pass_on_when_its_session_ends(
+    broker: Broker, topic: str
+) -> None:
+    program = """
 import asyncio, sys
 from aiokafka import AIOKafkaConsumer
 async def main(bootstrap, topic):
@@ -151,33 +128,16 @@ async def main(bootstrap, topic):
     await asyncio.sleep(600)
 asyncio.run(main(*sys.argv[1:]))
 """
-
-
-@pytest.mark.three_nodes
-async def test_the_partitions_of_a_killed_consumer_pass_on_when_its_session_ends(
-    broker: Broker, topic: str
-) -> None:
     async with consuming(broker, topic, group_id=topic, session_timeout_ms=4_000) as survivor:
-        command = [sys.executable, "-c", CONSUMER, broker.bootstrap, topic]
+        command = [sys.executable, "-c", program, broker.bootstrap, topic]
         other = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         assert other.stdout
         assert await other.stdout.readline() == b"joined\n"
-        await until(lambda: len(survivor.assignment()) == 1)
+        await until(lambda: len(survivor.assignment()) == 1, "they share the partitions", OUTAGE)
         other.kill()
         await other.communicate()
-        assert await until(lambda: len(survivor.assignment()) == 2) > 1
-
-
-class Rebalances(ConsumerRebalanceListener):
-    """Counts how often a consumer was given an assignment."""
-
-    count = 0
-
-    async def on_partitions_revoked(self, revoked: object) -> None:
-        pass
-
-    async def on_partitions_assigned(self, assigned: object) -> None:  # noqa: ARG002 - aiokafka's signature
-        self.count += 1
+        assert len(survivor.assignment()) == 1, "nobody knows yet"
+        await until(lambda: len(survivor.assignment()) == 2, "the session ends", OUTAGE)
 
 
 @pytest.mark.three_nodes
@@ -185,17 +145,27 @@ async def test_a_static_member_comes_back_within_its_session_without_a_rebalance
     broker: Broker, topic: str
 ) -> None:
     settings = {"group_id": topic, "session_timeout_ms": 30_000}
+
+    class Rebalances(ConsumerRebalanceListener):
+        count = 0
+
+        async def on_partitions_revoked(self, revoked: object) -> None:
+            pass
+
+        async def on_partitions_assigned(self, assigned: object) -> None:  # noqa: ARG002 - aiokafka's signature
+            self.count += 1
+
     seen = Rebalances()
     async with consuming(broker, group_instance_id="other", **settings) as other:
         other.subscribe([topic], listener=seen)
-        await until(lambda: seen.count == 1)
+        await until(lambda: seen.count == 1, "the first assignment", OUTAGE)
         async with consuming(broker, topic, group_instance_id="w-1", **settings) as member:
-            await until(lambda: len(member.assignment()) == 1 and seen.count == 2)
+            await until(lambda: len(member.assignment()) == 1 and seen.count == 2, "both", OUTAGE)
             owned = member.assignment()
         # a static member that stops does not leave
         async with consuming(broker, topic, group_instance_id="w-1", **settings) as again:
             assert again.assignment() == owned
-            await asyncio.sleep(1)  # five heartbeats: time to hear of a rebalance
+            await asyncio.sleep(1)  # five heartbeats, in which it would hear of a rebalance
             assert seen.count == 2
 
 
@@ -208,40 +178,30 @@ async def test_records_and_committed_offsets_survive_a_stop_of_the_broker(broker
         await consumer.commit()
         await asyncio.to_thread(broker.stop)
         sent = await producer.send(topic, b"while down", partition=0)
-        await asyncio.sleep(0.5)
         assert not sent.done()
         await asyncio.to_thread(broker.start)
-        assert (await asyncio.wait_for(sent, 300)).offset == 1
-        assert (await asyncio.wait_for(consumer.getone(), 300)).value == b"while down"
-        async with asyncio.timeout(300):  # the group's coordinator reads its log first
+        assert (await asyncio.wait_for(sent, OUTAGE)).offset == 1
+        assert (await asyncio.wait_for(consumer.getone(), OUTAGE)).value == b"while down"
+        async with asyncio.timeout(OUTAGE):  # the group's coordinator reads its log first
             while await consumer.committed(partition) != 1:  # noqa: ASYNC110 - nothing tells when it has
                 await asyncio.sleep(0.1)
 
 
-def test_what_redis_acknowledged_survives_kill_9(redis_server: RedisServer) -> None:
+def test_redis_keeps_what_it_acknowledged_evicts_nothing_and_is_silent_while_paused(
+    redis_server: RedisServer,
+) -> None:
     with redis.Redis.from_url(redis_server.url) as client:
         client.set("promise", "kept")
+        kept = {"maxmemory-policy": "noeviction", "appendonly": "yes"}
+        assert client.config_get(*kept) == kept
     redis_server.kill()
     redis_server.start()
     with redis.Redis.from_url(redis_server.url) as client:
         assert client.get("promise") == b"kept"
     redis_server.stop()
     redis_server.start(keep_data=False)
-    with redis.Redis.from_url(redis_server.url) as client:
-        assert client.get("promise") is None
-
-
-def test_redis_never_evicts_and_writes_its_log(redis_server: RedisServer) -> None:
-    with redis.Redis.from_url(redis_server.url) as client:
-        assert client.config_get("maxmemory-policy", "appendonly") == {
-            "maxmemory-policy": "noeviction",
-            "appendonly": "yes",
-        }
-
-
-def test_a_paused_redis_answers_nothing_until_it_goes_on(redis_server: RedisServer) -> None:
     with redis.Redis.from_url(redis_server.url, socket_timeout=0.3, retry=None) as client:
-        client.ping()
+        assert client.get("promise") is None
         redis_server.pause()
         try:
             with pytest.raises(redis.TimeoutError):
@@ -251,43 +211,27 @@ def test_a_paused_redis_answers_nothing_until_it_goes_on(redis_server: RedisServ
         client.ping()
 
 
-def batch(*values: bytes, first_sequence: int) -> bytes:
-    """A record batch of idempotent producer 7, encoded as a client encodes it."""
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=0,
-        is_transactional=False,
-        producer_id=7,
-        producer_epoch=0,
-        base_sequence=first_sequence,
-        batch_size=100_000,
-    )
-    for index, value in enumerate(values):
-        builder.append(index, T0, None, value, [])
-    return bytes(builder.build())
+def test_the_embedded_broker_stores_a_repeated_batch_once_and_reads_whole_batches() -> None:
+    def batch(*values: bytes, first_sequence: int) -> bytes:
+        """Encode a record batch of idempotent producer 7 as a client does."""
+        kept = {"magic": 2, "compression_type": 0, "is_transactional": False, "batch_size": 100_000}
+        producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": first_sequence}
+        builder = DefaultRecordBatchBuilder(**kept, **producer)
+        for index, value in enumerate(values):
+            builder.append(index, T0, None, value, [])
+        return bytes(builder.build())
 
-
-def test_the_embedded_broker_stores_a_batch_that_is_sent_again_once() -> None:
     log = Partition()
-    assert log.append(batch(b"a", b"b", first_sequence=0)) == (0, 0)
-    assert log.append(batch(b"c", first_sequence=2)) == (0, 2)
-    assert log.append(batch(b"a", b"b", first_sequence=0)) == (0, 0)
+    first, second = batch(b"a", b"b", first_sequence=0), batch(b"c", first_sequence=2)
+    assert log.append(first) == (0, 0)
+    assert log.append(second) == (0, 2)
+    assert log.append(first) == (0, 0)
     assert log.end == 3
     assert log.append(batch(b"e", first_sequence=4)) == (OUT_OF_ORDER_SEQUENCE, -1)
-
-
-def test_the_embedded_broker_reads_whole_batches_from_the_one_that_holds_the_offset() -> None:
-    log = Partition()
-    batches = [
-        batch(b"a", b"b", first_sequence=0),
-        batch(b"c", first_sequence=2),
-        batch(b"d", first_sequence=3),
-    ]
-    for sent in batches:
-        log.append(sent)
-    last_two = log.read(1, len(batches[0]) + len(batches[1]))[1]
-    assert [log.read(1, 1)[1][8:], last_two[8:][: len(batches[0]) - 8]] == [batches[0][8:]] * 2
-    assert len(last_two) == len(batches[0]) + len(batches[1])
+    assert log.append(batch(b"d", first_sequence=3)) == (0, 3)
+    two = log.read(1, len(first) + len(second))[1]
+    assert [log.read(1, 1)[1][8:], two[8 : len(first)]] == [first[8:]] * 2
+    assert len(two) == len(first) + len(second)
     assert log.read(4, 1_000) == (0, b"")
     assert log.read(5, 1_000) == (OFFSET_OUT_OF_RANGE, b"")
 
@@ -314,8 +258,9 @@ async def test_the_brokers_command_ends_with_its_input_and_at_sigterm(ending: st
     await process.communicate()
 
 
-PARENT = """
-import sys, time
+async def test_no_server_outlives_its_parent_even_if_that_is_killed() -> None:
+    program = """
+import time
 from deploy.embedded import EmbeddedBroker, EmbeddedRedis
 broker, redis = EmbeddedBroker(), EmbeddedRedis()
 broker.start()
@@ -324,10 +269,15 @@ print(broker.pid, redis.pid, flush=True)
 time.sleep(600)
 """
 
+    def alive(pid: int) -> bool:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
 
-async def test_no_server_outlives_its_parent_even_if_that_is_killed() -> None:
     parent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PARENT, stdout=asyncio.subprocess.PIPE, cwd=ROOT
+        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE, cwd=ROOT
     )
     assert parent.stdout
     servers = [int(pid) for pid in (await parent.stdout.readline()).split()]
@@ -335,26 +285,14 @@ async def test_no_server_outlives_its_parent_even_if_that_is_killed() -> None:
     assert all(map(alive, servers))
     parent.kill()
     await parent.communicate()
-    await until(lambda: not any(map(alive, servers)), 10)
+    await until(lambda: not any(map(alive, servers)), "the servers end")
 
 
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def test_a_server_that_does_not_start_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
-    server = ServerProcess(
-        "broken server", ["/bin/sh", "-c", "echo no such setting; exit 3"], tmp_path / "log"
-    )
+def test_a_server_that_does_not_start_and_a_missing_program_are_reported(tmp_path: Path) -> None:
+    failing = ["/bin/sh", "-c", "echo no such setting; exit 3"]
+    server = ServerProcess("broken server", failing, tmp_path / "log")
     server.start()
     with pytest.raises(ServiceError, match=r"(?s)broken server: ended with status 3.*no such setting"):
         server.wait_until(lambda: False, 10)
-
-
-def test_a_missing_program_is_reported_with_what_to_install() -> None:
     with pytest.raises(MissingServiceError, match=r"not on the PATH: install Java 17"):
         find_program("groundwire-has-no-such-program", "Java 17")

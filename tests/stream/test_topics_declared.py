@@ -27,55 +27,52 @@ def settings(broker: Broker) -> Settings:
     )
 
 
+async def create(settings: Settings, name: TopicName, **changed: str) -> None:
+    """Create a topic of the catalogue with other settings."""
+    config = next(spec for spec in CATALOG if spec.name is name).config | changed
+    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap)
+    await admin.start()
+    try:
+        topic = NewTopic(settings.topic_prefix + name, 1, settings.replication, topic_configs=config)
+        await admin.create_topics([topic])
+    finally:
+        await admin.close()
+
+
 @pytest.mark.smoke
 async def test_whoever_declares_the_topics_finds_nothing_wrong_and_a_time_of_producers_is_fatal(
     settings: Settings,
 ) -> None:
     """C-28: what people decide is decided at the broker's time; topics that exist are left as they are."""
     wrong = settings.topic_prefix + TopicName.REVIEW_DECISIONS
-    spec = next(spec for spec in CATALOG if spec.name is TopicName.REVIEW_DECISIONS)
-    config = spec.config | {"message.timestamp.type": "CreateTime"}
-    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap)
-    await admin.start()
-    try:
-        await admin.create_topics([NewTopic(wrong, 1, settings.replication, topic_configs=config)])
-        assert TopicName.REVIEW_DECISIONS not in await declare(settings)
-        (finding,) = await check(settings)
-        assert (finding.topic, finding.fatal) == (wrong, True)
-        assert "message.timestamp.type is CreateTime, the catalogue says LogAppendTime" in finding.problem
-        other = settings.model_copy(update={"topic_prefix": f"{settings.topic_prefix}other."})
-        await declare(other)
-        assert await check(other) == []
-    finally:
-        await admin.close()
+    await create(settings, TopicName.REVIEW_DECISIONS, **{"message.timestamp.type": "CreateTime"})
+    assert TopicName.REVIEW_DECISIONS not in await declare(settings)
+    (finding,) = await check(settings)
+    assert (finding.topic, finding.fatal) == (wrong, True)
+    assert "message.timestamp.type is CreateTime, the catalogue says LogAppendTime" in finding.problem
+    other = settings.model_copy(update={"topic_prefix": f"{settings.topic_prefix}other."})
+    await declare(other)
+    assert await check(other) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "changed", "fatal"),
-    [
-        (TopicName.APPROVED, {"retention.ms": "31536000000"}, True),
-        (TopicName.CLAIMS, {"retention.ms": "604800000"}, True),
-        (TopicName.CLAIMS, {"retention.bytes": "1000000000"}, True),
-        (TopicName.CLAIMS, {"retention.ms": "-1"}, False),
-    ],
-)
 async def test_topics_check_is_1_where_records_are_gone_before_the_documentation_says(
-    settings: Settings, name: TopicName, changed: dict[str, str], *, fatal: bool
+    settings: Settings,
 ) -> None:
     """Longer retention than the catalogue's breaks no promise, and is noted only."""
-    topic = settings.topic_prefix + name
-    config = next(spec for spec in CATALOG if spec.name is name).config | changed
-    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap)
-    await admin.start()
-    try:
-        await admin.create_topics([NewTopic(topic, 1, settings.replication, topic_configs=config)])
-        await declare(settings)
-        (finding,) = await check(settings)
-    finally:
-        await admin.close()
-    ((key, value),) = changed.items()
-    assert (finding.topic, finding.fatal) == (topic, fatal)
-    assert f"{key} is {value}, the catalogue says" in finding.problem
+    for number, (name, key, value, fatal) in enumerate(
+        [
+            (TopicName.APPROVED, "retention.ms", "31536000000", True),
+            (TopicName.CLAIMS, "retention.ms", "604800000", True),
+            (TopicName.CLAIMS, "retention.bytes", "1000000000", True),
+            (TopicName.CLAIMS, "retention.ms", "-1", False),
+        ]
+    ):
+        own = settings.model_copy(update={"topic_prefix": f"{settings.topic_prefix}{number}."})
+        await create(own, name, **{key: value})
+        await declare(own)
+        (finding,) = await check(own)
+        assert (finding.topic, finding.fatal) == (own.topic_prefix + name, fatal)
+        assert f"{key} is {value}, the catalogue says" in finding.problem
 
 
 @pytest.mark.skipif(

@@ -32,15 +32,12 @@ class Environment:
 
     folder: Path
 
-    def program(self, name: str) -> Path:
-        return self.folder / "bin" / name
-
     def run(
         self, *command: str | Path, more: Mapping[str, str] | None = None, given: str = ""
     ) -> subprocess.CompletedProcess[str]:
         name, *arguments = command
         return subprocess.run(
-            [self.program(str(name)), *arguments],
+            [self.folder / "bin" / name, *arguments],
             cwd=self.folder,
             env={**bare(), **(more or {})},
             input=given,
@@ -48,6 +45,11 @@ class Environment:
             text=True,
             check=False,
         )
+
+    def told(self, program: str, *arguments: str) -> tuple[int, str, str]:
+        """Run a Python program: its status, output and errors."""
+        done = self.run("python", "-c", program, *arguments)
+        return done.returncode, done.stdout, done.stderr
 
     def output(self, *command: str, more: Mapping[str, str], given: str = "") -> str:
         """Run `groundwire` and return what it prints; it must succeed."""
@@ -81,25 +83,10 @@ def borrowing(environment: Environment, wheel: Path) -> None:
 
     A folder that a `.pth` names has its own `.pth` files left unread, so that the checkout is not found there.
     """
-    python = environment.program("python")
+    python = environment.folder / "bin" / "python"
     pip("--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
     (packages,) = environment.folder.glob("lib/python*/site-packages")
     (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-
-
-LEFT_OUT = (
-    "aiokafka",
-    "cryptography",
-    "redis",
-    "numpy",
-    "datasketch",
-    "scipy",
-    "faust",
-    "mode",
-    "uvloop",
-    "jinja2",
-    "mcp",
-)
 
 
 def without(*packages: str) -> str:
@@ -111,7 +98,7 @@ def without(*packages: str) -> str:
 
 
 def downloading(environment: Environment, wheel: Path) -> None:
-    pip("--python", environment.program("python"), "install", "--quiet", f"{wheel}[worker]")
+    pip("--python", environment.folder / "bin" / "python", "install", "--quiet", f"{wheel}[worker]")
 
 
 @pytest.fixture(
@@ -149,7 +136,7 @@ def settings(broker: Broker, redis_server: RedisServer) -> dict[str, str]:
 
 @pytest.fixture
 def worker(installed: Environment, settings: dict[str, str], tmp_path: Path) -> Iterator[ServerProcess]:
-    command = [str(installed.program("groundwire")), "worker", "claims"]
+    command = [str(installed.folder / "bin" / "groundwire"), "worker", "claims"]
     log = tmp_path / "claims.log"
     made = ServerProcess("worker", command, log, {**bare(), **settings}, installed.folder)
     yield made
@@ -173,74 +160,49 @@ def test_topics_are_declared_and_a_claim_is_decided(
     assert events.count("setting.unknown") == 1
 
 
-def test_what_stands_beside_the_package_is_found_by_its_commands_alone(installed: Environment) -> None:
-    for name in ("agents", "topics"):
-        done = installed.run("python", "-c", f"import {name}")
-        assert f"ModuleNotFoundError: No module named '{name}'" in done.stderr
-    done = installed.run("python", "-c", "import groundwire; print(groundwire.__file__)")
-    assert done.stdout.startswith(str(installed.folder)), "the wheel's own, not the checkout's"
-
-
-def test_every_role_is_there(installed: Environment) -> None:
-    for role in ("claims", "deferred", "responses", "reviews"):
-        assert f"groundwire worker {role}" in installed.output("worker", role, "--help", more={})
-
-
-def test_a_package_of_the_same_name_stays_out_of_the_way(installed: Environment) -> None:
+def test_every_role_is_there_and_packages_of_the_checkout_s_names_stay_out_of_the_way(
+    installed: Environment,
+) -> None:
     """Packages named `agents` are installed by other projects."""
-    packages = next(installed.folder.glob("lib/python*/site-packages"))
-    other = packages / "agents.py"
+    for name in ("agents", "topics"):
+        assert f"ModuleNotFoundError: No module named '{name}'" in installed.told(f"import {name}")[2]
+    _, printed, _ = installed.told("import groundwire; print(groundwire.__file__)")
+    assert printed.startswith(str(installed.folder)), "the wheel's own, not the checkout's"
+    other = next(installed.folder.glob("lib/python*/site-packages")) / "agents.py"
     other.write_text("raise RuntimeError('the other one')\n")
     try:
-        assert "claims" in installed.output("worker", "--help", more={})
+        for role in ("claims", "deferred", "responses", "reviews"):
+            assert f"groundwire worker {role}" in installed.output("worker", role, "--help", more={})
     finally:
         other.unlink()
 
 
-@pytest.mark.parametrize("package", ["faust", "mode", "uvloop"])
-def test_what_is_not_installed_is_told_with_the_extra_that_has_it(
-    installed: Environment, package: str
-) -> None:
-    done = installed.run("python", "-c", without(package), "worker", "claims")
-    wanted = f"error: {package} is not installed, and a worker needs it: pip install 'groundwire[worker]'\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", wanted)
-
-
 @pytest.mark.smoke
 def test_a_plain_install_checks_claims(installed: Environment) -> None:
-    done = installed.run("python", "-c", without(*LEFT_OUT), "check", given=json.dumps(CLAIM))
+    extras = ("aiokafka", "cryptography", "redis", "numpy", "datasketch", "scipy", "faust", "mode", "uvloop")
+    done = installed.run("python", "-c", without(*extras, "jinja2", "mcp"), "check", given=json.dumps(CLAIM))
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["reason_code"] == "personal_speculation"
 
 
-@pytest.mark.parametrize(
-    ("command", "package", "extra"),
-    [
-        ("produce", "aiokafka", "client"),
-        ("tail", "aiokafka", "client"),
-        ("topics", "aiokafka", "client"),
-        ("review", "aiokafka", "client"),
-        ("rebuild", "redis", "worker"),
-        ("console", "uvicorn", "console"),
-        ("mcp", "mcp", "mcp"),
-    ],
-)
-def test_a_command_names_the_extra_that_it_needs(
-    installed: Environment, command: str, package: str, extra: str
-) -> None:
-    done = installed.run("python", "-c", without(package), command, "--help")
-    needs = f"{package} is not installed, and `groundwire {command}` needs it"
-    wanted = f"error: {needs}: pip install 'groundwire[{extra}]'\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", wanted)
-
-
-def test_a_public_name_names_the_extra_that_it_needs(installed: Environment) -> None:
-    program = (
-        "import sys; sys.modules['aiokafka'] = None; from groundwire.client import ApprovedTable, Producer"
-    )
-    done = installed.run("python", "-c", program)
+def test_a_command_and_a_public_name_tell_the_extra_that_they_need(installed: Environment) -> None:
+    for command, package, extra in (
+        ("produce --help", "aiokafka", "client"),
+        ("tail --help", "aiokafka", "client"),
+        ("topics --help", "aiokafka", "client"),
+        ("review --help", "aiokafka", "client"),
+        ("rebuild --help", "redis", "worker"),
+        ("console --help", "uvicorn", "console"),
+        ("mcp --help", "mcp", "mcp"),
+        *(("worker claims", package, "worker") for package in ("faust", "mode", "uvloop")),
+    ):
+        name = "a worker needs it" if extra == "worker" and "claims" in command else ""
+        needs = name or f"`groundwire {command.split()[0]}` needs it"
+        wanted = f"error: {package} is not installed, and {needs}: pip install 'groundwire[{extra}]'\n"
+        assert installed.told(without(package), *command.split()) == (2, "", wanted)
+    program = "import sys; sys.modules['aiokafka'] = None; from groundwire.client import Producer"
     wanted = "aiokafka is not installed, and Producer needs it: pip install 'groundwire[client]'"
-    assert done.stderr.endswith(f"ModuleNotFoundError: {wanted}\n")
+    assert installed.told(program)[2].endswith(f"ModuleNotFoundError: {wanted}\n")
 
 
 @pytest.mark.skipif(not CI, reason="downloads: in CI alone")

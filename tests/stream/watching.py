@@ -1,14 +1,18 @@
-"""A real Prometheus that scrapes a deployment as deploy/prometheus/prometheus.yml says, with exporters beside it."""
+"""Prometheus that scrapes a deployment as deploy/prometheus/prometheus.yml says, and commands sealed as containers."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import shutil
+import subprocess
 import urllib.parse
 import urllib.request
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -36,8 +40,6 @@ class Prometheus:
         self._url = f"http://{HOST}:{port}/api/v1"
 
     async def ask(self, path: str, **parameters: str) -> Any:
-        """Return the data of an answer."""
-
         def ask() -> Any:
             query = urllib.parse.urlencode(parameters).encode() if parameters else None
             with urllib.request.urlopen(f"{self._url}/{path}", data=query, timeout=10) as answer:  # noqa: S310 - our own server
@@ -80,22 +82,12 @@ async def watching(
     """Run Prometheus with the rules of the repository, every second, over metrics ports by role."""
     port, redis_port = free_port(), free_port()
     config = folder / "prometheus.yml"
+    exporting = [f"-redis.addr={redis_url}", f"-web.listen-address={HOST}:{redis_port}"]
+    scraping = [f"--config.file={config}", f"--storage.tsdb.path={folder / 'prometheus'}"]
+    scraping.append(f"--web.listen-address={HOST}:{port}")
     servers = [
-        ServerProcess(
-            "redis exporter",
-            [programs.redis_exporter, f"-redis.addr={redis_url}", f"-web.listen-address={HOST}:{redis_port}"],
-            folder / "redis-exporter.log",
-        ),
-        ServerProcess(
-            "prometheus",
-            [
-                programs.prometheus,
-                f"--config.file={config}",
-                f"--storage.tsdb.path={folder / 'prometheus'}",
-                f"--web.listen-address={HOST}:{port}",
-            ],
-            folder / "prometheus.log",
-        ),
+        ServerProcess("redis exporter", [programs.redis_exporter, *exporting], folder / "redis-exporter.log"),
+        ServerProcess("prometheus", [programs.prometheus, *scraping], folder / "prometheus.log"),
     ]
     async with serving(_say_lag) as lag:
         exporters = {"redis": redis_port, "kafka": lag}
@@ -132,3 +124,36 @@ async def _say_lag(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     writer.write(head % len(KAFKA_EXPORTER) + KAFKA_EXPORTER)
     await writer.drain()
     writer.close()
+
+
+_SEAL = """
+mount --make-rprivate / && mount --bind / / && cd "$PWD" && mount -o remount,bind,ro / \
+&& mount -t tmpfs -o mode=1777 tmpfs "$TMPDIR" \
+&& exec setpriv --no-new-privs --bounding-set -all --inh-caps -all "$@"
+"""
+
+
+@cache
+def can_seal() -> bool:
+    """Whether this machine lets us: it takes root, and a kernel that gives namespaces away."""
+    if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "setpriv"))):
+        return False
+    tried = subprocess.run(
+        ["unshare", "--mount", "mount", "--make-rprivate", "/"], capture_output=True, check=False
+    )
+    return tried.returncode == 0
+
+
+def sealed(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path
+) -> tuple[list[str], dict[str, str]]:
+    """Return command and environment under which it is sealed; as they are where this machine does not allow it.
+
+    Args:
+        folder: becomes the command's own folder for temporary files.
+    """
+    folder.mkdir()
+    if not can_seal():
+        return list(command), {**environment, "TMPDIR": str(folder)}
+    wrapped = ["unshare", "--mount", "sh", "-ec", _SEAL, "sh", *command]
+    return wrapped, {**environment, "TMPDIR": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,0 +1,368 @@
+"""State is erased, lost under load and rebuilt, and dead letters are sent again (X-19)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from redis.asyncio import Redis
+
+from groundwire.cli.main import main
+from groundwire.client import ApprovedTable, Change, Decision, changes
+from groundwire.dead_letters.letters import KafkaLog, RedriveRecord, Selection, Stands, kafka_log
+from groundwire.dead_letters.redrive import Redrive, Rules
+from groundwire.gate.claim_case import dedup_scheme
+from groundwire.kafka.connection import producer
+from groundwire.messages.decisions import Kind
+from groundwire.messages.erasure import Erasure
+from groundwire.messages.identity import Subject
+from groundwire.messages.records import Retraction
+from groundwire.policy import Policy
+from groundwire.replay.erase import retraction_of
+from groundwire.replay.reading import INPUTS, OUTPUTS, Rate, ReplayReader
+from groundwire.replay.report import Nowhere, Summary
+from groundwire.replay.run import Replayer, Simulation, Task
+from groundwire.replay.store import Job, ReplayOrder
+from groundwire.state.codec import short
+from groundwire.state.model import InFlightMark
+from tests.state.conftest import state_at
+from tests.stream.harness import FULL, Deployment, Seen, assert_one_truth, good, until
+from tests.stream.office import Office
+from tests.stream.verified import policies_of
+
+pytestmark = [pytest.mark.stream, pytest.mark.slow]
+
+SAID = {
+    "claim_id": "m1",
+    "user_id": "maria",
+    "source": "user",
+    "content": "I prefer tabs over spaces in all files",
+}
+KEPT = {"claim_id": "a1", "user_id": "ann", "source": "user", "content": "The nightly backup runs at two"}
+WAITS = {"claim_id": "m2", "user_id": "maria", "content": "The service uses PostgreSQL 15 for storage"}
+
+
+async def followed(deployment: Deployment) -> tuple[ApprovedTable, list[Change]]:
+    table = ApprovedTable()
+    where = {"brokers": deployment.broker.bootstrap, "topic_prefix": deployment.prefix}
+    return table, [change async for change in changes(table, **where, until_end=True)]
+
+
+def stored(table: ApprovedTable, user: str) -> list[str]:
+    return [memory.subject.subject_id for memory in table.memories("default", user)]
+
+
+async def keys_of(deployment: Deployment, user: str, claim_id: str) -> list[bytes]:
+    """Keys of state that are named after a subject."""
+    digest = short(Subject("default", user, Kind.CLAIM, claim_id).digest)
+    async with Redis.from_url(deployment.redis.url) as redis:
+        found: list[bytes] = await redis.keys(f"{deployment.prefix}*")
+    return [key for key in found if digest.encode() in key]
+
+
+async def test_an_erased_user_is_gone_from_state_and_consumers_and_a_rebuild_does_not_bring_them_back(
+    deployment: Deployment,
+) -> None:
+    deployment.verified = False  # an erasure withdraws without a decision that could be derived
+    await deployment.start_worker("claims").ready()
+    await deployment.produce([SAID, KEPT, WAITS])
+    await deployment.settled(3)
+    table, _ = await followed(deployment)
+    assert (stored(table, "maria"), stored(table, "ann")) == (["m1"], ["a1"])
+    assert await keys_of(deployment, "maria", "m1")
+
+    status, said, errors = await deployment.command(
+        "erase", "--tenant", "default", "--user", "maria", "--yes"
+    )
+    assert status == 0, errors
+    assert said.startswith("1 approvals withdrawn, tombstone written")
+    assert re.search(r"^claims +2 records, gone by 20\d\d-\d\d-\d\d$", said, re.MULTILINE)
+    assert re.search(r"^approved +1 records, kept for ever: delete it by hand$", said, re.MULTILINE)
+
+    await until(lambda: len(deployment.seen["retractions"]) == 2, "a tombstone and a retraction")
+    tombstone, retracted = deployment.seen["retractions"]
+    assert (tombstone.key, tombstone.value) == (b"default:maria", None)
+    approved = (await deployment.decision("m1")).json
+    assert Retraction.from_record(retracted).supersedes == approved["decision_id"], "for older consumers"
+
+    for _ in range(2):
+        assert await keys_of(deployment, "maria", "m1") == await keys_of(deployment, "maria", "m2") == []
+        assert await keys_of(deployment, "ann", "a1")
+        table, _ = await followed(deployment)
+        assert (stored(table, "maria"), stored(table, "ann")) == ([], ["a1"])
+        status, _, errors = await deployment.command("rebuild", "--yes")
+        assert status == 0, errors
+
+    await deployment.produce([{**SAID, "claim_id": "m3"}])
+    again = await deployment.decision("m3")
+    assert again.json["verdict"] == "approved", "nothing is left that it could repeat"
+    table, _ = await followed(deployment)
+    assert stored(table, "maria") == ["m3"], "what is said after the tombstone is the user's again"
+
+
+async def test_what_is_decided_anew_under_an_erased_id_verifies_and_no_old_action_closes_it(
+    office: Office, deployment: Deployment
+) -> None:
+    await deployment.start_workers("claims", "reviews")
+    deployment.environment["GROUNDWIRE_HASH_KEY"] = "k"
+    pending = await office.pending(1)
+    await office.act("reject", pending, reason="incorrect")
+    await deployment.decision("c1", revision=2)
+    user, claim = pending.json["user_id"], pending.json["evidence"]["claim"]
+    status, _, errors = await deployment.command("erase", "--tenant", "default", "--user", user, "--yes")
+    assert status == 0, errors
+
+    await until(lambda: len(erasures(deployment)) == 1, "the erasure is on audit")
+    (event,) = erasures(deployment)
+    (tombstone,) = deployment.seen["retractions"]
+    assert event.json["detail"]["tombstone"] == tombstone.header("ce_id")
+    assert (event.json["actor"], event.json["detail"]["withdrawn"]) == ("operator", 0)
+    assert re.fullmatch("[0-9a-f]{12}", event.json["detail"]["user"])
+    assert user.encode() not in event.value
+    assert claim.encode() not in event.value
+
+    await office.pending(1)
+    await until(lambda: len(first_lives(deployment)) == 2, "it is decided anew")
+    status, _, errors = await deployment.command("rebuild", "--yes")
+    assert status == 0, errors
+    await office.pending(1)
+    await until(lambda: len(first_lives(deployment)) == 3, "it is the same decision again")
+    old, new, *again = first_lives(deployment)
+    assert old.json["decision_id"] == new.json["decision_id"]
+    assert {seen.value for seen in again} == {new.value}, "nobody has rejected what is said now"
+
+    status, out, errors = await deployment.command("verify", "--from-topics")
+    assert (status, out) == (0, ""), errors
+
+
+def erasures(deployment: Deployment) -> list[Seen]:
+    return [seen for seen in deployment.seen["audit"] if seen.json["detail"].get("action") == "erase"]
+
+
+def first_lives(deployment: Deployment) -> list[Seen]:
+    """The decisions of revision 1 in order; the same user's stand on one partition."""
+    return [seen for seen in deployment.seen["review"] if seen.json["revision"] == 1]
+
+
+async def test_a_retraction_that_no_audit_event_tells_of_any_more_is_kept_by_a_rebuild(
+    deployment: Deployment,
+) -> None:
+    """Audit is kept for a year, retractions for ever."""
+    deployment.verified = False
+    await deployment.start_worker("claims").ready()
+    await deployment.produce([SAID])
+    approved = Decision.from_record(await deployment.decision("m1"))
+    retraction = retraction_of(approved, Erasure("default", "maria", approved.decided_at), "maria")
+    value = retraction.model_dump_json().encode()
+    await (await deployment.send(value, key=b"default:maria", topic="retractions"))
+    status, _, errors = await deployment.command("rebuild", "--yes")
+    assert status == 0, errors
+    await deployment.produce([{**SAID, "claim_id": "m3"}])
+    assert (await deployment.decision("m3")).json["reason_code"] == "previously_rejected"
+
+
+@pytest.mark.timeout(3600 if FULL else 600)
+async def test_claims_after_a_loss_under_load_are_decided_as_if_nothing_had_been_lost(
+    office: Office, deployment: Deployment, tmp_path: Path
+) -> None:
+    """Half of people's actions come before the loss, half after it."""
+    count = 10_000 if FULL else 800
+    kinds = ("approved", "pending", "rejected", "retracted", "edited", "confirmed")
+    people = 8  # users whose claims come before the loss, each with one of every kind
+
+    def before() -> list[dict[str, Any]]:
+        """Claims that people act on, or that stay as they are: six a user."""
+        return [
+            {
+                "claim_id": f"{kind}{user}",
+                "user_id": f"u{user}",
+                "content": said(user, kind),
+                "source": "user" if kind in {"approved", "retracted"} else "ai_synthesis",
+            }
+            for user in range(people)
+            for kind in kinds
+        ]
+
+    def said(user: int, kind: str) -> str:
+        rng = random.Random(f"{user}{kind}")
+        return f"Service {kind} of {user} keeps {' '.join(f'w{rng.randrange(10**6)}' for _ in range(26))} for 30 days"
+
+    def following(count: int) -> Iterator[dict[str, Any]]:
+        """Yield claims that repeat decided ones: literally, nearly, with another number, or derived from them."""
+        for number in range(count):
+            rng = random.Random(number)
+            user, kind = rng.randrange(people), rng.choice(kinds)
+            text = said(user, kind) if kind != "edited" or rng.random() < 0.5 else said(user, "changed")
+            fields: dict[str, Any] = {"source": rng.choice(["user", "ai_synthesis", "conversation"])}
+            match number % 5:
+                case 0:
+                    text = text.replace("30 days", f"{rng.randrange(31, 34)} days")
+                case 1:
+                    text = text.replace("keeps", rng.choice(["holds", "stores"]))
+                case 2:
+                    text = f"Module {number} is {' '.join(f'v{rng.randrange(10**6)}' for _ in range(8))}"
+                    fields["derived_from"] = [f"{kind}{user}"]
+                case 3:
+                    fields["memory_type"] = rng.choice(["fact", "preference", "decision"])
+            yield {"claim_id": f"f{number}", "user_id": f"u{user}", "content": text, **fields}
+
+    async def act(users: range) -> None:
+        """Reject, retract, edit and approve what the users said; return when all of it is decided."""
+        for user in users:
+            for kind, action in (("rejected", "reject"), ("retracted", "retract"), ("confirmed", "approve")):
+                await office.act(action, await deployment.decision(f"{kind}{user}"))
+            await office.act(
+                "edit", await deployment.decision(f"edited{user}"), content=said(user, "changed")
+            )
+        for user in users:
+            for kind in kinds[2:]:
+                await deployment.decision(f"{kind}{user}", revision=2)
+
+    async def undisturbed() -> Summary:
+        """Have the library decide all that stands on the topics, in memory, where nothing is ever lost."""
+        prefix = deployment.prefix
+        policies = policies_of(deployment.settings(**deployment.policies))
+        reader = ReplayReader(deployment.broker.bootstrap, prefix, Rate(None), lambda *_: None)
+        topics = [prefix + name for name in INPUTS]
+        order = ReplayOrder(
+            "undisturbed", topics, "earliest", "latest", policy=None, simulate=True, output=None
+        )
+        with Job(tmp_path / "undisturbed", order) as job:
+            inside = await reader.plan(topics, "earliest", "latest")
+            outputs = await reader.plan([prefix + name for name in OUTPUTS], "earliest", "latest")
+            await reader.read(job, inside, outputs, everything=True)
+            task = Task("undisturbed", policies, None, Simulation(job, policies, None))
+            return await Replayer(job, task, Nowhere(), Rate(None), lambda *_: None).run()
+
+    await deployment.start_workers("claims", "claims", "reviews")
+    await deployment.produce(before())
+    await deployment.settled(len(before()))
+    await act(range(people // 2))
+    load = [good(number, user_id=f"load{number % 9}") for number in range(200)]
+    loading = asyncio.create_task(deployment.produce(load[:100]))
+    await deployment.flush()
+    await asyncio.gather(loading, deployment.produce(load[100:]))
+    await act(range(people // 2, people))
+    await deployment.produce(following(count))
+    await deployment.settled(len(before()) + len(load) + count, seconds=count / 10)
+    await deployment.quiet()
+
+    assert_one_truth(deployment.decisions)
+    assert any("state.lost" in worker.text for worker in deployment.workers)
+    assert any("state.rebuilt" in worker.text for worker in deployment.workers)
+    found = {seen.json["reason_code"] for seen in deployment.first_decisions().values()}
+    assert found >= {"duplicate", "conflicting_near_duplicate", "previously_rejected", "pending_duplicate"}
+    summary = await undisturbed()
+    assert summary.statuses == {"equal": summary.records}, summary.as_json()
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("deployment", [{"partitions": 2}], indirect=True)
+async def test_a_dead_letter_is_decided_after_its_cause_is_mended_and_one_that_fails_again_does_not_loop(
+    deployment: Deployment,
+):
+    async def groundwire(*arguments: str) -> tuple[int, list[dict[str, Any]], str]:
+        """Run `groundwire dead-letters`: exit status, JSON lines, standard error."""
+        where = ["--brokers", deployment.broker.bootstrap, "--prefix", deployment.prefix, "--format", "json"]
+        command = ["dead-letters", *arguments, *where, "--timeout", "60"]
+        result = await asyncio.to_thread(CliRunner().invoke, main, command, catch_exceptions=False)
+        return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()], result.stderr
+
+    class Killed(KafkaLog):
+        """Dies once the records are sent, before that is noted."""
+
+        async def publish(self, records: Sequence[RedriveRecord]) -> list[tuple[int, int]]:
+            places = await super().publish(records)
+            if any(record.topic.endswith("claims") for record in records):
+                raise KeyboardInterrupt
+            return places
+
+    async def killed_redrive(code: str) -> None:
+        """Send letters back, and be killed over it."""
+        where = (deployment.broker.bootstrap, deployment.prefix, 60.0)
+        async with producer(where[0], where[2]) as sender:
+            redrive = Redrive(Killed(*where, sender), Selection(codes={code}), Rules(deployment.prefix, "op"))
+            with pytest.raises(KeyboardInterrupt):
+                _ = [step async for step in redrive.run()]
+
+    # as a worker leaves it that died over the first record of every partition
+    state = state_at(deployment.redis.url, deployment.prefix, scheme=dedup_scheme(Policy()))
+    for partition in range(deployment.partitions):
+        await state.mark(deployment.prefix + "claims", partition, InFlightMark(0, 0, 2))
+    await state.close()
+    crashing = good(1, tenant_id="acme", user_id="ann")
+    headers = [("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), ("raw", b"\xff")]
+    await deployment.produce([crashing], headers=headers, partition=0)
+    await deployment.produce([b'{"claim_id": "\x1b[2J'], key=b"acme:bob", partition=1)
+    await deployment.start_worker("claims").ready()
+    await until(lambda: len(deployment.dead) == 2, "two dead letters")
+    before = await deployment.ends("claims")
+
+    status, letters, _ = await groundwire("list", "--tenant", "acme")
+    assert status == 0
+    assert {(one["error"], one["state"]) for one in letters} == {
+        ("worker_crash", "open"),
+        ("invalid_json", "open"),
+    }
+    crash = max(letters, key=lambda one: one["error"])
+    status, (shown,), _ = await groundwire("show", crash["letter"], "--value")
+    assert (status, json.loads(shown["value"])) == (0, crashing)
+    assert [header["name"] for header in shown["headers"]] == ["traceparent", "raw"]
+
+    status, planned, said = await groundwire("redrive")
+    assert (status, [one["outcome"] for one in planned]) == (0, ["redrive"] * 2)
+    assert "2 would be redriven; --yes does it" in said
+    assert await deployment.ends("claims") == before, "a dry run sends nothing"
+
+    # no worker dies of it any more
+    await killed_redrive("worker_crash")
+    status, (done,), _ = await groundwire("redrive", "--code", "worker_crash", "--yes")
+    assert (status, done["outcome"], done["why"]) == (0, "skipped", "already_redriven")
+    place = done["redriven"]
+    decided = await deployment.decision(str(crashing["claim_id"]))
+    assert {name: decided.json["origin"][name] for name in ("topic", "partition", "offset")} == {
+        name: place[name] for name in ("topic", "partition", "offset")
+    }
+    assert decided.header("traceparent") == headers[0][1].decode()
+    _first, copy = [seen for seen in deployment.seen["claims"] if seen.key == b"acme:ann"]
+    assert (copy.partition, copy.offset) == (place["partition"], place["offset"])
+    assert (json.loads(copy.value or b""), copy.key) == (crashing, b"acme:ann")
+    assert list(copy.headers) == [*headers, ("gw-attempts", b"1")]
+
+    async with (
+        kafka_log(deployment.broker.bootstrap, deployment.prefix, 60, sends=False, on_read=int) as log,
+        log.failing(datetime(2026, 1, 1, tzinfo=UTC)) as failing,
+    ):
+        for attempts in (2, 3):
+            status, again, _ = await groundwire("redrive", "--code", "invalid_json", "--yes")
+            assert (status, again[-1]["outcome"], again[-1]["attempts"]) == (0, "redriven", attempts - 1)
+            now = again[-1]["redriven"]
+            stands = Stands(now["topic"], now["partition"], now["offset"])
+            await until(lambda s=stands: s in failing, "a run sees that it fails again")  # type: ignore[misc]
+            await until(lambda n=attempts: len(deployment.dead) == n + 1, "it is a dead letter")  # type: ignore[misc]
+            assert deployment.dead[-1].header("gw-attempts") == str(attempts)
+            assert deployment.dead[-1].value == b'{"claim_id": "\x1b[2J'
+    ends = await deployment.ends("claims")
+    status, rest, said = await groundwire("redrive", "--yes")
+    assert status == 1
+    assert {(one["why"], one["attempts"]) for one in rest} == {
+        ("already_redriven", 1),
+        ("already_redriven", 2),
+        ("too_many_attempts", 3),
+    }
+    assert "1 refused (too_many_attempts 1)" in said
+    assert await deployment.ends("claims") == ends
+    events = [
+        seen.json for seen in deployment.seen["audit"] if seen.json["detail"].get("action") == "redriven"
+    ]
+    assert [event["detail"]["code"] for event in events] == ["worker_crash", "invalid_json", "invalid_json"]
+    assert events[0]["actor"] == "op", "whoever sent it, though another noted that"
+    assert_one_truth(deployment.decisions)
