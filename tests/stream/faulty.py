@@ -8,31 +8,33 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from typing import Any
 
-from faust.types import TP
-
-from agents.outputs import Output
 from agents.publisher import ProducerBroken, Publisher
 from agents.sealing import Sealer
 from groundwire.gate import claims
 from groundwire.gate.claim_case import ClaimReading, read_claim
 from groundwire.policy import Policy
-from groundwire.state.model import ReviewAnswer, ReviewRequest
 from groundwire.state.redis import RedisState
 
 MAGIC = "xyzzy"
+STAGES = ("before-step", "after-step", "after-publishing")
 
 
-def _die() -> None:
+def die() -> None:
     os._exit(139)
 
 
-def _raise() -> None:
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail() -> None:
     raise RuntimeError("no reading today")
 
 
-def _break_producer() -> None:
+def break_producer() -> None:
     """Let the next publication fail as it does after a hole in the producer's sequence."""
 
     async def publish(self: Publisher, outputs: object) -> None:
@@ -41,64 +43,8 @@ def _break_producer() -> None:
     Publisher.publish = publish  # type: ignore[assignment]
 
 
-FAULTS: dict[str, Callable[[], None]] = {"die": _die, "raise": _raise, "producer": _break_producer}
-
-
-def die_before_the_step() -> None:
-    """Die when an action is about to be carried out."""
-
-    async def review(self: RedisState, asks: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
-        if any(MAGIC in ask.action_id for ask in asks):
-            _die()
-        return await _review(self, asks)
-
-    RedisState.review = review  # type: ignore[method-assign]
-
-
-def die_after_the_step() -> None:
-    """Die when state has carried an action out, and nobody knows yet."""
-
-    async def review(self: RedisState, asks: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
-        answers = await _review(self, asks)
-        if any(MAGIC in ask.action_id for ask in asks):
-            _die()
-        return answers
-
-    RedisState.review = review  # type: ignore[method-assign]
-
-
-def die_after_publishing() -> None:
-    """Die when an action's outcome is acknowledged, and its offset not committed."""
-
-    async def publish(self: Publisher, outputs: Sequence[Output]) -> list[Output]:
-        refused = await _publish(self, outputs)
-        if any(MAGIC.encode() in (output.cause.value or b"") for output in outputs):
-            _die()
-        return refused
-
-    Publisher.publish = publish  # type: ignore[method-assign]
-
-
-_review, _publish = RedisState.review, Publisher.publish
-STAGES = {
-    "before-step": die_before_the_step,
-    "after-step": die_after_the_step,
-    "after-publishing": die_after_publishing,
-}
-
-
-def die_before_sealing() -> None:
-    """Die of SIGKILL when the first that was published is about to be sealed."""
-
-    async def seal(self: Sealer, offsets: Mapping[TP, int]) -> dict[TP, tuple[int, str]]:
-        os.kill(os.getpid(), signal.SIGKILL)
-        return {}
-
-    Sealer.seal = seal  # type: ignore[method-assign]
-
-
-def plant(fault: Callable[[], None]) -> None:
-    """Have the gate's reading of a text fail."""
+def in_reading(fault: Callable[[], None]) -> None:
+    """Bring a fault about when the gate reads a text with the magic word."""
 
     def faulty(content: str, policy: Policy) -> ClaimReading:
         if MAGIC in content:
@@ -108,10 +54,43 @@ def plant(fault: Callable[[], None]) -> None:
     claims.read_claim = faulty
 
 
+def in_call(
+    fault: Callable[[], None], owner: type, method: str, bears: Callable[[Any], bool], *, after: bool = False
+) -> None:
+    """Bring a fault about before or after a call with something that bears the magic word."""
+    done = getattr(owner, method)
+
+    async def faulty(self: Any, given: Any) -> Any:
+        if not after and bears(given):
+            fault()
+        answer = await done(self, given)
+        if after and bears(given):
+            fault()
+        return answer
+
+    setattr(owner, method, faulty)
+
+
+def is_asked(asks: Any) -> bool:
+    return any(MAGIC in ask.action_id for ask in asks)
+
+
+def is_published(outputs: Any) -> bool:
+    return any(MAGIC.encode() in (output.cause.value or b"") for output in outputs)
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    "die": lambda: in_reading(die),
+    "raise": lambda: in_reading(fail),
+    "producer": lambda: in_reading(break_producer),
+    "before-step": lambda: in_call(die, RedisState, "review", is_asked),
+    "after-step": lambda: in_call(die, RedisState, "review", is_asked, after=True),
+    "after-publishing": lambda: in_call(die, Publisher, "publish", is_published, after=True),
+    "before-sealing": lambda: in_call(kill, Sealer, "seal", lambda _: True),
+}
+
 if __name__ == "__main__":
     from agents.__main__ import main
 
-    fault = sys.argv[1]
-    planted = STAGES | {"before-sealing": die_before_sealing}
-    planted[fault]() if fault in planted else plant(FAULTS[fault])
+    FAULTS[sys.argv[1]]()
     main(sys.argv[2:], prog_name="python -m agents")

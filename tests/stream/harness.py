@@ -102,7 +102,6 @@ class Worker:
         return self.log.read_text(errors="replace")
 
     async def ready(self) -> Self:
-        """Wait until it says so."""
         await self.says(r"\bready\b")
         return self
 
@@ -175,8 +174,8 @@ class Deployment:
     """Topics under a prefix of their own, and who works on them.
 
     Attributes:
-        verified: whether workers seal, and all that stands on the topics is derived again, and its seals are checked,
-            at the end of a test that has passed.
+        verified: whether workers seal, and everything on the topics is derived again and its seals are checked
+            when a test has passed.
     """
 
     broker: Broker
@@ -195,19 +194,13 @@ class Deployment:
 
     async def __aenter__(self) -> Self:
         await until_ready(self.broker.bootstrap, self.broker.replication)
-        await declare(
-            Settings(
-                brokers=self.broker.bootstrap,
-                topic_prefix=self.prefix,
-                partitions=self.partitions,
-                replication=self.broker.replication,
-            )
-        )
-        self.producer = AIOKafkaProducer(
-            bootstrap_servers=self.broker.bootstrap, enable_idempotence=True, request_timeout_ms=300_000
-        )
+        brokers, copies = self.broker.bootstrap, self.broker.replication
+        topics = {"topic_prefix": self.prefix, "partitions": self.partitions, "replication": copies}
+        await declare(Settings(brokers=brokers, **topics))
+        options: dict[str, Any] = {"enable_idempotence": True, "request_timeout_ms": 300_000}
+        self.producer = AIOKafkaProducer(bootstrap_servers=brokers, **options)
         await self.producer.start()
-        self._consumer = AIOKafkaConsumer(bootstrap_servers=self.broker.bootstrap, group_id=None)
+        self._consumer = AIOKafkaConsumer(bootstrap_servers=brokers, group_id=None)
         await self._consumer.start()
         tps = [TopicPartition(self.prefix + t, n) for t in OUTPUTS for n in range(self.partitions)]
         self._consumer.assign(tps)
@@ -372,9 +365,7 @@ class Deployment:
         """Wait until so many subjects have a revision 1, and so many places dead letters."""
         await until(
             lambda: len(self.first_decisions()) >= subjects and len(self.dead_places()) >= dead,
-            lambda: (
-                f"{len(self.first_decisions())} of {subjects} decided, {len(self.dead_places())} of {dead} dead"
-            ),
+            lambda: f"{len(self.first_decisions())} of {subjects}, {len(self.dead_places())} of {dead} dead",
             seconds,
         )
 
@@ -394,24 +385,17 @@ class Deployment:
 
     async def committed(self, role: str, topic: str | None = None) -> dict[int, int]:
         """Committed offsets of a role's group, by partition; 0 where there is none."""
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.broker.bootstrap, group_id=self.prefix + role, enable_auto_commit=False
-        )
-        await consumer.start()
-        try:
-            tps = [TopicPartition(self.prefix + (topic or role), n) for n in range(self.partitions)]
+        group = {"group_id": self.prefix + role, "enable_auto_commit": False}
+        tps = [TopicPartition(self.prefix + (topic or role), n) for n in range(self.partitions)]
+        async with AIOKafkaConsumer(bootstrap_servers=self.broker.bootstrap, **group) as consumer:
             consumer.assign(tps)
             return {tp.partition: await consumer.committed(tp) or 0 for tp in tps}
-        finally:
-            await consumer.stop()
 
     async def caught_up(self, role: str, seconds: float = PATIENCE) -> None:
         """Wait until a role has committed all of its topic: after an outage its group has to find together first."""
-        deadline = time.monotonic() + seconds
-        while await self.committed(role) != await self.ends(role):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{role} did not commit what it decided within {seconds:g} s")
-            await asyncio.sleep(0.5)
+        async with asyncio.timeout(seconds):
+            while await self.committed(role) != await self.ends(role):  # noqa: ASYNC110 - nothing tells when
+                await asyncio.sleep(0.5)
 
     async def ends(self, topic: str) -> dict[int, int]:
         """Where each partition of a topic ends."""

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,10 +118,12 @@ def installed(
     return environment
 
 
-@pytest.fixture
-def settings(broker: Broker, redis_server: RedisServer) -> dict[str, str]:
+@pytest.mark.smoke
+def test_topics_are_declared_and_a_claim_is_decided(
+    installed: Environment, broker: Broker, redis_server: RedisServer, tmp_path: Path
+) -> None:
     prefix = f"wheel-{uuid.uuid4().hex[:8]}."
-    return {
+    settings = {
         "GROUNDWIRE_BROKERS": broker.bootstrap,
         "GROUNDWIRE_REDIS_URL": redis_server.url,
         "GROUNDWIRE_TOPIC_PREFIX": prefix,
@@ -132,30 +134,21 @@ def settings(broker: Broker, redis_server: RedisServer) -> dict[str, str]:
         "GROUNDWIRE_LOG_FORMAT": "json",
         "GROUNDWIRE_NONSENSE": "1",  # unknown: one warning in the log, which stays JSON
     }
-
-
-@pytest.fixture
-def worker(installed: Environment, settings: dict[str, str], tmp_path: Path) -> Iterator[ServerProcess]:
-    command = [str(installed.folder / "bin" / "groundwire"), "worker", "claims"]
-    log = tmp_path / "claims.log"
-    made = ServerProcess("worker", command, log, {**bare(), **settings}, installed.folder)
-    yield made
-    made.kill()
-
-
-@pytest.mark.smoke
-def test_topics_are_declared_and_a_claim_is_decided(
-    installed: Environment, settings: dict[str, str], worker: ServerProcess
-) -> None:
     assert installed.output("topics", "declare", more=settings) == "11 topics created, 0 were there\n"
     installed.output("topics", "check", more=settings)
+    command = [str(installed.folder / "bin" / "groundwire"), "worker", "claims"]
+    environment = {**bare(), **settings}
+    worker = ServerProcess("worker", command, tmp_path / "claims.log", environment, installed.folder)
     worker.start()
-    worker.wait_until(lambda: '"event": "ready"' in worker.log.read_text(), 120)
-    installed.output("produce", "-", more=settings, given=json.dumps(CLAIM))
-    shown = installed.output("tail", "blocked", "--from", "earliest", "--limit", "1", more=settings)
-    decision = json.loads(shown)
-    assert (decision["subject_id"], decision["verdict"]) == ("c1", "blocked")
-    worker.stop(60)
+    try:
+        worker.wait_until(lambda: '"event": "ready"' in worker.log.read_text(), 120)
+        installed.output("produce", "-", more=settings, given=json.dumps(CLAIM))
+        shown = installed.output("tail", "blocked", "--from", "earliest", "--limit", "1", more=settings)
+        decision = json.loads(shown)
+        assert (decision["subject_id"], decision["verdict"]) == ("c1", "blocked")
+        worker.stop(60)
+    finally:
+        worker.kill()
     events = [json.loads(line)["event"] for line in worker.log.read_text().splitlines()]
     assert events.count("setting.unknown") == 1
 
