@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -76,15 +77,15 @@ class Published:
                 of[seen.json["detail"]["seal"]["partition"]].append(seen)
         return max(of.values(), key=len)
 
-    async def rewritten(self, topics: Topics, folder: Path, *, heads: Path | None = None) -> list[Placed]:
+    async def rewritten(self, topics: Topics, *, heads: Path | None = None) -> list[Placed]:
         """Verify with other records on some topics, and put the true ones back."""
         try:
             await self.write(topics)
-            return await self.verify(folder, heads=heads)
+            return await self.verify(heads=heads)
         finally:
             await self.write({name: self.topics[name] for name in topics})
 
-    async def verify(self, folder: Path, *, heads: Path | None = None) -> list[Placed]:
+    async def verify(self, *, heads: Path | None = None) -> list[Placed]:
         settings, prefix = self.settings, self.settings.topic_prefix
         reader = ReplayReader(settings.brokers, prefix, Rate(None), lambda *_: None)
         signatures = Signatures(
@@ -92,11 +93,12 @@ class Published:
             read_heads(heads) if heads else (),
             Keys.load(self.keys),
         )
-        await asyncio.to_thread(folder.mkdir, exist_ok=True)
         known = policies_of(self.environment)
-        findings = verify_topics(reader, prefix, "earliest", known, folder, signatures=signatures)
-        async with aclosing(findings):
-            return [placed async for placed in findings if placed.finding.status is not VerifyStatus.EQUAL]
+        with TemporaryDirectory(prefix="verified-") as scratch:
+            more = {"signatures": signatures}
+            findings = verify_topics(reader, prefix, "earliest", known, Path(scratch), **more)
+            async with aclosing(findings):
+                return [p async for p in findings if p.finding.status is not VerifyStatus.EQUAL]
 
     async def write(self, topics: Topics) -> None:
         """Delete topics, and fill them with records."""
@@ -125,9 +127,9 @@ class Published:
         finally:
             await producer.stop()
 
-    async def named(self, folder: Path, topic: str, *records: Seen) -> set[tuple[str | None, str]]:
+    async def named(self, topic: str, *records: Seen) -> set[tuple[str | None, str]]:
         """Verify with records more on a topic; returns which ids are named as what."""
-        found = await self.rewritten({topic: [*self.topics[topic], *records]}, folder)
+        found = await self.rewritten({topic: [*self.topics[topic], *records]})
         return {(placed.finding.decision_id, placed.finding.status.value) for placed in found}
 
     async def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -217,7 +219,7 @@ APPROVED = {"verdict": "approved", "approved": True, "tier": "tier_1"}
 async def test_what_workers_published_and_sealed_verifies_and_one_decision_is_proven_to_a_stranger(
     published, tmp_path
 ):
-    assert await published.verify(tmp_path, heads=published.heads) == []
+    assert await published.verify(heads=published.heads) == []
     sealed = {
         text.split()[2]
         for seal in published.topics["audit"]
@@ -247,7 +249,7 @@ async def test_what_workers_published_and_sealed_verifies_and_one_decision_is_pr
 
 
 @pytest.mark.smoke
-async def test_an_inserted_decision_is_named(published, tmp_path):
+async def test_an_inserted_decision_is_named(published):
     """Even one that derives: the decision itself, decided otherwise, at another time, or for another tenant."""
     blocked, twin, theirs = (published.decided(name) for name in ("blocked", "review", "approved"))
     trusted = {**APPROVED, "reason_code": "trusted_source"}
@@ -260,11 +262,11 @@ async def test_an_inserted_decision_is_named(published, tmp_path):
         ("review", twin, with_header(later, "ce_time", time.encode())),
         ("approved", theirs, ours),
     ):
-        found = await published.rewritten({topic: [*published.topics[topic], forged]}, tmp_path)
+        found = await published.rewritten({topic: [*published.topics[topic], forged]})
         assert true.json["decision_id"] in ids(found)
 
 
-async def test_a_decision_that_is_published_again_in_another_place_is_named(published, tmp_path):
+async def test_a_decision_that_is_published_again_in_another_place_is_named(published):
     true = published.decided()
     for topic, copy in (
         ("review", true),
@@ -273,30 +275,30 @@ async def test_a_decision_that_is_published_again_in_another_place_is_named(publ
         ("approved", with_header(true, "ce_time", b"2027-01-01T00:00:00Z")),
         ("approved", with_header(true, "ce_subject", b"another")),
     ):
-        found = await published.named(tmp_path, topic, copy)
+        found = await published.named(topic, copy)
         assert (true.json["decision_id"], "differs") in found, (topic, copy)
 
 
-async def test_records_that_follow_from_nothing_are_named_as_unsealed(published, tmp_path):
+async def test_records_that_follow_from_nothing_are_named_as_unsealed(published):
     """An approval under an unknown policy, a retraction that nobody asked for, a refusal of a true action."""
     name = "00000000-0000-5000-8000-000000000002"
     policy = {"decision_id": name, "policy": {"version": "x", "sha256": "0" * 64}}
     approval = with_other_value(published.decided(), lambda told: told.update(policy), name)
-    assert await published.named(tmp_path, "approved", approval) == {(name, "unsealed")}
+    assert await published.named("approved", approval) == {(name, "unsealed")}
     victim = published.decided().json
     fields = {"decision_id": name, "supersedes": victim["decision_id"], "subject_id": victim["subject_id"]}
     of_it = retraction_id(name)
     true = published.topics["retractions"][0]
     forged = with_other_value(true, lambda told: told.update(fields), of_it)
-    assert await published.named(tmp_path, "retractions", forged) == {(of_it, "unsealed")}
+    assert await published.named("retractions", forged) == {(of_it, "unsealed")}
     true = next(seen for seen in published.topics["audit"] if seen.json["type"] == "review_action")
     refusal = event_id("refused_action", true.json["detail"]["action_id"])
     change = {"type": "refused_action", "event_id": refusal}
     invented = with_other_value(true, lambda told: told.update(change), refusal)
-    assert (refusal, "unsealed") in await published.named(tmp_path, "audit", invented)
+    assert (refusal, "unsealed") in await published.named("audit", invented)
 
 
-async def test_a_removed_record_is_named(published, tmp_path):
+async def test_a_removed_record_is_named(published):
     """Decisions, retractions and audit events; an event of another type under the id takes no event's place."""
     acted = next(seen for seen in published.topics["audit"] if seen.json["type"] == "review_action")
     refusal = event_id("refused_action", acted.json["detail"]["action_id"])
@@ -308,27 +310,28 @@ async def test_a_removed_record_is_named(published, tmp_path):
         ("audit", acted, (other,)),
     ):
         left = [seen for seen in published.topics[topic] if seen is not gone]
-        found = await published.rewritten({topic: [*left, *more]}, tmp_path)
+        found = await published.rewritten({topic: [*left, *more]})
         assert (gone.header("ce_id"), VerifyStatus.REMOVED) in {
             (placed.finding.decision_id, placed.finding.status) for placed in found
         }, (topic, more)
         assert not more or statuses(found) == {"removed"}
 
 
-async def test_seals_in_another_order_are_named(published, tmp_path):
+async def test_seals_in_another_order_are_named(published):
     """And an old seal in the place of a later one covers nothing."""
-    first, second, *_, last = published.seals()
+    seals = published.seals()
+    first, second, last = seals[0], seals[1], seals[-1]
     for swapped, expected in (
         ({id(first): second, id(second): first}, set()),
         ({id(last): first}, {"unsealed", "broken_chain"}),
     ):
         records = [swapped.get(id(seen), seen) for seen in published.topics["audit"]]
-        found = await published.rewritten({"audit": records}, tmp_path)
+        found = await published.rewritten({"audit": records})
         assert statuses(found) >= expected
         assert expected or any("stands behind it" in placed.finding.detail for placed in found), found
 
 
-async def test_a_seal_by_an_expired_key_a_back_dated_one_or_a_reviewers_covers_nothing(published, tmp_path):
+async def test_a_seal_by_an_expired_key_a_back_dated_one_or_a_reviewers_covers_nothing(published):
     last = published.seals()[-1]
     true = SealHead(**last.json["detail"]["seal"])
     forged = with_other_value(published.decided("blocked"), lambda told: told.update(APPROVED))
@@ -346,13 +349,13 @@ async def test_a_seal_by_an_expired_key_a_back_dated_one_or_a_reviewers_covers_n
         seal = replace(last, key=made.key, value=made.value, headers=tuple(made.headers))
         new = {"approved": forged, "audit": seal}
         topics = {topic: [*published.topics[topic], record] for topic, record in new.items()}
-        found = await published.rewritten(topics, tmp_path)
+        found = await published.rewritten(topics)
         bad = [p.finding.detail for p in found if p.finding.status is VerifyStatus.BAD_SEAL]
         assert any(why in detail for detail in bad), found
         assert name in ids([p for p in found if p.finding.status is not VerifyStatus.BAD_SEAL])
 
 
-async def test_a_partition_or_the_end_of_a_chain_that_is_cut_off_is_named(published, tmp_path):
+async def test_a_partition_or_the_end_of_a_chain_that_is_cut_off_is_named(published):
     """All decisions and seals of an input partition are gone, or the last seal with all that it covers."""
     last = published.seals()[-1]
     detail = last.json["detail"]
@@ -368,13 +371,11 @@ async def test_a_partition_or_the_end_of_a_chain_that_is_cut_off_is_named(publis
         names = ("approved", "review", "blocked", "audit")
         return {name: [seen for seen in published.topics[name] if not gone(seen)] for name in names}
 
-    found = await published.rewritten(left(is_of_it), tmp_path, heads=published.heads)
+    found = await published.rewritten(left(is_of_it), heads=published.heads)
     details = [placed.finding.detail for placed in found if placed.where == "/".join(map(str, own))]
     assert any("anchored" in detail for detail in details), found
     assert any("committed last" in detail for detail in details), "the group's own offsets tell, too"
-    found = await published.rewritten(
-        left(lambda seen: seen is last or seen.header("ce_id") in covered), tmp_path
-    )
+    found = await published.rewritten(left(lambda seen: seen is last or seen.header("ce_id") in covered))
     assert any("committed last" in placed.finding.detail for placed in found), found
 
 
@@ -382,7 +383,7 @@ async def test_a_person_who_never_signed_is_named(published, tmp_path):
     """The keys at verification are another key under the same name: the signature is valid under none."""
     strange = tmp_path / "strange.toml"
     new_key(strange, "console", tenants=["default"], roles=["reviewer"])
-    found = await replace(published, keys=strange).verify(tmp_path)
+    found = await replace(published, keys=strange).verify()
     assert statuses(found) == {"unattested"}
     assert ids(found) == {
         seen.json["decision_id"]

@@ -17,17 +17,17 @@ pytestmark = [pytest.mark.stream, pytest.mark.three_nodes, pytest.mark.slow]
 async def test_a_broker_that_stops_and_comes_back_under_load_loses_nothing(deployment: Deployment):
     """Meanwhile workers log few lines: each kind at most once a minute."""
     workers = await deployment.start_workers("claims", "deferred")
-    sent = [await deployment.send(good(number)) for number in range(200)]
+    await deployment.produce([good(number) for number in range(200)])
     await deployment.settled(200)
     before = len(workers[0].text.splitlines())
-    sent += [await deployment.send(good(number)) for number in range(200, 1000)]
+    feeding = asyncio.create_task(deployment.produce([good(number) for number in range(200, 1500)]))
+    await deployment.settled(300)
     await asyncio.to_thread(deployment.broker.stop)
     await until(lambda: len(workers[0].text.splitlines()) > before, "the worker reports the outage")
     await deployment.quiet(5)
-    sent += [await deployment.send(good(number)) for number in range(1000, 1500)]
     written = workers[0].text.splitlines()[before:]
     await asyncio.to_thread(deployment.broker.start)
-    await asyncio.gather(*sent)
+    await feeding
     await deployment.settled(1500)
     await deployment.quiet()
     assert_one_truth(deployment.decisions)

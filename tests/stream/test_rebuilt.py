@@ -252,7 +252,7 @@ async def test_claims_after_a_loss_under_load_are_decided_as_if_nothing_had_been
     await asyncio.gather(loading, deployment.produce(load[100:]))
     await act(range(people // 2, people))
     await deployment.produce(following(count))
-    await deployment.settled(len(before()) + len(load) + count, seconds=count / 10)
+    await deployment.settled(len(before()) + len(load) + count, seconds=max(120, count / 10))
     await deployment.quiet()
 
     assert_one_truth(deployment.decisions)
