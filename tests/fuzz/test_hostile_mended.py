@@ -15,7 +15,6 @@ from groundwire.errors import UsageError
 from groundwire.gate.types import DeadLetter, Decided
 from groundwire.keys.attestation import Keys
 from groundwire.library.evaluate import BadRow, read_labelled
-from groundwire.messages.decisions import CitationState
 from groundwire.messages.headers import InboundRecord, deferred_headers, deferred_record
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
@@ -26,7 +25,6 @@ from groundwire.review.records import TopicRecord
 from groundwire.review.tokens import Tokens
 from groundwire.verify.adr import AdrFolder
 from groundwire.verify.citations import load_sources
-from groundwire.verify.issues import GitHubTracker
 from groundwire.verify.results import MAX_TEXT
 from tests.fuzz.answers import Models, Wire, Wires
 from tests.fuzz.console import Console
@@ -99,11 +97,6 @@ async def test_a_log_probability_that_no_float_holds_is_none():
     token = {"token": "a", "logprob": 10**400, "top_logprobs": []}
     answer["choices"][0]["logprobs"] = {"content": [token]}
     assert (await _model("openai", answer).answer(ModelRequest("x", "haiku"))).tokens == ()
-
-
-def test_an_issue_that_is_nested_without_end_is_unknown():
-    found = GitHubTracker("https://api.github.com", "a/b")._found(b"[" * 100_000, want_text=True)
-    assert found == (CitationState.UNKNOWN, "Issue not readable", None)
 
 
 async def test_of_many_files_for_one_record_no_more_is_read_than_is_looked_at(tmp_path, monkeypatch):

@@ -17,17 +17,14 @@ from tests.state.claims import SCHEME, Claims, People
 PATIENCE = 60.0
 """Seconds to wait for Redis: a busy machine is not an outage."""
 
-LONG = (
-    "test_state_in_memory_and_the_pure_code_agree",
-    "test_after_a_rebuild_from_what_was_published_everything_is",
-)
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave two long random walks of test_agreement.py to `make test-all`."""
+    """Leave the random walks of test_agreement.py to `make test-smoke`, the one in Redis, and `make test-all`."""
     for item in items:
-        if item.name.startswith(LONG):
+        if item.path.name == "test_agreement.py":
             item.add_marker(pytest.mark.slow)
+            if item.name.startswith("test_state_in_redis"):
+                item.add_marker(pytest.mark.smoke)
 
 
 def state_at(

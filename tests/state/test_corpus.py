@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.embedded import RedisServer
@@ -233,7 +233,6 @@ def test_a_bad_line_names_the_field_at_fault():
     assert wrong == []
 
 
-@settings(max_examples=50)
 @given(st.dictionaries(st.text(min_size=1, max_size=5), st.integers() | st.text(max_size=5), max_size=5))
 def test_further_fields_of_an_entity_are_kept(more):
     fields = {**more, "id": "e1", "confidence": 0.5}

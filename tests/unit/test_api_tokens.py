@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.cli.token import token as token_command
@@ -58,7 +58,6 @@ def test_nothing_else_is_a_token(text) -> None:
     assert Tokens.parse(table.encode(), "f").person(text, NOW) is None
 
 
-@settings(max_examples=30)
 @given(
     person=st.text(st.characters(codec="utf-8"), min_size=1, max_size=50),
     before=st.sampled_from(

@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
@@ -118,7 +118,6 @@ def test_signatures_are_those_of_the_standards() -> None:
         parse().sign("b", b"{}")
 
 
-@settings(max_examples=30)
 @given(key=any_key, value=st.binary(), other=st.binary(max_size=130), data=st.data())
 def test_what_a_key_signs_it_verifies_and_no_other_bytes_nor_another_signature(
     key, value, other, data
@@ -352,7 +351,6 @@ def test_a_file_that_others_may_read_is_warned_of_and_refused_where_it_holds_a_k
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=100)
 
 
-@settings(max_examples=30)
 @given(sources=st.lists(names, max_size=3), before=st.sampled_from(["", FILE, FILE.rstrip(), "# empty"]))
 def test_a_new_key_reads_back_and_leaves_the_rest_byte_for_byte(tmp_path_factory, sources, before) -> None:
     path = write(tmp_path_factory.mktemp("keys") / "keys.toml", before)

@@ -9,7 +9,7 @@ from itertools import chain
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.observability import STALL_SECONDS
@@ -84,7 +84,6 @@ async def test_what_was_in_flight_at_a_crash_is_isolated():
         assert found == expected
 
 
-@settings(max_examples=50)
 @given(
     st.integers(0, 30),
     st.integers(0, 30),
@@ -160,7 +159,6 @@ def test_small_records_pass_large_ones_of_other_keys_alone():
         assert [[record.offset for record in part] for part in parts] == expected
 
 
-@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.sampled_from([10, LARGE - 1, LARGE])),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.capacity import Constants, busiest, fleet, one_row, partitions, shares_of_buckets
@@ -63,7 +63,6 @@ def test_the_capacity_of_a_load_follows_from_the_constants() -> None:
         assert 2 * workers <= partitions(workers) <= max(8, 4 * workers)
 
 
-@settings(max_examples=50)
 @given(st.integers(1, 64), st.integers(1, 64))
 def test_the_fullest_part_has_no_less_than_the_mean_and_no_more_than_with_fewer_parts(
     few: int, factor: int

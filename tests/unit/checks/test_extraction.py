@@ -2,7 +2,7 @@
 
 import re
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from groundwire.checks.extraction import extract_claims
@@ -84,7 +84,6 @@ def test_what_states_nothing_that_stands_alone_is_no_claim():
     assert [answer for answer in answers if claims(answer) != []] == []
 
 
-@settings(max_examples=30)
 @given(answers)
 def test_the_same_answer_gives_the_same_claims(answer):
     assert claims(answer) == claims(answer)

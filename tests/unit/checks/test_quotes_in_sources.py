@@ -12,7 +12,7 @@ import unicodedata
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rapidfuzz import fuzz
 
@@ -187,7 +187,6 @@ def test_the_best_window_scores_what_one_call_on_everything_scores(stretch, shor
     assert best == pytest.approx(whole if whole >= least or windows else 0.0)
 
 
-@settings(max_examples=30)
 @given(
     st.text(alphabet="abcd ", min_size=65, max_size=90), st.text(alphabet="abcd ", min_size=91, max_size=300)
 )

@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from groundwire.checks.entities import ground_entities
@@ -384,7 +384,6 @@ def test_stricter_rules_and_fewer_truths_never_let_more_pass(claims, truths, str
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     ),
 )
-@settings(max_examples=50)
 def test_odd_text_and_values_raise_nothing_and_a_source_supports_itself(name, version, value):
     claim = says("x" + name, "y" + name, "z" + name, version=version, qualifiers={"q": value})
     other = says("x" + name, "y" + name, "z" + name, version="another", qualifiers={"q": "other"})

@@ -8,7 +8,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.client import ApprovedTable, Change, Decision, Retraction
@@ -79,7 +79,6 @@ LIFE = [
 ]
 
 
-@settings(max_examples=50)
 @given(st.lists(st.sampled_from(LIFE)).flatmap(lambda again: st.permutations([*LIFE, *again])))
 def test_every_order_and_every_repeat_ends_in_the_same_table(records):
     table = ApprovedTable()
@@ -134,7 +133,6 @@ def test_a_tombstone_takes_away_what_was_decided_before_whichever_comes_first():
 AFTER = [decided(1, "a second life", at=LATER), decided(1, "and more", claim_id="c2", at=LATER)]
 
 
-@settings(max_examples=50)
 @given(
     st.lists(st.sampled_from([*LIFE, *AFTER])).flatmap(lambda more: st.permutations([*LIFE, *AFTER, *more])),
     st.data(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -159,7 +159,6 @@ texts = st.text(alphabet=st.one_of(odd, st.characters(codec="utf-8", exclude_cha
 
 
 @given(texts, st.lists(texts, max_size=3))
-@settings(max_examples=40, deadline=None)
 def test_of_any_answer_and_any_sources_nothing_is_lost_or_changed(answer, sources) -> None:
     view = shown(answer=answer, context={str(n): text for n, text in enumerate(sources)})
     assert text_of(view) == answer
@@ -169,7 +168,6 @@ def test_of_any_answer_and_any_sources_nothing_is_lost_or_changed(answer, source
 
 
 @given(st.lists(texts, min_size=1, max_size=4), texts)
-@settings(max_examples=50, deadline=None)
 def test_a_nearest_place_always_lies_within_its_text(sources, phrase) -> None:
     place = Places(sources).nearest(phrase)
     assert place is None or 0 <= place.start < place.end <= len(sources[place.text])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 import structlog
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.console.app import create_app
@@ -289,7 +289,6 @@ async def test_secrets_cannot_be_tried_in_quick_succession() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30_000), st.floats(0, 100)), max_size=50))
-@settings(max_examples=30, deadline=None)
 def test_limits_keep_a_bounded_memory_and_never_let_more_through_at_once(calls) -> None:
     now = 0.0
     rates = Rates(5, lambda: now)

@@ -6,7 +6,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.console.evidence import citations, marked
@@ -45,7 +45,6 @@ marks = st.builds(TextMark, st.integers(-5, 70), st.integers(-5, 70), kinds, st.
 
 
 @given(texts, st.lists(marks, max_size=12))
-@settings(max_examples=50, deadline=None)
 def test_marks_over_any_text_never_lose_add_or_change_a_character(text, given_marks) -> None:
     found = segments(text, given_marks)
 
@@ -62,7 +61,6 @@ def test_marks_over_any_text_never_lose_add_or_change_a_character(text, given_ma
 
 
 @given(texts)
-@settings(max_examples=40, deadline=None)
 async def test_a_page_shows_any_text_as_it_is(text) -> None:
     text = text.replace("\x00", "") or "x"
     room = make_room()
@@ -80,7 +78,6 @@ async def test_a_page_shows_any_text_as_it_is(text) -> None:
 
 
 @given(texts, texts)
-@settings(max_examples=50, deadline=None)
 def test_a_difference_adds_up_to_both_texts(old, new) -> None:
     changes = word_diff(old, new)
 

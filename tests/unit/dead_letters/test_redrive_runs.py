@@ -202,7 +202,6 @@ async def test_what_was_sent_is_not_sent_again_and_says_when_by_whom_and_where()
     assert len(log.topics[CLAIMS]) == 1
 
 
-@settings(max_examples=50)
 @given(st.data())
 async def test_however_often_a_run_is_killed_each_record_is_sent_exactly_once(data):
     """Kills come between any two records that reach a topic, and between the last and its acknowledgement."""

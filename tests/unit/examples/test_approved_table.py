@@ -125,7 +125,6 @@ def assert_right(table, records, rows):
     assert set(ask(table)) == rows, "read once more, it is the same table"
 
 
-@settings(max_examples=50)
 @given(deliveries())
 def test_the_table_is_what_was_decided_in_whichever_order_and_however_often_it_is_told(delivery):
     batches, records, rows = delivery

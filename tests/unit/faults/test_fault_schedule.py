@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.faults.nemesis import KINDS, Plan, schedule
@@ -25,7 +25,6 @@ def test_a_seed_has_one_schedule_another_seed_has_another_and_a_long_one_has_eve
     ]
 
 
-@settings(max_examples=30)
 @given(st.integers(), st.sampled_from((1, 3)), st.sampled_from(list(REDIS)))
 def test_nothing_is_broken_twice_at_a_time_and_faults_begin_in_order_and_in_time(
     seed: int, nodes: int, redis: str
@@ -41,7 +40,6 @@ def test_nothing_is_broken_twice_at_a_time_and_faults_begin_in_order_and_in_time
         until[fault.holds] = fault.at + fault.seconds  # type: ignore[assignment]
 
 
-@settings(max_examples=30)
 @given(st.integers(), st.sampled_from(("one", "cluster")))
 def test_while_redis_loses_its_data_nothing_else_is_broken_where_state_is_rebuilt_early(
     seed: int, redis: str

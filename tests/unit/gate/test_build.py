@@ -116,6 +116,8 @@ async def nastiest(content):
     return world, await world.decide(*records)
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 async def test_the_nastiest_legal_claim_gives_a_decision_below_256_kb():
     for content in NASTY.values():
         for decision in (await nastiest(content))[1]:

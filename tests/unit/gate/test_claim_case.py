@@ -3,7 +3,7 @@
 import itertools
 from datetime import timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.hedges import HedgeAction
@@ -281,7 +281,6 @@ def test_every_check_appears_once_as_the_contract_names_it():
     assert [name for name in duplicate if "duplicate" in name] == ["duplicate: m1"]
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_every_check_is_in_exactly_one_column_and_grounding_is_never_claimed_twice(data):
     """S0-03, S0-159: all checks are named, in the order in which the gate looks."""

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 import rfc8785
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -461,7 +461,6 @@ async def test_the_evasions_that_are_documented_go_where_it_says(tmp_path):
     assert [(one, tier) for one, tier in found if tier != one[-1]] == []
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     content=st.text(
         st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=300

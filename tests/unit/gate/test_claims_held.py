@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.epistemic.plan import AUDITED, VerifierFacts
@@ -316,7 +316,6 @@ sentences = st.lists(
 ).map(" ".join)
 
 
-@settings(max_examples=40)
 @given(sentences, st.lists(sentences, min_size=1, max_size=3), st.permutations([0, 1, 2]))
 def test_counts_add_up_and_the_order_of_evidence_changes_no_verdict(answer, texts, order):
     """S4-15."""

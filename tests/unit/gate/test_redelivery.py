@@ -8,7 +8,7 @@ from datetime import timedelta
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
@@ -282,7 +282,6 @@ async def test_what_could_not_be_compared_is_not_compared_with_after_a_rebuild(w
 reasons = st.sampled_from(ReasonCode)
 
 
-@settings(max_examples=50, deadline=None)
 @given(base=reasons, cap=st.none() | reasons, metadata=st.dictionaries(st.text(max_size=3), st.integers()))
 def test_what_state_keeps_is_read_back_as_it_was_written(base, cap, metadata):
     stamp = Stamp(NOW + timedelta(1), "0.1.0", "ab" * 32, "default")

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.gate import response_checks
@@ -49,7 +49,6 @@ def calls_of(read: LlmResponse) -> int:
     return count
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=5),
     st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=5),

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
@@ -216,7 +216,6 @@ def test_the_error_of_a_claim_never_holds_its_text():
 
 
 @pytest.mark.parametrize("decode", [decode_claim, decode_response, decode_review_decision])
-@settings(max_examples=50, deadline=None)
 @given(value=st.binary(max_size=200))
 def test_any_bytes_give_a_record_or_an_error(decode, value):
     error = error_of(decode, value)
@@ -233,7 +232,6 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(changes=st.dictionaries(names, values, max_size=4), escape=st.booleans())
 def test_any_json_object_gives_a_claim_or_an_error_that_names_a_field(changes, escape):
     text = json.dumps(GOOD | changes, ensure_ascii=escape)

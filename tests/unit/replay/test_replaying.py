@@ -66,8 +66,10 @@ async def test_under_the_policies_that_decided_every_byte_is_the_same_but_for_th
     assert plain == {name: d.to_bytes() for name, d in place.published.items()}
 
 
+@pytest.mark.slow
 @settings(max_examples=4)
 @given(seed=SEEDS, data=st.data())
+@pytest.mark.slow
 async def test_a_replay_that_is_interrupted_at_any_record_and_goes_on_gives_the_same_result(
     seed, data, tmp_path_factory
 ):

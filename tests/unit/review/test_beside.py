@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.review.board import Board
@@ -30,7 +30,6 @@ def whole(board: Board, query: Query) -> list[Row]:
     return list(board.pending(ADMIN, query).rows)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     ages=st.lists(st.integers(1, 5), min_size=1, max_size=12),
     taken=st.sets(st.integers(0, 11)),

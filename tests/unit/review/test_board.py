@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from groundwire.errors import ErrorCode, RecordError
@@ -131,7 +131,6 @@ WORLD = [
 ]
 
 
-@settings(max_examples=25)
 @given(st.randoms(use_true_random=False), st.lists(st.sampled_from(WORLD)))
 def test_any_order_and_repetition_of_the_same_records_gives_the_same_board(rng, again) -> None:
     shuffled = [*WORLD, *again]
@@ -152,7 +151,6 @@ def test_records_already_known_change_nothing(board) -> None:
     assert board.version == version
 
 
-@settings(max_examples=50)
 @given(
     st.sampled_from(list(TopicName)), st.binary(max_size=50) | st.none(), st.binary(max_size=20) | st.none()
 )
@@ -221,7 +219,6 @@ def test_every_reason_of_a_review_has_a_risk_that_says_why() -> None:
         assert (risk_of(code).rank == 0) == (code in final | approving | people)
 
 
-@settings(max_examples=25)
 @given(st.integers(1, 40), st.integers(1, 7), st.sampled_from(["risk", "oldest", "newest"]), st.randoms())
 def test_pages_together_hold_everything_once_in_order(count, size, sort, rng) -> None:
     codes = ["ungrounded", "technical_hedge", "previously_rejected"]
@@ -310,7 +307,6 @@ HOSTILE = [
 ]
 
 
-@settings(max_examples=50)
 @given(typed=st.text(max_size=60) | st.lists(st.sampled_from(HOSTILE)).map(" ".join), fts=st.booleans())
 @example(typed="a" * 5_000, fts=True)
 @example(typed=" ".join(HOSTILE), fts=True)
@@ -324,7 +320,6 @@ def test_whatever_is_typed_is_text_and_narrows_what_is_found(typed, fts) -> None
     assert board.pending(ADMIN, Query()).total == 2
 
 
-@settings(max_examples=50)
 @given(st.text(max_size=30))
 def test_whatever_a_filter_or_an_id_holds_is_a_value(text) -> None:
     board = filled(decision("a"))
@@ -467,7 +462,6 @@ def history_of(owner, name, what):
         yield reviewed(name, "approve" if what == "A" else "reject", **fields)
 
 
-@settings(max_examples=50)
 @given(scopes, made)
 def test_a_person_sees_what_a_board_of_what_they_may_see_would_show(scope, things) -> None:
     things = list({(owner, name): (owner, name, what) for owner, name, what in things}.values())
@@ -658,7 +652,6 @@ def texts(draw):
     return "".join(draw(_GAPS) + word for word in draw(_WORDS))
 
 
-@settings(max_examples=50)
 @given(texts())
 @example("Water is wet." + "\n" * 900 + "And so on.")
 @example("a" * 200)
@@ -678,7 +671,6 @@ people = st.builds(
 )
 
 
-@settings(max_examples=50)
 @given(
     people, st.sampled_from(["acme", "globex", "initech", "other"]), st.sampled_from(["ann", "lead", "bob"])
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.messages.topics import TopicName
@@ -36,7 +36,6 @@ def named(page):
     return [(one.name, one.state) for one in page.rows], page.total
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_what_rests_on_an_item_is_what_a_look_at_every_approved_claim_finds_in_any_order_of_records(
     data,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.messages.decisions import DedupMatch, Kind, MatchClass, ParentFact, Place
@@ -56,7 +56,6 @@ OUTCOME = st.builds(
 ).map(lambda outcome: outcome if outcome.state is SubjectState.PENDING else replace(outcome, record=b""))
 
 
-@settings(max_examples=50)
 @given(outcome=OUTCOME)
 def test_an_outcome_is_read_as_it_was_written(outcome: Outcome):
     packed = write_stored(StoredOutcome(Subject("acme", "ada", Kind.CLAIM, "c1"), outcome, None, 0))
@@ -71,7 +70,6 @@ def test_an_outcome_is_read_as_it_was_written(outcome: Outcome):
     assert read_entry(entry, [parent.id for parent in outcome.parents], outcome.fingerprint) == outcome
 
 
-@settings(max_examples=50)
 @given(origin=ORIGIN, data=st.binary(min_size=16, max_size=16))
 def test_origins_and_digests_are_read_as_they_were_written(origin: RecordOrigin, data: bytes):
     assert read_origin(write_origin(origin).decode()) == origin

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.dedup.signature import Difference, Thresholds
@@ -23,7 +23,6 @@ def matches(draw) -> list[Match]:
     return draw(st.permutations(found))
 
 
-@settings(max_examples=50)
 @given(found=matches(), material=st.booleans(), data=st.data())
 def test_five_are_reported_nearest_first_with_the_nearest_of_each_kind_that_decides(found, material, data):
     rules = MatchRules(Thresholds(7500, 7000, 6000), material)

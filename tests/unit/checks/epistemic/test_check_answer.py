@@ -4,7 +4,7 @@ from collections import Counter
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.support.score import ENOUGH, TOLERATED, SupportVerdict, support_of
@@ -115,7 +115,6 @@ def test_a_permutation_of_the_evidence_changes_nothing(answer, order):
     assert check_answer(answer, {text: text for text in order}) == check_answer(answer, named)
 
 
-@settings(max_examples=200)
 @given(st.sampled_from(SENTENCES), TEXTS, TEXTS)
 def test_evidence_that_says_the_claim_never_lowers_its_support(claim, evidence, other):
     before = check_answer(claim, evidence)
