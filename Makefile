@@ -52,7 +52,7 @@ ON_KAFKA := GROUNDWIRE_TEST_BROKER=kafka GROUNDWIRE_TEST_REDIS=real PYTEST_ADDOP
 
 test-smoke: .venv/dev-$(KEY) kafka-tools ## one test of each promise on Apache Kafka and redis-server, in a browser, of the wheel
 	@$(ON_KAFKA) $(BIN)/python -m pytest tests/stream tests/state -m "smoke and not wheel" --numprocesses=2 --dist=loadfile $(PYTEST_ARGS)
-	@$(EMBEDDED) $(BIN)/python -m pytest tests/browser tests/stream/test_wheel.py tests/golden -m smoke $(PYTEST_ARGS)
+	@$(EMBEDDED) $(BIN)/python -m pytest tests/browser tests/stream/test_wheel.py -m smoke $(PYTEST_ARGS)
 
 test-all: ## every test and long run, one after the other: some hours; nightly, and before a release
 	@$(MAKE) test PYTEST_ARGS="--hypothesis-profile=groundwire-full $(PYTEST_ARGS)"

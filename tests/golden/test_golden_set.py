@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.golden.__main__ import differences, make, read
 
 
-@pytest.mark.slow
-@pytest.mark.smoke
 def test_what_is_decided_is_what_was_kept():
     expected, made = read(), make()
     assert sorted(expected) == ["audit", "claims", "gate", "library", "responses"]
