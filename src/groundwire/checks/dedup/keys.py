@@ -34,15 +34,16 @@ from operator import attrgetter
 from random import Random
 from struct import Struct, unpack
 from types import ModuleType
-from typing import Final, NamedTuple, Protocol
-
-from numpy import uint32
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from groundwire.checks.dedup.form import ClaimForm
 from groundwire.checks.dedup.signature import SIGNATURE, Thresholds
 from groundwire.checks.dedup.similarity import WHOLE
 from groundwire.text.tokens import TOKENIZER, PerToken, token_digest
+
+if TYPE_CHECKING:  # an installation without numpy has keys too
+    from numpy import uint32
+    from numpy.typing import NDArray
 
 METHODS: Final = ("minhash", "partition")
 KEY_BYTES: Final = 8
@@ -58,9 +59,7 @@ _EXACT_PARTS: Final = 8  # numbers of parts above this are rounded up
 _CACHED_SIZES: Final = 1 << 10
 
 _PARTITION: Final = blake2b(digest_size=KEY_BYTES, person=b"partition-2")
-_PART: Final = Struct(
-    "<III"
-)  # the number of parts, which of them, and how long what stands before its words is
+_PART: Final = Struct("<III")  # the number of parts, which of them, and the length of the prefix of its words
 _DIGESTS: Final = PerToken(token_digest)
 _TOKEN: Final = attrgetter("token")
 _STEM: Final = attrgetter("stem")
