@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,20 @@ from tests.stream.office import Office
 from tests.stream.site import Site
 
 _FAILED = pytest.StashKey[bool]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let aiokafka lose a connection: `asyncio.wait_for` of Python 3.11 drops one whose start is cancelled."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed|loop is closed:ResourceWarning"))
+
+
+@pytest.fixture(autouse=True)
+def lost_connections_are_collected() -> Iterator[None]:
+    """Collect them while their warning is ignored, not in the next test."""
+    yield
+    gc.collect()
 
 
 @pytest.hookimpl(wrapper=True)

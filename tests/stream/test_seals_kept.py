@@ -25,7 +25,7 @@ from groundwire.messages.seals import Seal, SealedOutput, SealHead, root_of
 from groundwire.policy import load_policy
 from groundwire.state.model import SubjectState
 from tests.state.conftest import state_at
-from tests.stream.harness import Deployment, good
+from tests.stream.harness import Deployment, good, until
 from tests.stream.office import Office
 
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
@@ -103,9 +103,10 @@ async def test_a_key_that_ends_holds_offsets_back_until_its_successor_stands_in_
     (worker,) = await deployment.start_workers("claims")
     await deployment.produce([good(number) for number in range(5)])
     await deployment.caught_up("claims")
-    ended = datetime.now(UTC)
-    path.write_text(f"{path.read_text()}not_after = {ended.isoformat()}\n")
+    end_of_key = datetime.now(UTC) + timedelta(seconds=4)  # the worker has read the file by then
+    path.write_text(f"{path.read_text()}not_after = {end_of_key.isoformat()}\n")
     path.chmod(0o600)
+    await until(lambda: datetime.now(UTC) > end_of_key, "the key ends")
     before = await deployment.committed("claims")
     await deployment.produce([good(number) for number in range(5, 10)])
     assert "seal" in await worker.answers("/ready", 503)
@@ -207,8 +208,8 @@ async def test_what_a_stolen_key_seals_on_an_empty_partition_of_audit_after_its_
     deployment.verified = False
     path = deployment.seal_key = tmp_path / "gates.toml"
     stolen_at = datetime.now(UTC) - timedelta(days=1)
-    for name, until in (("gate", None), ("stolen", stolen_at)):
-        new_key(path, name, tenants=[], roles=["seal"], asymmetric=True, not_after=until)
+    for name, ends in (("gate", None), ("stolen", stolen_at)):
+        new_key(path, name, tenants=[], roles=["seal"], asymmetric=True, not_after=ends)
     await deployment.start_workers("claims")
     await deployment.produce([good(number, source="user") for number in range(1, 11)])
     await deployment.settled(10)
