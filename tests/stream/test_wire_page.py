@@ -68,6 +68,8 @@ async def test_kcat_sends_a_claim_and_prints_decisions_with_their_headers(
         if shutil.which("kcat") is None:
             raise MissingServiceError("kcat is not installed: apt-get install kcat")
 
+    if os.environ.get(BROKER_VARIABLE, "embedded") == "embedded":
+        pytest.skip("kcat sends a message format that the embedded broker does not take: make test-kafka")
     or_skip(kcat)
     sending, reading = lines("kcat").split("kcat -C")
     await deployment.start_worker("claims").ready()
