@@ -682,6 +682,29 @@ async def test_only_one_worker_rebuilds_and_keeps_its_lock(
         assert not await redis.exists(f"{prefix}rebuild")
 
 
+async def test_a_rebuild_ends_though_the_renewal_of_its_lock_loses_a_cancellation(
+    redis_state, redis, prefix, monkeypatch
+):
+    renewing, lost = asyncio.Event(), []
+
+    async def renew(_fence):
+        while True:
+            renewing.set()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                if lost:
+                    raise
+                lost.append("the first")
+
+    monkeypatch.setattr("groundwire.state.redis.Fence.renew", renew)
+    async with asyncio.timeout(60) as limit, redis_state.rebuilding():
+        await renewing.wait()
+    assert lost
+    assert not limit.expired()
+    assert not await redis.exists(f"{prefix}rebuild")
+
+
 async def test_who_lost_the_lock_changes_and_releases_nothing(
     redis_server, redis_state, redis, prefix, claims
 ):

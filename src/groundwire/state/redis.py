@@ -479,9 +479,13 @@ async def hold(server: Server, prefix: str, ttl: float) -> AsyncIterator[Fence |
         yield fence if taken else None
     finally:
         if renewing is not None:
-            renewing.cancel()
-            with suppress(asyncio.CancelledError):
-                await renewing
+            while (
+                not renewing.done()
+            ):  # Python 3.11 may lose a cancellation in a call that ends at the same moment
+                renewing.cancel()
+                await asyncio.wait({renewing}, timeout=1)
+            if not renewing.cancelled():
+                renewing.result()
         await fence.release()
 
 
