@@ -145,9 +145,8 @@ class ClaimGate:
 
     def _prepared(self, draft: _Draft) -> PreparedClaim:
         record, claim = draft.record, draft.claim
-        clock = max(
-            from_milliseconds(record.timestamp), self._now()
-        )  # who sends a record may choose its time
+        # who sends a record may choose its time
+        clock = max(from_milliseconds(record.timestamp), self._now())
         inputs = ClaimInputs({}, self._attestation(record, claim, clock), error=draft.error)
         reading = UNREAD if draft.error else draft.reading
         return PreparedClaim(record, claim, draft.fingerprint, reading, draft.dedup, inputs)

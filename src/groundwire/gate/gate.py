@@ -185,9 +185,8 @@ class Gate:
         return results
 
     def _or_postponed(self, entry: PreparedClaim, *, ask_network: bool) -> PreparedClaim | Deferred:
-        if (
-            not ask_network
-        ):  # a host that failed a moment ago is no answer: the claim waits with those that met it
+        if not ask_network:
+            # a host that failed a moment ago is no answer: the claim waits with those that met it
             helps = self._patience > 0 and self._claims.would_help(entry)
             return entry._replace(wait=entry.wait or helps)
         again = self._claims.postponed(entry, self._patience)

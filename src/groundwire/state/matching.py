@@ -168,7 +168,7 @@ class StoredEntry:
     affected: tuple[int, Sequence[str]] | None = None
 
 
-class Store:
+class EntryStore:
     """Entries, indexes by scope, waiting subjects, places with their bytes, and derived claims."""
 
     def __init__(self, max_candidates: int) -> None:

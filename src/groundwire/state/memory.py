@@ -11,7 +11,7 @@ from itertools import islice
 
 from groundwire.messages.decisions import MatchClass, ParentFact, Place
 from groundwire.messages.identity import Subject
-from groundwire.state.matching import Match, MatchKind, Store, StoredEntry, history, user_of
+from groundwire.state.matching import EntryStore, Match, MatchKind, StoredEntry, history, user_of
 from groundwire.state.model import (
     MAX_AFFECTED,
     MAX_CANDIDATES,
@@ -43,7 +43,7 @@ class MemoryState:
     """State of one process; `max_candidates` as for `groundwire.state.redis.RedisState`."""
 
     def __init__(self, *, max_candidates: int = MAX_CANDIDATES) -> None:
-        self._store = Store(max_candidates)
+        self._store = EntryStore(max_candidates)
         self._reviews = _Reviews(self._store)
         self._entries = self._store.entries
         self._superseded: dict[tuple[Subject, RecordOrigin], StoredEntry] = {}
@@ -281,7 +281,7 @@ class _Recorded:
 class _Reviews:
     """Carries out actions once each, as review.lua does."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: EntryStore) -> None:
         self._store = store
         self._actions: dict[_Key, _Recorded] = {}
         self._superseded: dict[Subject, StoredEntry] = {}
