@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from groundwire.console.app import create_app, make_server, serve
+from groundwire.console.live import Shared
 from groundwire.console.settings import ConsoleSettings
-from groundwire.console.shared import Shared
 from groundwire.console.site import Parts, Site
 from groundwire.keys.attestation import Keys
 from groundwire.keys.watched import WatchedKeys

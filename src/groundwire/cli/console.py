@@ -13,11 +13,10 @@ import click
 from groundwire.cli.options import quiet_kafka, reporting
 from groundwire.config import Settings, load_settings
 from groundwire.console.app import create_app, make_server, require_sign_in, serve
-from groundwire.console.gauges import ReviewGauges, serve_gauges
-from groundwire.console.live import RedisLocks
+from groundwire.console.live import RedisLocks, RedisShared
 from groundwire.console.settings import ConsoleSettings, load_console_settings
-from groundwire.console.shared import RedisShared
 from groundwire.console.site import Parts
+from groundwire.console.status import ReviewGauges, serve_gauges
 from groundwire.errors import UsageError, binding, naming
 from groundwire.keys.attestation import Keys
 from groundwire.keys.watched import WatchedKeys

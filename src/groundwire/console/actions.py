@@ -1,9 +1,17 @@
-"""Approve, reject, edit, retract, undo: accepted only for the revision that the person saw."""
+"""Approve, reject, edit, retract, undo: accepted only for the revision that the person saw; one item or several.
+
+Several are those selected, or all that match a query. A page lists what it will decide before anything is done; above
+twenty items their number has to be typed. A request for all that match only lists them; a second request names them by
+id.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlencode
 
@@ -15,22 +23,29 @@ from groundwire.console.item import (
     NO_ITEM,
     Problem,
     conflict,
+    conflicts,
     describe,
     find,
+    is_free,
+    memory_rows,
     problem,
     speculation,
     typed_fields,
 )
-from groundwire.console.memories import conflicts, memory_rows
 from groundwire.console.outbox import ItemBusy, OutboxEntry, OutboxFull, ReviewOrder, action_row, last_actions
 from groundwire.console.queue import (
     MAX_QUERY,
+    MOST_AT_ONCE,
     QUEUE,
     Blank,
     ListOrigin,
     OwnPage,
+    board_query,
     came_from,
+    is_whole,
+    memories_of,
     own_page,
+    selected_by,
     subject_of,
     view_of,
     with_query,
@@ -40,24 +55,15 @@ from groundwire.errors import UsageError
 from groundwire.messages.decisions import Kind, Verdict
 from groundwire.messages.records import Action
 from groundwire.review.actions import ActionTarget, RejectReason, review_decision
-from groundwire.review.model import Item, Standing
+from groundwire.review.model import LEVELS, MAX_PAGE, Item, Nearest, Standing
 
-_READABLE: Final = {"reason": "Choose a reason first."}
-"""Messages of a page for a field at fault; the API gets the whole message."""
-_LOOK_FIRST: Final[Mapping[OwnPage, str]] = {
-    "high_risk": "Its risk is high: look at it first.",
-    "contradicts": "It contradicts a memory: look at both first.",
-}
+_TYPED_ABOVE: Final = 20
+_NAMED: Final = 100
+"""Items that the confirming page lists at once; the others are folded."""
+_SLICE: Final = 50
+"""Orders made before other requests get a turn."""
+_NO_REASON: Final = "Choose a reason first."
 Reason = Annotated[RejectReason | None, Blank]
-
-
-def _whole(value: object) -> object:
-    """Read the whole number of a form; JSON sends one."""
-    return (
-        int(value)
-        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10
-        else value
-    )
 
 
 def _without_nul(value: object) -> object:
@@ -66,7 +72,13 @@ def _without_nul(value: object) -> object:
     return value
 
 
-Number = Annotated[int, BeforeValidator(_whole), Field(strict=True, ge=1)]
+def _revision(value: object) -> object:
+    """Read the revision of a form; JSON sends a number."""
+    digits = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10
+    return int(str(value)) if digits else value
+
+
+Number = Annotated[int, BeforeValidator(_revision), Field(strict=True, ge=1)]
 Note = Annotated[Annotated[str, Field(max_length=2_000)] | None, Blank, BeforeValidator(_without_nul)]
 
 
@@ -119,36 +131,33 @@ async def act(call: Call) -> PageAnswer:
     """
     item = find(call, call.request.path_params["decision_id"])
     try:
-        return await _act(call, item, call.fields(ActionFields))
+        fields = call.fields(ActionFields)
+        against, status = conflict(call, item, fields.action, fields.revision), 409
+        if against is None and fields.action == "edit" and fields.content is not None:
+            against, status = speculation(fields.content, call.site.policy), 422
+        if against is None and fields.back == QUEUE:
+            # what its page shows below the gate's threshold counts here
+            near = await memory_rows(call, item, text_of(item.decision))
+            why = "contradicts" if conflicts(near) else own_page(item.current, item.memories)
+            first = {
+                "high_risk": "Its risk is high: look at it first.",
+                "contradicts": "It contradicts a memory: look at both first.",
+            }
+            against = problem("It is not decided from the list.", first[why]) if why else None
+        if against is None and fields.action == "replace":
+            against = unreplaceable(call, item, fields)
+        if against is None:
+            return await take(call, item, fields)
+        newest = item if item.is_current else find(call, item.current.decision_id)
+        return await _refusal(call, newest, against, status, fields.revision)
     except HTTPException as exc:
         if not call.page:
             raise
-        refused = problem("Nothing was done.", _READABLE.get(exc.detail.partition(":")[0], exc.detail))
-        return await _refusal(call, item, refused, exc.status_code)
+        said = _NO_REASON if exc.detail.startswith("reason:") else exc.detail
+        return await _refusal(call, item, problem("Nothing was done.", said), exc.status_code)
 
 
-async def _act(call: Call, item: Item, fields: ActionFields) -> PageAnswer:
-    against, status = conflict(call, item, fields.action, fields.revision), 409
-    if against is None and fields.action == "edit" and fields.content is not None:
-        against, status = speculation(fields.content, call.site.policy), 422
-    if against is None and fields.back == QUEUE:
-        against = await _own_page_only(call, item)
-    if against is None and fields.action == "replace":
-        against = _unreplaceable(call, item, fields)
-    if against is None:
-        return await _take(call, item, fields)
-    newest = item if item.is_current else find(call, item.current.decision_id)
-    return await _refusal(call, newest, against, status, fields.revision)
-
-
-async def _own_page_only(call: Call, item: Item) -> Problem | None:
-    """Return why an item cannot be decided from the list; what its page shows below the gate's rule counts here."""
-    near = await memory_rows(call, item, text_of(item.decision))
-    why = "contradicts" if conflicts(near) else own_page(item.current, item.memories)
-    return problem("It is not decided from the list.", _LOOK_FIRST[why]) if why else None
-
-
-def _unreplaceable(call: Call, item: Item, fields: ActionFields) -> Problem | None:
+def unreplaceable(call: Call, item: Item, fields: ActionFields) -> Problem | None:
     """Return why a memory cannot be replaced by an item. Raises: HTTPException 400, 404."""
     if fields.replaces is None:
         raise HTTPException(400, "replaces: needed to replace; the id and revision of an approved memory")
@@ -165,10 +174,7 @@ def _unreplaceable(call: Call, item: Item, fields: ActionFields) -> Problem | No
 async def _refusal(
     call: Call, item: Item, against: Problem, status: int, seen: int | None = None
 ) -> PageAnswer:
-    """Return an item's page with what was typed for it; `seen` is the revision that the person saw.
-
-    The page gets an address under which it can be loaded again.
-    """
+    """Return an item's page with what was typed for it, and an address that shows it again; `seen` is a revision."""
     draft = typed_fields(call.sent)
     data = await describe(call, item, against, draft)
     opened = {"do": draft["action"]} if draft["action"] in data["allowed"] else {}
@@ -241,42 +247,194 @@ def put(call: Call, orders: list[ReviewOrder]) -> None:
         raise HTTPException(503, "Too many actions are on their way; try again in a moment.") from None
 
 
-async def _take(call: Call, item: Item, fields: ActionFields) -> PageAnswer:
+async def take(call: Call, item: Item, fields: ActionFields) -> PageAnswer:
     if fields.action == "replace":
-        return await _replace(call, item, fields)
-    action: Action = fields.action
-    content = fields.content
-    if action == "edit" and content is not None and content == _as_sent(text_of(item.decision)):
-        action, content = "approve", None  # an edit that changes nothing
-    given = order(call, item, action, reason=fields.reason, note=fields.note, content=content)
-    return await _put_all(call, item, fields, [given])
-
-
-async def _replace(call: Call, item: Item, fields: ActionFields) -> PageAnswer:
-    """Approve an item and retract the memory whose place it takes: undone together, sent one behind the other."""
-    memory = find(call, str(fields.replaces.id if fields.replaces else ""))
-    batch = str(uuid.uuid4())
-    new = order(call, item, "approve", note=fields.note, batch=batch)
-    given = {"reason": fields.reason, "note": fields.note, "batch": batch, "after": new.action_id}
-    return await _put_all(call, item, fields, [new, order(call, memory, "retract", **given)])
-
-
-async def _put_all(call: Call, item: Item, fields: ActionFields, orders: list[ReviewOrder]) -> PageAnswer:
+        # the memory whose place it takes is retracted: undone together, sent one behind the other
+        memory = find(call, str(fields.replaces.id if fields.replaces else ""))
+        batch = str(uuid.uuid4())
+        new = order(call, item, "approve", note=fields.note, batch=batch)
+        given = {"reason": fields.reason, "note": fields.note, "batch": batch, "after": new.action_id}
+        orders = [new, order(call, memory, "retract", **given)]
+    else:
+        action: Action = fields.action
+        content, before = fields.content, text_of(item.decision)
+        before = None if before is None else before.replace("\r\n", "\n").replace("\r", "\n")
+        if action == "edit" and content is not None and content == before:
+            action, content = "approve", None  # an edit that changes nothing
+        orders = [order(call, item, action, reason=fields.reason, note=fields.note, content=content)]
     put(call, orders)
     person = call.identity.person
     await call.site.locks.release(subject_of(item.current), person.name)
     entries = [entry for one in orders if (entry := call.site.outbox.find(person, one.action_id))]
     data = action_row(entries, call.site.clock())
-    return PageAnswer(data, status=202, location=_next_page(call, fields))
-
-
-def _next_page(call: Call, fields: ActionFields) -> str:
-    """Return where a browser goes: back to the list that the item was opened from, else on in the queue."""
+    # back to the list that the item was opened from, else on in the queue
     listed = came_from(call) or (ListOrigin("approved") if fields.action == "retract" else None)
-    if listed is not None:
-        return listed.address
-    return with_query(f"/items/{fields.next}" if fields.next else "/", view_of(call).encoded())
+    onward = with_query(f"/items/{fields.next}" if fields.next else "/", view_of(call).encoded())
+    return PageAnswer(data, status=202, location=listed.address if listed else onward)
 
 
-def _as_sent(text: str | None) -> str | None:
-    return None if text is None else text.replace("\r\n", "\n").replace("\r", "\n")
+class BulkFields(BaseModel):
+    """An action on several items: `ids`, or with `all` every item that matches the query.
+
+    `confirm` repeats their number where there are more than twenty; the page that lists them sends `sure`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ids: Annotated[list[Chosen], BeforeValidator(all_chosen), Field(max_length=MOST_AT_ONCE)] = []
+    all: Literal["", "yes"] = ""
+    query: Annotated[str, Field(max_length=MAX_QUERY)] = ""
+    action: Literal["approve", "reject"]
+    reason: Reason = None
+    note: Note = None
+    confirm: Annotated[str, BeforeValidator(lambda v: str(v).strip()), Field(max_length=10)] = ""
+    sure: Literal["", "yes"] = ""
+
+    @property
+    def answered(self) -> bool:
+        return bool(self.sure or self.confirm)
+
+
+@dataclass(frozen=True, slots=True)
+class _CheckedItem:
+    """A chosen item as it is now; `state` is why it cannot be decided with others, `why` details `own_page`."""
+
+    chosen: Chosen
+    item: Standing | None
+    memories: Sequence[Nearest]
+    state: Literal["not_found", "conflict", "own_page", "partly_shown"] | None = None
+    why: OwnPage | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        row = self.item.current if self.item else None
+        subject_id = row.subject_id if row else None
+        return {"id": str(self.chosen.id), "state": self.state, "why": self.why, "subject_id": subject_id}
+
+
+async def act_on_many(call: Call) -> PageAnswer:
+    """Accept the actions; items that cannot be decided are reported one by one."""
+    fields = call.fields(BulkFields)
+    checked = await check(call, fields)
+    if not call.page and fields.action == "reject" and fields.reason is None:
+        raise HTTPException(400, f"reason: needed to reject; one of {', '.join(RejectReason)}")
+    count, missing = sum(1 for one in checked if not one.state), None
+    if fields.action == "reject" and fields.reason is None:
+        missing = _NO_REASON
+    elif fields.all:
+        missing = f"Check these {count}, and send their ids."
+    elif count > _TYPED_ABOVE and fields.confirm != str(count):
+        missing = f"Type {count} to confirm."
+    elif call.page and fields.action == "approve" and not fields.answered:
+        missing = "Check what will be approved."
+    if missing is not None:
+        asked = question(call, fields, checked, missing)
+        return PageAnswer(asked, "confirm.html", 400 if fields.answered else 409)
+    batch = str(uuid.uuid4())
+    made: list[ReviewOrder] = []
+    for one in checked:
+        if one.item and not one.state:
+            given = {"reason": fields.reason, "note": fields.note, "batch": batch}
+            made.append(order(call, one.item, fields.action, **given))
+        if len(made) % _SLICE == 0:
+            await asyncio.sleep(0)
+    # since they were checked
+    busy = {one.decision_id for one in made if call.site.outbox.on(one.decision_id)}
+    checked = [replace(one, state="conflict") if str(one.chosen.id) in busy else one for one in checked]
+    orders = [one for one in made if one.decision_id not in busy]
+    put(call, orders)
+    sent = {one.decision_id: {"state": "held", "action_id": one.action_id} for one in orders}
+    data = {
+        "action": fields.action,
+        "batch": batch if orders else None,
+        "results": [one.as_json() | sent.get(str(one.chosen.id), {}) for one in checked],
+    }
+    refused = [one.as_json() for one in checked if one.state]
+    back = with_query("/", view_of(call).encoded())
+    if refused:
+        return PageAnswer({**data, "refused": refused, "taken": len(orders), "back": back}, "bulk.html", 207)
+    return PageAnswer(data, status=202, location=back)
+
+
+async def check(call: Call, fields: BulkFields) -> list[_CheckedItem]:
+    """Look the items up, without blocking other requests. Raises: HTTPException 400, no item or no query."""
+    if fields.all and "query" not in fields.model_fields_set:
+        raise HTTPException(400, "query: needed with all; an empty one means every item")
+    chosen = list({one.id: one for one in fields.ids}.values())
+    if fields.all:
+        chosen = await matching(call, fields.query)
+    if not chosen:
+        raise HTTPException(400, "ids: needed, one or more")
+    ids = [str(one.id) for one in chosen]
+    found = await asyncio.to_thread(call.site.board.standings, call.scope, ids)
+    compared = await memories_of(call, list(found))
+    checked = []
+    for one in chosen:
+        item, memories = found.get(str(one.id)), compared.get(str(one.id), ())
+        row = _CheckedItem(one, item, memories)
+        why = own_page(item.current, memories) if item else None
+        if item is None:
+            row = replace(row, state="not_found")
+        elif not is_free(call, item, fields.action, one.revision):
+            row = replace(row, state="conflict")
+        elif why is not None:
+            row = replace(row, state="own_page", why=why)
+        elif fields.action == "approve" and not is_whole(item.current):
+            row = replace(row, state="partly_shown")
+        checked.append(row)
+    return checked
+
+
+async def matching(call: Call, query_text: str) -> list[Chosen]:
+    view, found = selected_by(query_text).model_copy(update={"cursor": None}), []
+    query = board_query(view, MAX_PAGE)
+    while True:
+        page = await asyncio.to_thread(call.site.board.pending, call.scope, query)
+        found += [Chosen(id=uuid.UUID(row.decision_id), revision=row.revision) for row in page.rows]
+        if page.next is None or len(found) >= MOST_AT_ONCE:
+            return found[:MOST_AT_ONCE]
+        query = replace(query, cursor=page.next)
+
+
+def question(call: Call, fields: BulkFields, checked: list[_CheckedItem], missing: str) -> dict[str, Any]:
+    ready = [one for one in checked if not one.state]
+    listed = [listed_row(one) for one in ready]
+    reasons, risks = (Counter(one[name] for one in listed) for name in ("reason_code", "risk"))
+    query = view_of(call).encoded()
+    return {
+        "error": "confirmation_required",
+        "message": f"confirm: {missing}",
+        "problem": missing if fields.answered else None,
+        "action": fields.action,
+        "count": len(ready),
+        "items": listed[:_NAMED],
+        "others": listed[_NAMED:],
+        "more": max(0, len(ready) - _NAMED),
+        "by_reason": [{"reason_code": code, "count": count} for code, count in sorted(reasons.items())],
+        "by_risk": [{"risk": level, "count": risks[level]} for level in LEVELS if risks[level]],
+        "sent": " ".join(f"{one.chosen.id}:{one.chosen.revision}" for one in ready),
+        "left_out": [one.as_json() for one in checked if one.state],
+        "reasons": [str(reason) for reason in RejectReason],
+        "chosen": fields.reason,
+        "note": fields.note or "",
+        "typed": len(ready) > _TYPED_ABOVE,
+        "undo_seconds": round(call.site.settings.undo_seconds),
+        "back": with_query("/", query),
+        "query_text": query,
+    }
+
+
+def listed_row(checked: _CheckedItem) -> dict[str, Any]:
+    row = checked.item.current if checked.item else None
+    return {
+        **checked.as_json(),
+        "excerpt": row.excerpt if row else "",
+        "reason_code": row.reason_code if row else None,
+        "risk": row.risk.level if row else None,
+        "risk_why": row.risk.why if row else None,
+        "user_id": row.user_id if row else "",
+        "differs": [
+            {"subject_id": one.subject_id, "state": one.state, "difference": one.difference}
+            for one in checked.memories
+            if one.difference != "none"
+        ],
+    }

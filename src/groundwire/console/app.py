@@ -7,9 +7,9 @@ import contextlib
 import secrets
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
@@ -18,11 +18,9 @@ from starlette.middleware import Middleware
 from starlette.middleware.sessions import SessionMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Mount
 
 from groundwire.console.guard import Guard, Origins, Rates
-from groundwire.console.pages import routes
-from groundwire.console.render import Assets, page
+from groundwire.console.pages import page, routes
 from groundwire.console.settings import ConsoleSettings
 from groundwire.console.site import Parts, Site
 from groundwire.errors import UsageError
@@ -45,28 +43,17 @@ _TITLES: Final = {
     502: ("Sign-in is out of reach", "The issuer did not answer. Try again in a moment."),
     503: ("Busy", "Try again in a moment."),
 }
-_POLL: Final = 0.1
-"""Seconds between two looks at whether the server stops."""
-_GRACE: Final = 5
-"""Seconds that requests may take to end once the server stops."""
 
 
 def create_app(
     settings: ConsoleSettings, parts: Parts, one_time: Person | None = None
 ) -> tuple[Starlette, str | None]:
-    """Return the application and, for `one_time`, the secret of a one-time sign-in link.
-
-    Raises:
-        UsageError: there is no way to sign in.
-    """
+    """Return the application, and the secret of a sign-in link for `one_time`. Raises: UsageError, no sign-in."""
     require_sign_in(settings, other=parts.tokens is not None or one_time is not None)
     secret = settings.secret.get_secret_value() if settings.secret else secrets.token_urlsafe(32)
     site = Site(settings, parts)
     app = Starlette(
-        routes=[
-            *routes(site),
-            Mount("/static", Assets(), name="public"),
-        ],
+        routes=routes(site),
         middleware=[
             Middleware(Guard, settings=settings, addresses=Rates(settings.rate_address, parts.monotonic)),
             Middleware(Origins, origins=settings.origins),
@@ -79,8 +66,8 @@ def create_app(
                 https_only=settings.secure,
             ),
         ],
-        exception_handlers={HTTPException: _Errors(site).answer},
-        lifespan=_lifespan(site),
+        exception_handlers={HTTPException: error_handler(site)},
+        lifespan=background(site),
     )
     app.state.site = site
     return app, site.links.issue(one_time) if one_time else None
@@ -95,37 +82,34 @@ def require_sign_in(settings: ConsoleSettings, *, other: bool) -> None:
         )
 
 
-class _Errors:
-    """Errors as pages, or as JSON under `/api`; they repeat nothing of the request."""
+def error_handler(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Return what answers errors as pages, or as JSON under `/api`; it repeats nothing of the request."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-
-    async def answer(self, request: Request, exc: Exception) -> Response:
+    async def answer(request: Request, exc: Exception) -> Response:
         if not isinstance(exc, HTTPException):
             raise exc
-        title, text = _TITLES.get(exc.status_code, ("That did not work", ""))
-        own = exc.detail if exc.status_code in (400, 401, 403, 404, 409, 415, 503) and _is_own(exc) else text
+        status = exc.status_code
+        title, text = _TITLES.get(status, ("That did not work", ""))
+        # Starlette fills in the status phrase where the console wrote no detail
+        if status in (400, 401, 403, 404, 409, 415, 503) and exc.detail != HTTPException(status).detail:
+            text = exc.detail
         if request.url.path.startswith("/api/"):
-            response: Response = JSONResponse({"error": title, "message": own}, exc.status_code)
+            response: Response = JSONResponse({"error": title, "message": text}, status)
         else:
             try:
-                identity = self._site.authenticator.identify(request)
+                identity = site.authenticator.identify(request)
             except HTTPException:
                 identity = None
-            response = page(
-                self._site, request, identity, "error.html", {"title": title, "text": own}, exc.status_code
-            )
+            response = page(site, request, identity, "error.html", {"title": title, "text": text}, status)
         response.headers.update(exc.headers or {})
         return response
 
-
-def _is_own(exc: HTTPException) -> bool:
-    """Whether the console wrote the detail: Starlette fills in the status phrase."""
-    return exc.detail != HTTPException(exc.status_code).detail
+    return answer
 
 
-def _lifespan(site: Site) -> Callable[[Starlette], Any]:
+def background(site: Site) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+    """Return the application's lifespan, during which due actions, changes and sign-outs are sent."""
+
     async def tick() -> None:
         while True:
             site.outbox.release()
@@ -139,9 +123,8 @@ def _lifespan(site: Site) -> Callable[[Starlette], Any]:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        with contextlib.suppress(
-            TimeoutError
-        ):  # who was signed in before a restart is let in as soon as it is known
+        # who was signed in before a restart is let in as soon as it is known
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(site.sessions.share(), _SHARED)
         tasks = [asyncio.create_task(tick()), asyncio.create_task(share())]
         try:
@@ -168,40 +151,35 @@ def make_server(app: Starlette) -> uvicorn.Server:
             date_header=True,
             lifespan="on",
             ws="none",
-            timeout_graceful_shutdown=_GRACE,
+            timeout_graceful_shutdown=5,
         )
     )
 
 
 async def serve(server: uvicorn.Server, app: Starlette, listening: socket.socket) -> None:
     """Serve until SIGINT, SIGTERM or `server.should_exit`; open event streams are ended first."""
-    ending = asyncio.create_task(_end_streams(server, app))
+
+    async def end_streams() -> None:
+        while not server.should_exit:  # noqa: ASYNC110 - uvicorn has a flag, not an event
+            await asyncio.sleep(0.1)
+        await app.state.site.live.close()
+
+    ending = asyncio.create_task(end_streams())
     try:
-        with _outlived_signals():
+        with ignored_signals():
             await server.serve(sockets=[listening])
     finally:
         ending.cancel()
         await asyncio.wait([ending])
-        await _cut(server)
-
-
-async def _cut(server: uvicorn.Server) -> None:
-    """Cut off what is still open after the grace: a transport that outlives its loop keeps its socket open."""
-    for connection in list(server.server_state.connections):
-        transport = connection.transport
-        if isinstance(transport, asyncio.WriteTransport):
-            transport.abort()
-    await asyncio.sleep(0)  # sockets are closed by the loop
-
-
-async def _end_streams(server: uvicorn.Server, app: Starlette) -> None:
-    while not server.should_exit:  # noqa: ASYNC110 - uvicorn has a flag, not an event
-        await asyncio.sleep(_POLL)
-    await app.state.site.live.close()
+        # cut off what is still open after the grace: a transport that outlives its loop keeps its socket open
+        for connection in list(server.server_state.connections):
+            if isinstance(connection.transport, asyncio.WriteTransport):
+                connection.transport.abort()
+        await asyncio.sleep(0)  # sockets are closed by the loop
 
 
 @contextlib.contextmanager
-def _outlived_signals() -> Iterator[None]:
+def ignored_signals() -> Iterator[None]:
     """Keep the process alive after a signal that ended the server: uvicorn raises it a second time."""
     try:
         before = {one: signal.signal(one, lambda *_: None) for one in (signal.SIGINT, signal.SIGTERM)}

@@ -25,8 +25,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from groundwire.console.guard import among, peer
+from groundwire.console.live import Shared
 from groundwire.console.settings import ConsoleSettings
-from groundwire.console.shared import Shared
 from groundwire.messages.base import ShortId, TenantId, comma_separated
 from groundwire.review.permissions import Person
 
@@ -80,17 +80,17 @@ class Authenticator:
     def identify(self, request: Request) -> Identity | None:
         """Return who asks, or None where the request names nobody.
 
-        Raises:
-            HTTPException: 401 for a token that is wrong, 403 for the proxy's header from anybody else.
+        Raises: HTTPException 401 for a token that is wrong, 403 for the proxy's header from anybody else.
         """
-        if self._settings.proxy_header and self._settings.proxy_header in request.headers:
-            return self._of_proxy(request, self._settings.proxy_header)
+        header = self._settings.proxy_header
+        if header and header in request.headers:
+            return Identity(self.named_by_proxy(request, header), "proxy")
         if "authorization" in request.headers:
-            return self._of_token(request)
+            return Identity(self.token_holder(request), "token")
         person = self._sessions.person(request.session)
         return Identity(person, "session") if person else None
 
-    def _of_token(self, request: Request) -> Identity:
+    def token_holder(self, request: Request) -> Person:
         scheme, _, token = request.headers["authorization"].partition(" ")
         refused = "Token unknown or revoked, or past its end; `groundwire token list` shows those there are."
         if self._tokens is None:
@@ -98,10 +98,10 @@ class Authenticator:
         elif scheme.lower() != "bearer":
             refused = "The header Authorization must be Bearer and a token."
         elif len(token) <= 500 and (person := self._tokens.person(token.strip(), self._clock())) is not None:
-            return Identity(person, "token")
+            return person
         raise HTTPException(401, refused, headers={"www-authenticate": "Bearer"})
 
-    def _of_proxy(self, request: Request, header: str) -> Identity:
+    def named_by_proxy(self, request: Request, header: str) -> Person:
         if not among(peer(request), self._settings.proxies):
             raise HTTPException(403)
         tenants_header = self._settings.proxy_tenants_header
@@ -109,17 +109,13 @@ class Authenticator:
         lists = request.headers.getlist(tenants_header) if tenants_header else [self._settings.proxy_tenants]
         if len(names) != 1 or len(lists) != 1:
             raise HTTPException(403)
-        return Identity(
-            to_person(names[0].encode("latin-1").decode("utf-8", "replace"), comma_separated(lists[0])),
-            "proxy",
-        )
+        return to_person(names[0].encode("latin-1").decode("utf-8", "replace"), comma_separated(lists[0]))
 
 
 def to_person(name: Any, tenants: Any) -> Person:  # noqa: ANN401 - what an issuer or a proxy said
     """Return the person that an issuer or a proxy described.
 
-    Raises:
-        HTTPException: 403, the name is no id, or the tenants are no list of one tenant or more.
+    Raises: HTTPException 403, the name is no id, or the tenants are no list of one tenant or more.
     """
     try:
         return Person(_NAME.validate_python(name, strict=True), frozenset(_TENANTS.validate_python(tenants)))
@@ -133,7 +129,13 @@ class OpenId:
         self._callback = f"{settings.origin}/signin/oidc/callback"
         secret = settings.oidc_client_secret
         issuer = (settings.oidc_issuer or "").rstrip("/")
-        self._client: Any = _oauth().register(
+        # imported here, so that consoles without an issuer do without authlib, which is not typed; recorded: it warns
+        # that it would rather use another HTTP client than the one there is
+        with warnings.catch_warnings(record=True):
+            from authlib.integrations.starlette_client import (  # type: ignore[import-untyped]  # noqa: PLC0415
+                OAuth,
+            )
+        self._client: Any = OAuth().register(
             "issuer",
             client_id=settings.oidc_client_id,
             client_secret=secret.get_secret_value() if secret else None,
@@ -151,11 +153,7 @@ class OpenId:
         return answer
 
     async def finish(self, request: Request) -> Person:
-        """Return the person whom the issuer authenticated.
-
-        Raises:
-            HTTPException: 403, state, code or token do not hold, or the claims name nobody.
-        """
+        """Return whom the issuer authenticated. Raises: HTTPException 403, state, code, token or claims do not hold."""
         try:
             token = await self._client.authorize_access_token(request)
         except Exception as exc:  # noqa: BLE001 - whatever it is, nobody is signed in
@@ -174,29 +172,14 @@ class OpenId:
         )
 
 
-def _oauth() -> Any:  # noqa: ANN401 - authlib is not typed
-    """Return authlib's registry; imported here, so that consoles without an issuer do without it."""
-    with warnings.catch_warnings(
-        record=True
-    ):  # that it would rather use another HTTP client than the one there is
-        from authlib.integrations.starlette_client import (  # type: ignore[import-untyped]  # noqa: PLC0415 - see above
-            OAuth,
-        )
-    return OAuth()
-
-
 class Sessions:
     """Begins, reads and ends sessions.
 
     A session counts where every sign-out since it began is known: sessions that are older than what the store
     remembers do not, nor, until it was read, those that are older than this process.
 
-    Args:
-        lasts: how long a sign-in holds, however much it is used.
-        clock: the wall clock.
-        shared: tells other consoles, and this one after a restart, what was ended.
-
     Attributes:
+        lasts: how long a sign-in holds, however much it is used.
         ended: grows with each sign-out, here or at another console, so that pages hear of it at once.
     """
 
@@ -227,7 +210,6 @@ class Sessions:
         )
 
     def person(self, session: SignedSession) -> Person | None:
-        """Return who is signed in, or None."""
         name, until = session.get("name"), session.get("until", 0.0)
         if not name or self._clock().timestamp() >= until or session.get("sid") in self._ended:
             return None
@@ -245,7 +227,7 @@ class Sessions:
         if unshared and await self._shared.put(_ENDED, unshared, self.lasts):
             self._unshared = {sid: until for sid, until in self._unshared.items() if sid not in unshared}
         found = await self._shared.read(_ENDED)
-        since = await self._remembered_since()  # asked last: a store that was emptied before is noticed
+        since = await self.remembered_since()  # asked last: a store that was emptied before is noticed
         if found is not None and since is not None:
             self._known_since = since
             self._unshared |= {sid: str(until) for sid, until in self._ended.items() if sid not in found}
@@ -253,7 +235,7 @@ class Sessions:
             for sid, until in found.items():
                 self._ended[sid] = float(until)
 
-    async def _remembered_since(self) -> float | None:
+    async def remembered_since(self) -> float | None:
         """Return since when the store remembers sign-outs, from now on where it does not; None: it does not answer."""
         found = await self._shared.read(_EPOCH)
         if found is None or _SINCE in found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -18,13 +19,7 @@ DecisionView = Mapping[str, Any]
 def item_parts(
     item: Item, memories: Sequence[Mapping[str, Any]], dependents: Page[Related]
 ) -> dict[str, Any]:
-    """Return what is shown of an item, as JSON values.
-
-    Args:
-        item: the item.
-        memories: each as `memory_row` returns it.
-        dependents: the approved claims that rest on it.
-    """
+    """Return what is shown of an item, as JSON values; `dependents` are the approved claims that rest on it."""
     decision = item.decision
     return {
         **marked(decision, text_of(decision)),
@@ -33,18 +28,17 @@ def item_parts(
         "warnings": warnings(decision),
         "report": report(decision),
         "memories": memories,
-        "rests_on": [_related_row(one) for one in item.parents],
-        "resting": [_related_row(one) for one in dependents.rows],
+        "rests_on": related(item.parents),
+        "resting": related(dependents.rows),
         "resting_total": dependents.total,
-        "source": _source(decision, item.source_record),
-        "history": _history(item),
+        "source": source(decision, item.source_record),
+        "history": history(item),
     }
 
 
 def memory_row(memory: Nearest, decision: DecisionView) -> dict[str, Any]:
     """Return what is shown of a memory beside a claim; `changes`: None where one of the texts is not available."""
     text = text_of(decision)
-    runs = word_diff(memory.text, text) if memory.text is not None and text is not None else None
     return {
         "id": memory.decision_id,
         "revision": memory.revision,
@@ -55,7 +49,7 @@ def memory_row(memory: Nearest, decision: DecisionView) -> dict[str, Any]:
         "difference": memory.difference if memory.difference != "none" else None,
         "verdict": str(memory.verdict) if memory.verdict else memory.match_class,
         "source": memory.source,
-        "changes": runs and [{"operation": run.operation, "text": run.text} for run in runs],
+        "changes": word_diff(memory.text, text) if memory.text is not None and text is not None else None,
     }
 
 
@@ -100,12 +94,18 @@ def checks(decision: DecisionView) -> list[dict[str, str]]:
 
 
 def citations(decision: DecisionView) -> list[dict[str, Any]]:
-    """Return the citations; only those that the gate verified get a link."""
-    return [
-        {name: citation[name] for name in ("type", "value", "state", "detail", "checked_at")}
-        | {"url": citation["value"] if _is_link(citation) else None}
-        for citation in decision["citations"]
-    ]
+    """Return the citations; a link gets only what the gate verified: http or https, of printable ASCII."""
+    rows = []
+    for citation in decision["citations"]:
+        value, linked = citation["value"], False
+        if citation["state"] == "verified" and value.isascii() and value.isprintable() and " " not in value:
+            with suppress(ValueError):
+                parts = urlsplit(value)
+                web = parts.scheme in ("http", "https") and bool(parts.hostname)
+                linked = web and "@" not in parts.netloc
+        copied = {name: citation[name] for name in ("type", "value", "state", "detail", "checked_at")}
+        rows.append(copied | {"url": value if linked else None})
+    return rows
 
 
 def warnings(decision: DecisionView) -> list[dict[str, str]]:
@@ -151,28 +151,14 @@ def _said(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _is_link(citation: Mapping[str, Any]) -> bool:
-    """Say whether a page links a citation: http or https, printable ASCII, and verified by the gate."""
-    value = citation["value"]
-    if citation["state"] != "verified" or not value.isascii() or not value.isprintable() or " " in value:
-        return False
-    try:
-        parts = urlsplit(value)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
-    except ValueError:
-        return False
+def related(claims: Sequence[Related]) -> list[dict[str, Any]]:
+    return [
+        {"name": one.name, "id": one.decision_id, "state": one.state or None, "excerpt": one.excerpt}
+        for one in claims
+    ]
 
 
-def _related_row(related: Related) -> dict[str, Any]:
-    return {
-        "name": related.name,
-        "id": related.decision_id,
-        "state": related.state or None,
-        "excerpt": related.excerpt,
-    }
-
-
-def _source(decision: Mapping[str, Any], record: SourceRecord) -> dict[str, Any] | None:
+def source(decision: Mapping[str, Any], record: SourceRecord) -> dict[str, Any] | None:
     if decision["source"] is None:
         return None
     judged = record.human_approved + record.human_rejected
@@ -189,7 +175,7 @@ def _source(decision: Mapping[str, Any], record: SourceRecord) -> dict[str, Any]
     }
 
 
-def _history(item: Item) -> list[dict[str, Any]]:
+def history(item: Item) -> list[dict[str, Any]]:
     steps = [
         {
             "revision": revision.revision,

@@ -22,18 +22,11 @@ logger = structlog.get_logger(__name__)
 
 _MAX_CALLERS: Final = 20_000
 """Callers whose bucket is kept; beyond it the least recent one is dropped."""
-_PROBE: Final = "/healthz"
-"""Asked by an orchestrator under any host name; reveals nothing."""
-_STATIC: Final = "/static/"
-"""Static files: successful requests are not logged."""
-_REFUSED: Final = 400
 MAX_BODY: Final = 300_000
 """Bytes of a request's body: an edited text of 20,000 characters, each up to 12 bytes in a form, and its fields."""
-_POLICY: Final = (
-    "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; frame-ancestors 'none'"
-)
 _HEADERS: Final = {
-    "content-security-policy": _POLICY,
+    "content-security-policy": "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self';"
+    " frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
@@ -42,7 +35,6 @@ _HEADERS: Final = {
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=()",
 }
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Guard:
@@ -66,21 +58,36 @@ class Guard:
                 await self._app(scope, receive, send)
             return
         outgoing = _Outgoing(send, self._headers)
-        refusal = self._refusal(scope)
+        size = 0
+
+        async def limited() -> Message:
+            """Stop reading a body over `MAX_BODY`, whatever length its sender announced."""
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > MAX_BODY:
+                raise HTTPException(413)
+            return message
+
         try:
-            await (refusal or self._app)(scope, _limited(receive), outgoing.send)
+            await (self.refusal(scope) or self._app)(scope, limited, outgoing.send)
         except Exception as exc:  # noqa: BLE001 - answered, and logged without its message
-            logger.error("fault", error=type(exc).__name__, where=_where(exc))  # noqa: TRY400 - no message: it may be text
+            frames = traceback.extract_tb(exc.__traceback__)
+            where = f"{frames[-1].name}:{frames[-1].lineno}" if frames else ""
+            logger.error("fault", error=type(exc).__name__, where=where)  # noqa: TRY400 - no message: it may be text
             if outgoing.status:
                 raise _Broken from None  # the answer has begun: let the server cut the connection
-            await _fault()(scope, receive, outgoing.send)
+            said = {"error": "That did not work", "message": "The console has a fault."}
+            await JSONResponse(said, 500)(scope, receive, outgoing.send)
         finally:
             outgoing.log(scope)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
-        if scope["path"] != _PROBE and (len(hosts) != 1 or hosts[0].lower() not in self._hosts):
+        known = len(hosts) == 1 and hosts[0].lower() in self._hosts
+        # an orchestrator asks /healthz under any host name; it reveals nothing
+        if not known and scope["path"] != "/healthz":
             return refused(scope, 421, "this is not the console's address")
         if not scope["query_string"].isascii():
             return refused(scope, 400, "an address has ASCII characters only: write others as %XX")
@@ -113,7 +120,7 @@ class _Outgoing:
         await self._send(message)
 
     def log(self, scope: Scope) -> None:
-        if scope["path"].startswith(_STATIC) and self.status < _REFUSED:
+        if scope["path"].startswith("/static/") and self.status < 400:
             return
         logger.info(
             "request",
@@ -124,33 +131,8 @@ class _Outgoing:
         )
 
 
-def _limited(receive: Receive) -> Receive:
-    """Stop reading a body over `MAX_BODY`, whatever length its sender announced."""
-    size = 0
-
-    async def read() -> Message:
-        nonlocal size
-        message = await receive()
-        size += len(message.get("body", b""))
-        if size > MAX_BODY:
-            raise HTTPException(413)
-        return message
-
-    return read
-
-
 class _Broken(Exception):
     """An answer failed half-way, and was logged."""
-
-
-def _where(exc: Exception) -> str:
-    """Return where an exception was raised."""
-    frames = traceback.extract_tb(exc.__traceback__)
-    return f"{frames[-1].name}:{frames[-1].lineno}" if frames else ""
-
-
-def _fault() -> JSONResponse:
-    return JSONResponse({"error": "That did not work", "message": "The console has a fault."}, 500)
 
 
 def refused(scope: Scope, status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:
@@ -190,30 +172,20 @@ class Origins:
         self._origins = frozenset(origin.lower() for origin in origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (
-            scope["type"] == "http"
-            and scope["method"] not in _READS
-            and self._is_foreign(Headers(scope=scope))
-        ):
-            await refused(scope, 403, "the request comes from another site")(scope, receive, send)
-            return
+        if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD", "OPTIONS"):
+            headers = Headers(scope=scope)
+            site = headers.get("sec-fetch-site")
+            # a page without referrer names no origin in its forms; that it is ours, the browser says elsewhere
+            known = self._origins | {"null"} if site == "same-origin" else self._origins
+            foreign = any(origin.lower() not in known for origin in headers.getlist("origin"))
+            if foreign or site not in (None, "same-origin", "none"):
+                await refused(scope, 403, "the request comes from another site")(scope, receive, send)
+                return
         await self._app(scope, receive, send)
-
-    def _is_foreign(self, headers: Headers) -> bool:
-        site = headers.get("sec-fetch-site")
-        if site not in (None, "same-origin", "none"):
-            return True
-        # a page without referrer names no origin in its forms; that it is ours, the browser says elsewhere
-        known = self._origins | {"null"} if site == "same-origin" else self._origins
-        return any(origin.lower() not in known for origin in headers.getlist("origin"))
 
 
 class Rates:
-    """Token buckets: each caller passes `per_minute` times a minute, at most so many at once.
-
-    Attributes:
-        per_minute: requests a minute.
-    """
+    """Token buckets: each caller passes `per_minute` times a minute, at most so many at once."""
 
     def __init__(self, per_minute: int, monotonic: Callable[[], float]) -> None:
         self.per_minute = per_minute

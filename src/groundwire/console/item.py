@@ -1,8 +1,9 @@
-"""One item: its text with what the gate found in it, why it is where it is, and what may be done with it."""
+"""One item: its text with what the gate found in it, the memories nearest to it, and what may be done with it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -10,8 +11,7 @@ from starlette.exceptions import HTTPException
 
 from groundwire.console import evidence
 from groundwire.console.answer import show_original
-from groundwire.console.memories import memory_rows, with_conflicts
-from groundwire.console.outbox import NOT_DONE, OrderState, OutboxEntry, doing, undo_left
+from groundwire.console.outbox import NOT_DONE, OrderState, Outbox, OutboxEntry, doing, undo_left
 from groundwire.console.queue import (
     came_from,
     neighbours,
@@ -22,13 +22,18 @@ from groundwire.console.queue import (
 )
 from groundwire.console.site import Call, PageAnswer
 from groundwire.console.words import NONE, label, moment
+from groundwire.library.dedup import DedupChecker
 from groundwire.messages.base import format_time
 from groundwire.messages.decisions import Kind, Verdict
 from groundwire.policy import Policy
 from groundwire.review.actions import BLANK, SENTENCES, RejectReason, is_blank, speculation_in
-from groundwire.review.model import Item, Neighbours, Standing
+from groundwire.review.model import Item, Nearest, Neighbours, Standing
 
-_POLICY_DIGITS: Final = 12
+_FEW: Final = 3
+_CANDIDATES: Final = 10
+"""Approved claims with words in common that are compared, of which `_FEW` are shown."""
+_LEAST: Final = 0.3
+"""Share of words in common from which on a memory is worth a look."""
 NO_ITEM: Final = "There is no such item, or it is not yours to see."
 _COPIED: Final = (
     "subject_id",
@@ -41,9 +46,6 @@ _COPIED: Final = (
     "memory_type",
     "decided_at",
 )
-_TYPED: Final = ("action", "content", "note", "reason", "replaces")
-_OF_PENDING_CLAIMS: Final = "edit"
-"""What can be edited can replace a memory, too."""
 Problem = dict[str, Any]
 """Why an action was refused, as the item's page shows it: title, text, changes, code."""
 
@@ -90,15 +92,21 @@ async def lock(call: Call) -> PageAnswer:
 async def describe(
     call: Call, item: Item, problem: Problem | None = None, draft: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return all that page and API show of an item.
-
-    Args:
-        call: the request.
-        item: the item.
-        problem: why an action on it was refused.
-        draft: what the person typed for a refused action, by field.
-    """
+    """Return all that page and API show of an item; `draft` is what the person typed for a refused action."""
     decision, row = item.decision, item.current
+    given = decision.get("evidence") or {}
+    source_id, metadata = given.get("source_id"), evidence.leaves(given.get("metadata") or {})
+    template = call.site.settings.source_url
+    url = template.replace("{source_id}", quote(str(source_id), safe="")) if template and source_id else None
+    first = decision.get("subject_origin") or decision["origin"]
+    places = {
+        "published on": f"{item.topic}, partition {item.partition}, offset {item.offset}",
+        "came in on": f"{first['topic'] or NONE}, partition {first['partition']}, offset {first['offset']}",
+        "decision": decision["decision_id"],
+        "revision": str(decision["revision"]),
+        "policy": f"{decision['policy']['version']} {decision['policy']['sha256'][:12]}",
+        "engine": decision["engine"],
+    }
     text = evidence.text_of(decision)
     memories = await memory_rows(call, item, text)
     parts = evidence.item_parts(item, memories, call.site.board.dependents(call.scope, item.current))
@@ -112,10 +120,16 @@ async def describe(
         "original": await show_original(call.site.read, decision, call.site.policy),
         "content": text or "",
         "checks": with_conflicts(parts["checks"], memories),
-        "places": _places(item),
-        "origin": _origin(call, decision),
-        **_deciding(call, item, memories),
-        **await _around(call, item),
+        "places": [{"name": name, "value": value} for name, value in places.items()],
+        "origin": {
+            "source_id": source_id,
+            "url": url,
+            "metadata": [{"name": name, "value": value} for name, value in metadata],
+        }
+        if source_id or metadata
+        else None,
+        **decision_form(call, item, memories),
+        **await surroundings(call, item),
         "problem": problem,
         "draft": draft,
         "address": None,
@@ -128,7 +142,7 @@ def _standing(call: Call, item: Standing) -> str:
     return f"{item.current.decision_id} {state} {way}"
 
 
-def _deciding(call: Call, item: Item, memories: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def decision_form(call: Call, item: Item, memories: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     row, read_only = item.current, call.identity.person.read_only
     entry = call.site.outbox.on(row.decision_id)
     follows = item.decision["reason_code"] == "pending_duplicate"
@@ -150,8 +164,15 @@ def _deciding(call: Call, item: Item, memories: Sequence[Mapping[str, Any]]) -> 
     }
 
 
-async def _around(call: Call, item: Item) -> dict[str, Any]:
+async def surroundings(call: Call, item: Item) -> dict[str, Any]:
     """Return who looks at it, and where a page leads: on in the queue, or back to the list it was opened from."""
+    reviewing, me = None, call.identity.person
+    if item.pending and call.page and not me.read_only:
+        call.site.look()
+        reviewing = await call.site.locks.claim(subject_of(item.current), me.name)
+    elif item.pending:
+        holder = (await call.site.locks.held()).get(subject_of(item.current))
+        reviewing = holder if holder != me.name else None
     listed = came_from(call)
     if listed is not None:
         near, query, back, title = Neighbours(), listed.query, listed.address, listed.title
@@ -161,7 +182,7 @@ async def _around(call: Call, item: Item) -> dict[str, Any]:
         query, title = view.encoded(), "Queue"
         back = with_query("/", query)
     return {
-        "reviewing": await _reviewing(call, item),
+        "reviewing": reviewing,
         "unshared_since": unshared_since(call),
         "previous": near.before,
         "next": near.after,
@@ -175,44 +196,9 @@ async def _around(call: Call, item: Item) -> dict[str, Any]:
     }
 
 
-async def _reviewing(call: Call, item: Item) -> str | None:
-    if not item.pending:
-        return None
-    subject, me = subject_of(item.current), call.identity.person.name
-    if call.page and not call.identity.person.read_only:
-        call.site.look()
-        return await call.site.locks.claim(subject, me)
-    holder = (await call.site.locks.held()).get(subject)
-    return holder if holder != me else None
-
-
-def _origin(call: Call, decision: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what the producer said of where a claim comes from; None where it said nothing."""
-    given = decision.get("evidence") or {}
-    source_id, metadata = given.get("source_id"), given.get("metadata") or {}
-    template = call.site.settings.source_url
-    url = template.replace("{source_id}", quote(str(source_id), safe="")) if template and source_id else None
-    rows = [{"name": name, "value": value} for name, value in evidence.leaves(metadata)]
-    return {"source_id": source_id, "url": url, "metadata": rows} if source_id or rows else None
-
-
-def _places(item: Item) -> list[dict[str, str]]:
-    decision = item.decision
-    first = decision.get("subject_origin") or decision["origin"]
-    facts = {
-        "published on": f"{item.topic}, partition {item.partition}, offset {item.offset}",
-        "came in on": f"{first['topic'] or NONE}, partition {first['partition']}, offset {first['offset']}",
-        "decision": decision["decision_id"],
-        "revision": str(decision["revision"]),
-        "policy": f"{decision['policy']['version']} {decision['policy']['sha256'][:_POLICY_DIGITS]}",
-        "engine": decision["engine"],
-    }
-    return [{"name": name, "value": value} for name, value in facts.items()]
-
-
 def typed_fields(sent: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields of a form that a person filled in; missing ones are empty."""
-    found = {name: sent.get(name) for name in _TYPED}
+    found = {name: sent.get(name) for name in ("action", "content", "note", "reason", "replaces")}
     return {name: value if isinstance(value, str) else "" for name, value in found.items()}
 
 
@@ -254,11 +240,9 @@ def conflict(call: Call, item: Item, action: str, revision: int) -> Problem | No
 
 
 def is_free(call: Call, item: Standing, action: str, revision: int) -> bool:
+    """Say whether an action is possible; what can be edited can replace a memory, too."""
     possible = allowed(item, call.site.outbox.on(item.decision_id))
-    return (
-        item.current.revision == revision
-        and (_OF_PENDING_CLAIMS if action == "replace" else action) in possible
-    )
+    return item.current.revision == revision and ("edit" if action == "replace" else action) in possible
 
 
 def changed(item: Item, revision: int) -> Problem:
@@ -311,3 +295,72 @@ def unfinished(call: Call, item: Item) -> tuple[dict[str, str] | None, Problem |
         return draft, None
     call.site.outbox.dismiss(person, entry.order.action_id)  # the page shows it beside what was typed
     return draft, problem("Refused by the gate.", entry.outcome.sentence, code=entry.outcome.code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """Memories at hand, as a provider of them."""
+
+    stored: Sequence[tuple[str, str]]
+
+    async def memories(self, user_id: str, memory_type: str) -> Sequence[tuple[str, str]]:  # noqa: ARG002 - its interface
+        return self.stored
+
+
+async def memory_rows(call: Call, item: Item, text: str | None) -> list[dict[str, Any]]:
+    """Return the memories nearest to a claim, each with its difference, source and age; none for a response.
+
+    Those below the gate's threshold decided nothing. They are shown since people know what words in common do not say,
+    and no page says "fine: new" beside an approved memory that gives another value.
+    """
+    if item.current.kind != Kind.CLAIM:
+        return []
+    below = await memories_below(call, item, text) if item.pending and text else []
+    rows = []
+    for memory, compared in (*((one, True) for one in item.memories), *((one, False) for one in below)):
+        age = (call.site.clock() - memory.decided_at).total_seconds() if memory.decided_at else None
+        rows.append(
+            {
+                **evidence.memory_row(memory, item.decision),
+                "age_seconds": None if age is None else max(0, round(age)),
+                "compared": compared,
+                "replaceable": is_replaceable(call.site.outbox, item, memory),
+            }
+        )
+    return rows
+
+
+def conflicts(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return [row["subject_id"] for row in rows if row["difference"] and row["state"] == "approved"]
+
+
+def with_conflicts(checks: Sequence[dict[str, str]], rows: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return the checks, of which none calls a claim new that differs from something approved: people look at that."""
+    found = ", ".join(conflicts(rows))
+    return [
+        {"name": "near_approved", "result": "look", "detail": found}
+        if found and (check["name"], check["result"]) == ("not_duplicate", "passed")
+        else dict(check)
+        for check in checks
+    ]
+
+
+async def memories_below(call: Call, item: Item, text: str) -> list[Nearest]:
+    known = {one.subject_id for one in item.memories}
+    found = {
+        one.subject_id: one
+        for one in call.site.board.approved_near(call.scope, item, _CANDIDATES)
+        if one.subject_id not in known and one.text is not None
+    }
+    given = _Given([(name, one.text or "") for name, one in found.items()])
+    matches = [match.fact() for match in await DedupChecker(given).matches(text, "", [""])]
+    shares = {match.subject_id: match.inter / match.union for match in matches if match.union}
+    differing = {match.subject_id: str(match.difference) for match in matches}
+    near = sorted((name for name in shares if shares[name] >= _LEAST), key=lambda name: (-shares[name], name))
+    return [replace(found[name], similarity=shares[name], difference=differing[name]) for name in near[:_FEW]]
+
+
+def is_replaceable(outbox: Outbox, item: Item, memory: Nearest) -> bool:
+    """Say whether a pending claim may take a memory's place: one that is approved, with no action on its way."""
+    free = memory.decision_id is not None and outbox.on(memory.decision_id) is None
+    return item.pending and free and memory.verdict == Verdict.APPROVED

@@ -1,29 +1,39 @@
-"""What is not pending: approved, blocked, responses in review, dead letters."""
+"""Lists: approved, blocked, responses in review, dead letters; and a list as a file, streamed page by page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import io
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
+from starlette.responses import StreamingResponse
 
 from groundwire.console.queue import (
     MAX_CURSOR,
+    QUEUE,
     Blank,
     ListOrigin,
     Search,
+    board_query,
     fetch_excerpts,
     list_row,
+    view_of,
     with_query,
 )
 from groundwire.console.site import Call, PageAnswer, problems
 from groundwire.console.words import NONE
 from groundwire.messages.base import format_time
 from groundwire.messages.topics import TopicName
-from groundwire.review.model import ListedTopic, Page
+from groundwire.review.model import MAX_PAGE, ListedTopic, Page, Row
+from groundwire.text.visible import visible
 
 P = TypeVar("P", bound="ListPage")
 
@@ -110,13 +120,11 @@ async def dead_letters(call: Call) -> PageAnswer:
     for letter in page.rows:
         partition, offset = (NONE if one is None else one for one in (letter.partition, letter.offset))
         place = f"{letter.topic or NONE}, partition {partition}, offset {offset}"
-        copied = {name: getattr(letter, name) for name in _COPIED}
+        names = ("name", "code", "message", "tenant_id", "user_id", "excerpt")
+        copied = {name: getattr(letter, name) for name in names}
         rows.append({**copied, "place": place, "at": format_time(letter.at)})
     data = {"rows": rows, **_paging(ListOrigin("dead-letters", cursor or ""), page), "title": "Dead letters"}
     return PageAnswer(data, "dead_letters.html")
-
-
-_COPIED: Final = ("name", "code", "message", "tenant_id", "user_id", "excerpt")
 
 
 def _read(asked: type[P], query: Mapping[str, str]) -> P:
@@ -133,3 +141,68 @@ def _paging(place: ListOrigin, page: Page[Any]) -> dict[str, Any]:
         "older": replace(place, cursor=page.next).address if page.next else None,
         "newer": replace(place, cursor="").address if place.cursor else None,
     }
+
+
+_FIELDS: Final = (
+    *("id", "revision", "tenant_id", "user_id", "kind", "subject_id", "verdict", "reason_code", "risk"),
+    *("source", "memory_type", "decided_at", "excerpt"),
+)
+_FORMULA: Final = tuple("=+-@")
+"""With which a spreadsheet takes a cell for a formula, full width too: such a text gets an apostrophe before it."""
+_CELLS: Final = re.compile(r"([;|\t\r\n])")
+"""What ends a cell where the spreadsheet takes no comma for it."""
+_UTF8: Final = "\ufeff"
+"""By which a spreadsheet knows how the file is encoded; without it letters beyond ASCII are others."""
+FORMS: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
+EXPORTED: Final = (QUEUE, *FINAL_LISTS)
+
+
+async def export(call: Call, listed: str, form: str) -> StreamingResponse:
+    """Return the rows of one of `EXPORTED`, under its filters, order and search, as a file of a form of `FORMS`.
+
+    Raises: HTTPException 400, naming a filter at fault.
+    """
+    query = board_query(view_of(call).model_copy(update={"cursor": None}), MAX_PAGE)
+
+    def page(cursor: str | None) -> Page[Row]:
+        board = call.site.board
+        if listed == QUEUE:
+            return board.pending(call.scope, replace(query, cursor=cursor))
+        return board.not_pending(call.scope, FINAL_LISTS[listed].topic, MAX_PAGE, cursor, query.text)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        found = page(None)
+        while True:
+            for row in found.rows:
+                more = {"revision": row.revision, "verdict": str(row.verdict), "memory_type": row.memory_type}
+                # not what lists show of an answer: that depends on who looked at them before
+                given = {**list_row(call, row), **more, "risk": row.risk.level, "excerpt": row.excerpt}
+                yield {name: given[name] for name in _FIELDS}
+            if found.next is None:
+                return
+            found = page(found.next)
+
+    def table() -> Iterator[str]:
+        yield _UTF8 + _line(_FIELDS)
+        for row in rows():
+            yield _line([_harmless(row[name]) for name in _FIELDS])
+
+    lines = table() if form == "csv" else (json.dumps(row, ensure_ascii=False) + "\n" for row in rows())
+    headers = {"content-disposition": f'attachment; filename="{listed}.{form}"'}
+    return StreamingResponse(lines, media_type=FORMS[form], headers=headers)
+
+
+def _harmless(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = "".join(
+        f"'{cell}" if unicodedata.normalize("NFKC", visible(cell)).lstrip().startswith(_FORMULA) else cell
+        for cell in _CELLS.split(value)
+    )
+    return f"'{text}" if text.startswith(("\t", "\r")) else text
+
+
+def _line(values: Any) -> str:  # noqa: ANN401 - as csv takes them
+    line = io.StringIO()
+    csv.writer(line).writerow(values)
+    return line.getvalue()

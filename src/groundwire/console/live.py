@@ -1,4 +1,4 @@
-"""Server-sent events that tell open pages to ask again, and locks that show who looks at which item.
+"""What consoles share beside the topics: ended sessions and who looks at which item, in Redis; events to open pages.
 
 An event carries a number only: a page that receives one asks again for what it shows, with the rights of its reader, so
 no event can reveal what somebody may not see. Locks expire. They are a courtesy: no action is refused because of a
@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 from cachetools import TTLCache
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import RedisClusterException, RedisError
 
-from groundwire.console.shared import as_text
+from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
 
@@ -64,11 +64,7 @@ return found
 
 
 class ChangeStream:
-    """Wakes event streams when what pages show may have changed.
-
-    Args:
-        version: anything that changes with it.
-    """
+    """Wakes event streams when `version` changes, that is, when what pages show may have changed."""
 
     def __init__(self, version: Callable[[], object]) -> None:
         self._version = version
@@ -101,19 +97,8 @@ class ChangeStream:
         self._streams[person] += 1
         return True
 
-    def leave(self, person: str) -> None:
-        self._streams[person] -= 1
-        if self._streams[person] <= 0:
-            del self._streams[person]
-
     async def events(self, person: str, holds: Callable[[], bool], beat: float = _BEAT) -> AsyncIterator[str]:
-        """Yield a stream that `enter` let in.
-
-        Args:
-            person: whose it is.
-            holds: whether its reader is still signed in; asked before every event.
-            beat: seconds without news until a comment.
-        """
+        """Yield a stream that `enter` let in; `holds`, whether its reader is signed in, is asked before every event."""
         last = None
         try:
             yield "retry: 3000\n\n"
@@ -122,35 +107,23 @@ class ChangeStream:
                     last = self._count
                     yield f"event: change\nid: {last}\ndata: {last}\n\n"
                     continue
-                if not await self._changes(last, beat):
+                try:
+                    async with asyncio.timeout(beat), self._changed:
+                        while not self._closed and self._count == last:
+                            await self._changed.wait()
+                except TimeoutError:
                     yield ": still here\n\n"
         finally:
-            self.leave(person)
-
-    async def _changes(self, last: int | None, beat: float) -> bool:
-        try:
-            async with asyncio.timeout(beat), self._changed:
-                await self._changed.wait_for(lambda: self._closed or self._count != last)
-        except TimeoutError:
-            return False
-        return True
-
-
-class Locks(Protocol):
-    """Who looks at which item; a store that does not answer locks nothing."""
-
-    async def claim(self, subject: Subject, person: str) -> str | None:
-        """Take or renew the lock for a person; return who else holds it, None where the person does."""
-
-    async def release(self, subject: Subject, person: str) -> None:
-        """Give the lock back, if it is the person's."""
-
-    async def held(self) -> dict[Subject, str]:
-        """Return who looks at which items."""
+            self._streams[person] -= 1
+            if self._streams[person] <= 0:
+                del self._streams[person]
 
 
 class RedisLocks:
-    """Locks as entries of the hash `<prefix>console:looking`, each with its end, shared by all consoles."""
+    """Who looks at which item, as entries of the hash `<prefix>console:looking`, each with its end.
+
+    A store that does not answer locks nothing.
+    """
 
     def __init__(self, redis: Redis | RedisCluster, prefix: str, lasts: timedelta) -> None:
         self._redis = redis
@@ -158,19 +131,20 @@ class RedisLocks:
         self._ms = round(lasts.total_seconds() * 1000)
 
     async def claim(self, subject: Subject, person: str) -> str | None:
-        """Take or renew; see Locks."""
+        """Take or renew the lock for a person; return who else holds it, None where the person does."""
         held = await self._run(_CLAIM, json.dumps(subject.names), person, str(self._ms))
         return None if held is None else as_text(held)
 
     async def release(self, subject: Subject, person: str) -> None:
-        """Give back; see Locks."""
         await self._run(_RELEASE, json.dumps(subject.names), person)
 
     async def held(self) -> dict[Subject, str]:
-        """Return who looks; see Locks."""
         found = [as_text(value) for value in await self._run(_HELD) or ()]
         held = zip(found[::2], found[1::2], strict=True)
-        return {_subject(*json.loads(name)): person for name, person in held}
+        return {
+            Subject(tenant, user, Kind(kind), name): person
+            for (tenant, user, kind, name), person in ((json.loads(names), person) for names, person in held)
+        }
 
     async def _run(self, script: str, *values: str) -> Any:  # noqa: ANN401
         try:
@@ -180,10 +154,6 @@ class RedisLocks:
             return None
 
 
-def _subject(tenant_id: str, user_id: str, kind: str, subject_id: str) -> Subject:
-    return Subject(tenant_id, user_id, Kind(kind), subject_id)
-
-
 class MemoryLocks:
     def __init__(self, lasts: timedelta, clock: Callable[[], datetime]) -> None:
         self._held: TTLCache[Subject, str] = TTLCache(
@@ -191,17 +161,89 @@ class MemoryLocks:
         )
 
     async def claim(self, subject: Subject, person: str) -> str | None:
-        """Take or renew; see Locks."""
         holder = self._held.get(subject, person)
         if holder == person:
             self._held[subject] = person
         return None if holder == person else holder
 
     async def release(self, subject: Subject, person: str) -> None:
-        """Give back; see Locks."""
         if self._held.get(subject) == person:
             del self._held[subject]
 
     async def held(self) -> dict[Subject, str]:
-        """Return who looks; see Locks."""
         return dict(self._held.items())
+
+
+_DIGITS: Final = 15
+"""Digits of the expiry time in milliseconds, which prefixes each entry."""
+
+
+class RedisShared:
+    """Entries on shelves, the hashes `<prefix>console:<shelf>`, each with its expiry time.
+
+    `away_since` is None while the store answers; else `put` returns False, and `read` None.
+    """
+
+    def __init__(self, redis: Redis | RedisCluster, prefix: str, clock: Callable[[], datetime]) -> None:
+        self._redis = redis
+        self._prefix = f"{prefix}console:"
+        self._clock = clock
+        self.away_since: datetime | None = None
+
+    async def put(self, shelf: str, entries: Mapping[str, str], lasts: timedelta) -> bool:
+        key, until = self._prefix + shelf, to_milliseconds(self._clock() + lasts)
+        values: dict[Any, Any] = {name: f"{until:0{_DIGITS}}{text}" for name, text in entries.items()}
+        try:
+            async with self._redis.pipeline() as pipe:
+                pipe.hset(key, mapping=values)
+                pipe.pexpire(key, round(lasts.total_seconds() * 1000))
+                await pipe.execute()
+        except (RedisError, RedisClusterException) as exc:
+            self._mark_away(exc)
+            return False
+        self.away_since = None
+        return True
+
+    async def read(self, shelf: str) -> dict[str, str] | None:
+        key, now = self._prefix + shelf, f"{to_milliseconds(self._clock()):0{_DIGITS}}"
+        try:
+            found: Mapping[Any, Any] = await self._redis.hgetall(key)
+            entries = {as_text(name): as_text(value) for name, value in found.items()}
+            expired = [name for name, value in entries.items() if value[:_DIGITS] <= now]
+            if expired:
+                await self._redis.hdel(key, *expired)
+        except (RedisError, RedisClusterException) as exc:
+            self._mark_away(exc)
+            return None
+        self.away_since = None
+        return {name: value[_DIGITS:] for name, value in entries.items() if name not in expired}
+
+    def _mark_away(self, error: RedisError | RedisClusterException) -> None:
+        if self.away_since is None:
+            self.away_since = self._clock()
+            logger.warning("shared_unavailable", error=type(error).__name__)
+
+
+class MemoryShared:
+    away_since: datetime | None = None
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+        self._shelves: dict[str, dict[str, tuple[datetime, str]]] = {}
+
+    async def put(self, shelf: str, entries: Mapping[str, str], lasts: timedelta) -> bool:
+        until = self._clock() + lasts
+        self._shelves.setdefault(shelf, {}).update({name: (until, text) for name, text in entries.items()})
+        return True
+
+    async def read(self, shelf: str) -> dict[str, str] | None:
+        held, now = self._shelves.get(shelf, {}), self._clock()
+        return {name: text for name, (until, text) in held.items() if until > now}
+
+
+Locks = RedisLocks | MemoryLocks
+Shared = RedisShared | MemoryShared
+
+
+def as_text(value: bytes | str) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

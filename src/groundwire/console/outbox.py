@@ -35,8 +35,6 @@ ANSWER_SECONDS: Final = 300.0
 _AT_ONCE: Final = 50
 """Actions that are signed and published at the same time: others are answered between them."""
 _MAX_ENTRIES: Final = 20_000
-_MAX_ON_PAGE: Final = 5
-_MAX_LAST: Final = 50
 _DONE_TEXTS: Final = {
     "approve": "Approved",
     "reject": "Rejected",
@@ -114,9 +112,7 @@ class ReviewSender(Protocol):
 
 
 class ItemBusy(Exception):
-    def __init__(self, entry: OutboxEntry) -> None:
-        super().__init__(entry.order.decision_id)
-        self.entry = entry
+    """An item has an action on its way already."""
 
 
 class OutboxFull(Exception):
@@ -126,12 +122,8 @@ class OutboxFull(Exception):
 class Outbox:
     """Holds actions, sends them when they are due, and remembers their outcomes.
 
-    Args:
-        reviews: signs and publishes.
-        unchanged: of orders, the action ids of those whose item is still as the order assumes; asked right before they
-            are sent.
-        hold: how long an order can be undone.
-        clock: the wall clock.
+    `unchanged` returns, of orders, the action ids of those whose item is still as the order assumes; it is asked right
+    before they are sent. `hold` is how long an order can be undone.
     """
 
     def __init__(
@@ -152,17 +144,14 @@ class Outbox:
         self.version = 0
 
     def put(self, orders: Sequence[ReviewOrder]) -> None:
-        """Accept orders, all or none.
-
-        Raises:
-            ItemBusy: an item has an action on its way already.
-            OutboxFull: no room.
-        """
-        for order in orders:
-            entry = self.on(order.decision_id)
-            if entry is not None:
-                raise ItemBusy(entry)
-        self._make_room(len(orders))
+        """Accept orders, all or none. Raises: ItemBusy, OutboxFull."""
+        if any(order.decision_id in self._open for order in orders):
+            raise ItemBusy
+        if len(self._open) + len(orders) > _MAX_ENTRIES:
+            raise OutboxFull
+        over = [action_id for action_id, entry in self._entries.items() if entry.state not in OPEN]
+        for action_id in over[: max(0, len(self._entries) + len(orders) - _MAX_ENTRIES)]:
+            del self._entries[action_id]
         now = self._clock()
         for order in orders:
             self._set(OutboxEntry(order, OrderState.HELD, now, now + self._hold))
@@ -234,7 +223,7 @@ class Outbox:
                 continue
             # from here it cannot be undone: an action that is being published counts as sent
             sent = [self._become(one, OrderState.SENT) for one in (entry, next_one) if one is not None]
-            task = asyncio.create_task(self._deliver_in_turn(*sent))
+            task = asyncio.create_task(self._deliver_all(*sent))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -249,7 +238,7 @@ class Outbox:
         for task in set(self._tasks):
             task.cancel()
 
-    async def _deliver_in_turn(self, entry: OutboxEntry, next_one: OutboxEntry | None = None) -> None:
+    async def _deliver_all(self, entry: OutboxEntry, next_one: OutboxEntry | None = None) -> None:
         """Deliver an order, and the one behind it only once this one has approved its item."""
         done = await self._deliver(entry)
         if next_one is None:
@@ -296,15 +285,6 @@ class Outbox:
         self.version += 1
         return entry
 
-    def _make_room(self, count: int) -> None:
-        if len(self._open) + count > _MAX_ENTRIES:
-            raise OutboxFull
-        for action_id, entry in list(self._entries.items()):
-            if len(self._entries) + count <= _MAX_ENTRIES:
-                break
-            if entry.state not in OPEN:
-                del self._entries[action_id]
-
 
 _STATE_TEXTS: Final = {
     OrderState.HELD: "{done}",
@@ -317,18 +297,16 @@ _STATE_TEXTS: Final = {
     OrderState.UNANSWERED: "Sent, the gate has not answered",
     OrderState.DROPPED: "Not retracted: the new claim was not approved",
 }
-_STANDS: Final = "The new claim is approved, and the old one still stands: "
-"""Before what became of the second half of a replacement that was not carried out."""
 
 
 def shown_actions(outbox: Outbox, person: Person, now: datetime) -> list[dict[str, Any]]:
     """Return what a page shows of a person's last actions, newest first."""
-    return _by_batch(outbox.of(person), now)[:_MAX_ON_PAGE]
+    return _by_batch(outbox.of(person), now)[:5]
 
 
 def last_actions(outbox: Outbox, person: Person, now: datetime) -> list[dict[str, Any]]:
     """Return a person's last actions, newest first, with those that pages do not show any more."""
-    return _by_batch(outbox.of(person, over=True), now)[:_MAX_LAST]
+    return _by_batch(outbox.of(person, over=True), now)[:50]
 
 
 def _by_batch(entries: Sequence[OutboxEntry], now: datetime) -> list[dict[str, Any]]:
@@ -340,6 +318,10 @@ def action_row(entries: Sequence[OutboxEntry], now: datetime) -> dict[str, Any]:
     replaced = next((entry.order.record.subject_id for entry in entries if entry.order.after), None)
     first = next((entry for entry in entries if not entry.order.after), entries[0])
     order, record, outcome = first.order, first.order.record, first.outcome
+    replacing = replaced is not None and len(entries) > 1
+    text = _STATE_TEXTS[first.state].format(done="Replaced" if replacing else _DONE_TEXTS[record.action])
+    if order.after and first.state in NOT_DONE - {OrderState.UNDONE, OrderState.DROPPED}:
+        text = f"The new claim is approved, and the old one still stands: {text}"
     return {
         "action_id": order.action_id,
         "batch": order.batch,
@@ -351,18 +333,11 @@ def action_row(entries: Sequence[OutboxEntry], now: datetime) -> dict[str, Any]:
         "outcome": outcome.code if outcome else None,
         "sentence": outcome.sentence if outcome else None,
         "shown": any(entry.is_shown(now) for entry in entries),
-        "replaces": replaced if len(entries) > 1 else None,
-        "text": _text(first, replacing=replaced is not None and len(entries) > 1),
+        "replaces": replaced if replacing else None,
+        "text": text,
         "undo_left": undo_left(first, now),
         "undo_until": format_time(first.due) if first.state is OrderState.HELD else None,
     }
-
-
-def _text(entry: OutboxEntry, *, replacing: bool) -> str:
-    done = "Replaced" if replacing else _DONE_TEXTS[entry.order.record.action]
-    text = _STATE_TEXTS[entry.state].format(done=done)
-    half = entry.order.after and entry.state in NOT_DONE - {OrderState.UNDONE, OrderState.DROPPED}
-    return f"{_STANDS}{text}" if half else text
 
 
 def undo_left(entry: OutboxEntry | None, now: datetime) -> int | None:

@@ -1,47 +1,129 @@
-"""Every route with its rule, signing in and out, and the list of the API for programs.
+"""Every route with its rule, pages from templates, signing in and out, and the list of the API for programs.
 
-A new page is a line of `ROUTES`: its address, its handler, and who may use it.
+A new page is a line of `ROUTES`: its address, its handler, and who may use it. Templates escape whatever is put in.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
-from groundwire.console import actions, bulk, item, lists, queue, status
-from groundwire.console.auth import Identity, csrf_holds, place_asked_for, remember_place
-from groundwire.console.export import EXPORTED, FORMS, export
+from groundwire.console import actions, item, lists, queue, status, words
+from groundwire.console.auth import Identity, OpenId, csrf_holds, csrf_token, place_asked_for, remember_place
 from groundwire.console.guard import check_rate, peer
 from groundwire.console.item import typed_fields
-from groundwire.console.outbox import OrderState
+from groundwire.console.lists import EXPORTED, FORMS, export
+from groundwire.console.outbox import OrderState, shown_actions
 from groundwire.console.queue import origin_in, view_from, with_query
-from groundwire.console.render import page, page_in_thread
 from groundwire.console.site import MAX_REPORTED, Call, PageAnswer, PageHandler, Site, read_form, read_json
+from groundwire.messages.base import format_time
 from groundwire.review.permissions import Person
 
 logger = structlog.get_logger(__name__)
 
-_LINK_FAILED = (
-    "This code is unknown, was used, or is more than ten minutes old. Start the console again for a new one."
-)
 Endpoint = Callable[[Request], Awaitable[Response]]
-_ENDED: Final = {
-    401: ("Not signed in", "Your session is over, so nothing was done."),
-    403: (
-        "Refused",
-        "This page is of an earlier session, or the request came from elsewhere: nothing was done.",
-    ),
-}
+
+
+_FOLDER: Final = Path(str(files("groundwire.console") / "static"))
+PAGES: Final = (
+    ("/", "Queue"),
+    ("/responses", "Responses"),
+    ("/approved", "Approved"),
+    ("/blocked", "Blocked"),
+    ("/dead-letters", "Dead letters"),
+)
+_environment = Environment(
+    loader=PackageLoader("groundwire.console"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+_CONTENT: Final = (path.name.encode() + b"\0" + path.read_bytes() for path in sorted(_FOLDER.iterdir()))
+VERSION: Final = hashlib.sha256(b"".join(_CONTENT)).hexdigest()[:12]
+"""Part of the address of static files: a script finds the modules that it imports under the same version."""
+_environment.globals.update(
+    age=words.age,
+    assets=f"/static/{VERSION}",
+    duration=words.duration,
+    label=words.label,
+    measured=words.measured,
+    moment=words.moment,
+    number=words.number,
+    waits_for=words.waits_for,
+)
+
+
+class Assets(StaticFiles):
+    """Static files: under their version browsers cache them for good, otherwise they revalidate."""
+
+    def __init__(self) -> None:
+        super().__init__(directory=str(_FOLDER))
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        version, _, name = path.partition("/")
+        kept = version == VERSION
+        response = await super().get_response(name if kept else path, scope)
+        response.headers["cache-control"] = "public, max-age=31536000, immutable" if kept else "no-cache"
+        return response
+
+
+def page(
+    site: Site,
+    request: Request,
+    identity: Identity | None,
+    template: str,
+    data: Mapping[str, Any],
+    status: int = 200,
+) -> HTMLResponse:
+    whole = {**data, **_frame(site, request, identity)}
+    return HTMLResponse(_environment.get_template(template).render(whole), status)
+
+
+def _frame(site: Site, request: Request, identity: Identity | None) -> dict[str, Any]:
+    csrf = csrf_token(request.session)
+    stale, away = (site.stale_since(), site.shared.away_since) if identity else (None, None)
+    operates = identity is not None and bool(site.permissions.scope(identity.person).whole)
+    token = Markup('<input type="hidden" name="csrf" value="{}">').format(csrf)
+    return {
+        "person": {"name": identity.person.name} if identity else None,
+        "way": identity.way if identity else None,
+        "csrf": csrf,
+        "token": lambda: token,
+        "pages": (*PAGES, *[("/status", "Status")] * operates),
+        "here": getattr(request.scope.get("route"), "path", ""),
+        "stale_since": format_time(stale) if stale else None,
+        "unshared_since": format_time(away) if away else None,
+        "reading": identity is not None and not site.caught_up(),
+        "actions": shown_actions(site.outbox, identity.person, site.clock()) if identity else [],
+    }
 
 
 class SignIn:
@@ -60,21 +142,22 @@ class SignIn:
         person = self._site.links.redeem(str(form.get("secret", "")).strip())
         if person is None:
             logger.warning("sign_in_refused", error="one_time_link")
-            return self._page(request, _LINK_FAILED, 403)
+            failed = "This code is unknown, was used, or is more than ten minutes old."
+            return self._page(request, f"{failed} Start the console again for a new one.", 403)
         return self._let_in(request, person, "one_time_link")
 
     async def oidc(self, request: Request) -> Response:
-        check_rate(self._site.attempts, peer(request))
-        if self._site.openid is None:
-            raise HTTPException(404)
-        return await self._site.openid.begin(request)
+        return await self._openid(request).begin(request)
 
     async def oidc_callback(self, request: Request) -> Response:
+        person = await self._openid(request).finish(request)
+        return self._let_in(request, person, "oidc")
+
+    def _openid(self, request: Request) -> OpenId:
         check_rate(self._site.attempts, peer(request))
         if self._site.openid is None:
             raise HTTPException(404)
-        person = await self._site.openid.finish(request)
-        return self._let_in(request, person, "oidc")
+        return self._site.openid
 
     async def out(self, request: Request) -> Response:
         """Sign out; the next page says what happens to actions that could still be undone."""
@@ -82,21 +165,15 @@ class SignIn:
         if not csrf_holds(request.session, str(form.get("csrf", ""))):
             raise HTTPException(403)
         person = self._site.sessions.person(request.session)
-        held = (
-            [entry for entry in self._site.outbox.of(person) if entry.state is OrderState.HELD]
-            if person
-            else []
-        )
+        theirs = self._site.outbox.of(person) if person else []
+        held = sum(1 for entry in theirs if entry.state is OrderState.HELD)
         self._site.sessions.end(request.session)
         await self._site.sessions.share()
         if self._site.shared.away_since:
             request.session["unshared"] = True
         if held:
-            request.session["held"] = len(held)
+            request.session["held"] = held
         return RedirectResponse("/signin", 303)
-
-    async def healthz(self, request: Request) -> Response:  # noqa: ARG002 - a route's signature
-        return PlainTextResponse("ok\n")
 
     def _let_in(self, request: Request, person: Person, way: str) -> Response:
         place = place_asked_for(request.session)
@@ -106,15 +183,16 @@ class SignIn:
 
     def _page(self, request: Request, failed: str | None = None, status: int = 200) -> Response:
         site = self._site
-        ways = {
+        data = {
+            "failed": failed,
+            "held": request.session.pop("held", 0),
+            "unshared": request.session.pop("unshared", False),
             "oidc": site.openid is not None,
             "link": bool(site.links),
             "proxy": bool(site.settings.proxy_header),
             "tokens": site.has_tokens,
         }
-        left = {"held": request.session.pop("held", 0), "unshared": request.session.pop("unshared", False)}
-        state = {"failed": failed, **left}
-        return page(site, request, None, "signin.html", {**state, **ways}, status)
+        return page(site, request, None, "signin.html", data, status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +202,6 @@ class PageRoute:
     Attributes:
         page: whether there is a page, or only the API.
         decides: whether it is refused to who may only look.
-        takes: the fields of its body, where it has any.
         asks: whether it has query parameters, which the handler checks; else the API refuses any.
     """
 
@@ -149,7 +226,7 @@ ROUTES: Final = (
     PageRoute("GET", "/actions/{action_id:uuid}", actions.show, page=False),
     PageRoute("POST", "/actions/{action_id:uuid}/undo", actions.undo, decides=True),
     PageRoute("POST", "/actions/{action_id:uuid}/dismiss", actions.dismiss, decides=True),
-    PageRoute("POST", "/bulk", bulk.act_on_many, decides=True, takes=bulk.BulkFields),
+    PageRoute("POST", "/bulk", actions.act_on_many, decides=True, takes=actions.BulkFields),
     PageRoute("GET", "/responses", lists.responses, asks=True),
     PageRoute("GET", "/approved", lists.approved, asks=True),
     PageRoute("GET", "/blocked", lists.blocked, asks=True),
@@ -159,44 +236,43 @@ ROUTES: Final = (
 """Routes for authenticated people. Handlers look up ids within what their person sees."""
 
 
-def routes(site: Site) -> list[Route]:
+def routes(site: Site) -> list[BaseRoute]:
     signin = SignIn(site)
-    public = [
-        Route("/healthz", signin.healthz, methods=["GET"], name="public"),
-        Route("/signin", signin.show, methods=["GET"], name="public"),
-        Route("/signin/link", signin.link, methods=["POST"], name="public"),
-        Route("/signin/oidc", signin.oidc, methods=["GET"], name="public"),
-        Route("/signin/oidc/callback", signin.oidc_callback, methods=["GET"], name="public"),
-        Route("/signout", signin.out, methods=["POST"], name="public"),
+
+    async def healthz(_: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    public: list[tuple[str, str, Endpoint]] = [
+        ("GET", "/healthz", healthz),
+        ("GET", "/signin", signin.show),
+        ("POST", "/signin/link", signin.link),
+        ("GET", "/signin/oidc", signin.oidc),
+        ("GET", "/signin/oidc/callback", signin.oidc_callback),
+        ("POST", "/signout", signin.out),
     ]
-    pages = [
-        Route(route.path, _page_endpoint(site, route), methods=[route.method], name="signed-in")
-        for route in ROUTES
-        if route.page
-    ]
-    api = [
-        Route(_api(route.path), _api_endpoint(site, route), methods=[route.method], name="signed-in")
-        for route in ROUTES
-    ]
-    programs = [
-        Route("/api/", _listing(site), methods=["GET"], name="signed-in"),
+    signed_in: list[tuple[str, str, Endpoint]] = [
+        *((route.method, route.path, page_endpoint(site, route)) for route in ROUTES if route.page),
+        *((route.method, _api(route.path), api_endpoint(site, route)) for route in ROUTES),
+        ("GET", "/api/", listing(site)),
         *(
-            Route(
-                f"/api/export/{listed}.{form}", _export(site, listed, form), methods=["GET"], name="signed-in"
-            )
+            ("GET", f"/api/export/{listed}.{form}", exporting(site, listed, form))
             for listed in EXPORTED
             for form in FORMS
         ),
-        Route("/api/live", _live(site), methods=["GET"], name="signed-in"),
+        ("GET", "/api/live", live(site)),
     ]
-    return [*public, *pages, *api, *programs]
+    return [
+        *(Route(path, to, methods=[method], name="public") for method, path, to in public),
+        *(Route(path, to, methods=[method], name="signed-in") for method, path, to in signed_in),
+        Mount("/static", Assets(), name="public"),
+    ]
 
 
 def _api(path: str) -> str:
     return "/api/queue" if path == "/" else f"/api{path}"
 
 
-def _page_endpoint(site: Site, route: PageRoute) -> Endpoint:
+def page_endpoint(site: Site, route: PageRoute) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         identity = _known(site, request)
         if identity is None and route.method == "GET":
@@ -204,39 +280,47 @@ def _page_endpoint(site: Site, route: PageRoute) -> Endpoint:
             return RedirectResponse("/signin", 303)
         sent = await read_form(request) if route.method == "POST" else {}
         if identity is None:
-            return _session_ended(site, request, None, sent, 401)
-        _may(identity, route)
+            return _session_ended(site, request, None, sent)
+        _require_right(identity, route)
         token = sent.pop("csrf", "")
         if not _is_own_page(request, identity, token if isinstance(token, str) else ""):
-            return _session_ended(site, request, identity, sent, 403)
-        answer = await route.handler(Call(request, site, identity, _with_text_ids(request, sent), page=True))
+            return _session_ended(site, request, identity, sent)
+        answer = await _answer(site, request, identity, route, sent, as_page=True)
         if answer.location is not None:
             return RedirectResponse(answer.location, 303)
-        template = answer.template or "error.html"
-        return await page_in_thread(site, request, identity, template, answer.data, answer.status)
+        # it may be long; others are answered while it is put together
+        data = {**answer.data, **_frame(site, request, identity)}
+        template = _environment.get_template(answer.template or "error.html")
+        return HTMLResponse(await asyncio.to_thread(template.render, data), answer.status)
 
     return endpoint
 
 
-def _api_endpoint(site: Site, route: PageRoute) -> Endpoint:
+def api_endpoint(site: Site, route: PageRoute) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         identity = _required(site, request)
-        _may(identity, route)
+        _require_right(identity, route)
         if not _is_own_page(request, identity, request.headers.get("x-csrf-token", "")):
             raise HTTPException(403, "The token of the page is missing, or of an earlier session.")
         if not route.asks and request.query_params:
             unknown = [f"{name[:100]}: unknown" for name in request.query_params][:MAX_REPORTED]
             raise HTTPException(400, "; ".join([*unknown, "permitted: none"]))
         sent = await read_json(request) if route.method == "POST" else {}
-        answer: PageAnswer = await route.handler(
-            Call(request, site, identity, _with_text_ids(request, sent), page=False)
-        )
+        answer = await _answer(site, request, identity, route, sent, as_page=False)
         return JSONResponse(dict(answer.data), answer.status)
 
     return endpoint
 
 
-def _listing(site: Site) -> Endpoint:
+async def _answer(
+    site: Site, request: Request, identity: Identity, route: PageRoute, sent: dict[str, Any], *, as_page: bool
+) -> PageAnswer:
+    # a converter has checked the form of ids in the path; handlers take them as text
+    request.scope["path_params"] = {name: str(value) for name, value in request.path_params.items()}
+    return await route.handler(Call(request, site, identity, sent, as_page))
+
+
+def listing(site: Site) -> Endpoint:
     listed = {
         "authorization": "Bearer TOKEN, of `groundwire token new`",
         "content_type": "application/json",
@@ -258,14 +342,14 @@ def _listing(site: Site) -> Endpoint:
     return endpoint
 
 
-def _export(site: Site, listed: str, form: str) -> Endpoint:
+def exporting(site: Site, listed: str, form: str) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         return await export(Call(request, site, _required(site, request), {}, page=False), listed, form)
 
     return endpoint
 
 
-def _live(site: Site) -> Endpoint:
+def live(site: Site) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         identity = _required(site, request)
         name = identity.person.name
@@ -300,7 +384,7 @@ def _required(site: Site, request: Request) -> Identity:
     return identity
 
 
-def _may(identity: Identity, route: PageRoute) -> None:
+def _require_right(identity: Identity, route: PageRoute) -> None:
     """Refuse actions to who may only look; handlers restrict the items to what their person sees."""
     if route.decides and identity.person.read_only:
         raise HTTPException(403, "You may look, and not decide.")
@@ -310,14 +394,8 @@ def _is_own_page(request: Request, identity: Identity, token: str) -> bool:
     return request.method != "POST" or not identity.ambient or csrf_holds(request.session, token)
 
 
-def _with_text_ids(request: Request, sent: dict[str, object]) -> dict[str, object]:
-    """Turn ids in the path into text; a converter has checked their form."""
-    request.scope["path_params"] = {name: str(value) for name, value in request.path_params.items()}
-    return sent
-
-
 def _session_ended(
-    site: Site, request: Request, identity: Identity | None, sent: Mapping[str, Any], status: int
+    site: Site, request: Request, identity: Identity | None, sent: Mapping[str, Any]
 ) -> Response:
     """Return the page for a form of an expired or earlier session.
 
@@ -326,21 +404,19 @@ def _session_ended(
     """
     # `Origins` has refused other origins
     own = request.headers.get("sec-fetch-site") == "same-origin" or "origin" in request.headers
-    draft, back = typed_fields(sent if own else {}), _form_page(request, sent)
+    draft, back = typed_fields(sent if own else {}), "/"
+    place = request.url.path.removesuffix("/actions")
+    if place.startswith("/items/"):
+        action, query = typed_fields(sent)["action"], str(sent.get("query", ""))
+        opened = f"do={action}" if action in ("edit", "reject", "replace", "retract") else ""
+        listed = origin_in(query)
+        filters = listed.query if listed else view_from(query).encoded()
+        back = with_query(place, "&".join(part for part in (opened, filters) if part))
+    title, text, status = "Not signed in", "Your session is over, so nothing was done.", 401
     if identity is None:
         remember_place(request.session, back)
-    title, text = _ENDED[status]
+    else:
+        title, status = "Refused", 403
+        text = "This page is of an earlier session, or the request came from elsewhere: nothing was done."
     data = {"title": title, "text": text, "back": back, "typed": draft}
     return page(site, request, identity, "ended.html", data, status)
-
-
-def _form_page(request: Request, sent: Mapping[str, Any]) -> str:
-    place = request.url.path.removesuffix("/actions")
-    if not place.startswith("/items/"):
-        return "/"
-    action = typed_fields(sent)["action"]
-    opened = f"do={action}" if action in ("edit", "reject", "replace", "retract") else ""
-    query = str(sent.get("query", ""))
-    listed = origin_in(query)
-    filters = listed.query if listed else view_from(query).encoded()
-    return with_query(place, "&".join(part for part in (opened, filters) if part))

@@ -34,20 +34,13 @@ LISTS: Final = {"approved": "Approved", "blocked": "Blocked", "responses": "Resp
 MAX_CURSOR: Final = 400
 MAX_QUERY: Final = 4_000
 """Characters of a query that a form carries."""
-_TYPES: Final = ("fact", "preference", "decision")
 QUEUE: Final = "queue"
 PAGE: Final = 50
 MOST_AT_ONCE: Final = 1_000
 """Items that are decided at once."""
 
 
-def _blank_is_none(value: object) -> object:
-    return None if value == "" else value
-
-
-Blank = BeforeValidator(_blank_is_none)
-
-
+Blank = BeforeValidator(lambda value: None if value == "" else value)
 _MAX_SEARCH: Final = 200
 Search = Annotated[Annotated[str, Field(max_length=_MAX_SEARCH), AfterValidator(str.strip)] | None, Blank]
 
@@ -75,7 +68,6 @@ class View(BaseModel):
 
     @property
     def filters(self) -> Mapping[str, str]:
-        """The filters by name, empty where there is none."""
         kept = self.model_dump(exclude={"sort", "search", "cursor"})
         return {name: str(value) if value is not None else "" for name, value in kept.items()}
 
@@ -139,10 +131,9 @@ def view_from(query: str) -> View:
 
 
 def selected_by(query: str) -> View:
-    """Read the filters of a query that says which items are meant, or is stored.
+    """Read the filters of a query that says which items are meant.
 
-    Raises:
-        HTTPException: 400, naming what is no filter; read as none it would mean every item.
+    Raises: HTTPException 400, naming what is no filter; read as none it would mean every item.
     """
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
@@ -160,7 +151,7 @@ def choices(call: Call) -> dict[str, list[str]]:
     return {
         "reason": list(WAITING),
         "tenant": sorted(scope.whole | scope.own),
-        "memory_type": list(_TYPES),
+        "memory_type": ["fact", "preference", "decision"],
         "kind": [str(kind) for kind in Kind],
         "age": list(AGES),
     }
@@ -201,9 +192,8 @@ OwnPage = Literal["high_risk", "contradicts"]
 
 def own_page(row: Row, memories: Sequence[Nearest]) -> OwnPage | None:
     """Return why an item is decided on its own page only, by the memories it was compared with; None: it is not."""
-    if row.reason_code == ReasonCode.CONFLICTING_NEAR_DUPLICATE or any(
-        one.is_contradicted for one in memories
-    ):
+    contradicted = any(one.is_contradicted for one in memories)
+    if contradicted or row.reason_code == ReasonCode.CONFLICTING_NEAR_DUPLICATE:
         return "contradicts"
     return "high_risk" if row.risk.level == "high" else None
 
@@ -265,7 +255,33 @@ def unshared_since(call: Call) -> str | None:
 
 async def show(call: Call) -> PageAnswer:
     """The queue."""
-    return PageAnswer(await _queue(call, view_of(call)), "queue.html")
+    view = view_of(call)
+    query = board_query(view, PAGE)
+    try:
+        page = call.site.board.pending(call.scope, query)
+    except ValueError as exc:
+        raise HTTPException(400, str(exc)) from None
+    filtered = sum(1 for value in view.filters.values() if value)
+    everything = call.site.board.pending(call.scope, Query(limit=1)) if filtered or query.text else page
+    data = {
+        "items": await queue_rows(call, page.rows),
+        "total": page.total,
+        "waiting": everything.total,
+        "older": with_query("/", view.encoded(cursor=page.next)) if page.next else None,
+        "newer": with_query("/", view.encoded(cursor=None)) if view.cursor else None,
+        "search": query.text,
+        "filters": view.filters,
+        "filtered": filtered,
+        "choices": choices(call),
+        "sort": view.sort,
+        "gauges": gauges(call),
+        "most": MOST_AT_ONCE,
+        "unshared_since": unshared_since(call),
+        "query": with_query("", view.encoded()),
+        "query_text": view.encoded(),
+        "sorts": [{"value": value, "title": title} for value, title in SORTS],
+    }
+    return PageAnswer(data, "queue.html")
 
 
 async def neighbours(call: Call, view: View, decision_id: str) -> Neighbours:
@@ -283,40 +299,7 @@ async def neighbours(call: Call, view: View, decision_id: str) -> Neighbours:
     return await asyncio.to_thread(call.site.board.neighbours, call.scope, query, decision_id, is_free)
 
 
-async def _queue(call: Call, view: View) -> dict[str, Any]:
-    query = board_query(view, PAGE)
-    try:
-        page = call.site.board.pending(call.scope, query)
-    except ValueError as exc:
-        raise HTTPException(400, str(exc)) from None
-    filtered = sum(1 for value in view.filters.values() if value)
-    later = with_query("/", view.encoded(cursor=page.next)) if page.next else None
-    return {
-        "items": await queue_rows(call, page.rows),
-        "total": page.total,
-        "waiting": _waiting(call) if filtered or query.text else page.total,
-        "older": later,
-        "newer": with_query("/", view.encoded(cursor=None)) if view.cursor else None,
-        "search": query.text,
-        "filters": view.filters,
-        "filtered": filtered,
-        "choices": choices(call),
-        "sort": view.sort,
-        "gauges": _gauges(call),
-        "most": MOST_AT_ONCE,
-        "unshared_since": unshared_since(call),
-        "query": with_query("", view.encoded()),
-        "query_text": view.encoded(),
-        "sorts": [{"value": value, "title": title} for value, title in SORTS],
-    }
-
-
-def _waiting(call: Call) -> int:
-    """Return the number of all pending items, without filters and search."""
-    return call.site.board.pending(call.scope, Query(limit=1)).total
-
-
-def _gauges(call: Call) -> list[dict[str, Any]]:
+def gauges(call: Call) -> list[dict[str, Any]]:
     counts, limits = call.site.board.counts(call.scope), call.site.policy.limits
     several = len(counts.own) + len(counts.tenants) > 2
     own = [

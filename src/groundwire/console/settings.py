@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Final
-from urllib.parse import urlsplit
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from groundwire.config import NetworkList, setting_error
@@ -28,7 +28,6 @@ class ScrapeTarget:
 
     @classmethod
     def parse(cls, word: str) -> ScrapeTarget:
-        """Read `host:port`. Raises: ValueError."""
         try:
             parts = urlsplit(f"//{word}")
             host, port = parts.hostname, parts.port
@@ -45,7 +44,7 @@ class ConsoleSettings(BaseSettings):
     )
 
     host: str = Field("127.0.0.1", description="Address to bind.")
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(8700, description="Port; 0: any free one.")
+    port: int = Field(8700, ge=0, le=65535, description="Port; 0: any free one.")
     public_url: str | None = Field(
         None,
         description="Public address, `https://review.acme.example`; sets host check, cookies, HSTS.",
@@ -80,14 +79,12 @@ class ConsoleSettings(BaseSettings):
         "", description="Networks of the proxy, `10.0.0.7/32,...`; required with it."
     )
 
-    session_hours: Annotated[float, Field(gt=0, le=24 * 30)] = Field(
-        8, description="Hours until sign-in expires."
+    session_hours: float = Field(8, gt=0, le=24 * 30, description="Hours until sign-in expires.")
+    undo_seconds: float = Field(
+        5, ge=0, le=60, description="Seconds to undo an action before it is published."
     )
-    undo_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
-        5, description="Seconds to undo an action before it is published."
-    )
-    lock_seconds: Annotated[float, Field(ge=5, le=3600)] = Field(
-        45, description="Seconds an item stays locked after its page goes silent."
+    lock_seconds: float = Field(
+        45, ge=5, le=3600, description="Seconds an item stays locked after its page goes silent."
     )
     workers: str = Field(
         "",
@@ -99,47 +96,33 @@ class ConsoleSettings(BaseSettings):
         description="Link to the dashboard, `https://grafana.acme.example/d/groundwire`.",
     )
 
-    rate_identity: Annotated[int, Field(ge=1)] = Field(600, description="Requests a minute of one person.")
-    rate_address: Annotated[int, Field(ge=1)] = Field(1200, description="Requests a minute of one address.")
-    rate_signin: Annotated[int, Field(ge=1)] = Field(
-        20, description="Sign-in attempts a minute of one address."
-    )
+    rate_identity: int = Field(600, ge=1, description="Requests a minute of one person.")
+    rate_address: int = Field(1200, ge=1, description="Requests a minute of one address.")
+    rate_signin: int = Field(20, ge=1, description="Sign-in attempts a minute of one address.")
 
     @field_validator("public_url")
     @classmethod
     def _is_origin(cls, value: str | None) -> str | None:
         parts = urlsplit(value or "http://x")
-        if (
-            parts.scheme not in ("http", "https")
-            or not parts.hostname
-            or parts.path.rstrip("/")
-            or parts.query
-        ):
+        if not _is_web(parts) or parts.path.rstrip("/") or parts.query:
             raise ValueError("must be a scheme and a host, for example https://review.acme.example")
         if parts.scheme == "http" and value and parts.hostname not in LOOPBACK:
             raise ValueError("must be https, but for a loopback address: sessions would travel in the clear")
         return value.rstrip("/") if value else None
 
-    @field_validator("source_url")
+    @field_validator("source_url", "grafana_url")
     @classmethod
-    def _leads_to_a_page(cls, value: str | None) -> str | None:
-        parts = urlsplit(value or "https://x/{source_id}")
-        if parts.scheme not in ("http", "https") or not parts.hostname or "{source_id}" in parts.netloc:
-            raise ValueError(
-                "must be an http or https address, for example https://wiki.acme.example/{source_id}"
+    def _is_page(cls, value: str | None, info: ValidationInfo) -> str | None:
+        parts, of_source = urlsplit(value or "https://x/{source_id}"), info.field_name == "source_url"
+        if not _is_web(parts) or (of_source and "{source_id}" in parts.netloc):
+            example = (
+                "https://wiki.acme.example/{source_id}"
+                if of_source
+                else "https://grafana.acme.example/d/groundwire"
             )
-        if "{source_id}" not in (value or "{source_id}"):
+            raise ValueError(f"must be an http or https address, for example {example}")
+        if of_source and "{source_id}" not in (value or "{source_id}"):
             raise ValueError("must hold {source_id} where the id of the source goes")
-        return value
-
-    @field_validator("grafana_url")
-    @classmethod
-    def _is_page(cls, value: str | None) -> str | None:
-        parts = urlsplit(value or "https://x")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(
-                "must be an http or https address, for example https://grafana.acme.example/d/groundwire"
-            )
         return value
 
     @field_validator("secret")
@@ -205,6 +188,10 @@ class ConsoleSettings(BaseSettings):
     @property
     def targets(self) -> tuple[ScrapeTarget, ...]:
         return tuple(dict.fromkeys(ScrapeTarget.parse(word) for word in comma_separated(self.workers)))
+
+
+def _is_web(parts: SplitResult) -> bool:
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def load_console_settings() -> ConsoleSettings:

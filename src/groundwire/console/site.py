@@ -17,13 +17,12 @@ from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from groundwire.console.answer import Excerpts
 from groundwire.console.auth import Authenticator, Identity, OneTimeLinks, OpenId, Sessions, TokenReader
-from groundwire.console.excerpts import Excerpts
 from groundwire.console.guard import Rates
-from groundwire.console.live import ChangeStream, Locks, MemoryLocks
+from groundwire.console.live import ChangeStream, Locks, MemoryLocks, MemoryShared, Shared
 from groundwire.console.outbox import Outbox, ReviewOrder, ReviewSender
 from groundwire.console.settings import ConsoleSettings
-from groundwire.console.shared import MemoryShared, Shared
 from groundwire.console.workers import Workers
 from groundwire.errors import RecordError
 from groundwire.messages.decode import parse_json
@@ -37,10 +36,6 @@ _NAMED: Final = {"missing": "missing", "extra_forbidden": "unknown"}
 """Error types after which the message lists the fields."""
 MAX_REPORTED: Final = 20
 """Errors of one request that are listed."""
-_FORM: Final = "application/x-www-form-urlencoded"
-_JSON: Final = "application/json"
-_PRESENCE: Final = 2
-"""Seconds in which lists are told once that somebody opened an item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +43,6 @@ class Parts:
     """What a console is made of; tests put doubles in their place.
 
     Attributes:
-        reviews: signs and publishes what people decide.
         policy: its limits bound the queue, and an edited text is checked under it before it is held; the gate checks it
             again under its own.
         tokens: the API tokens, or None: none are accepted.
@@ -58,7 +52,6 @@ class Parts:
         stale_since: since when the board may be out of date; None while it is not.
         caught_up: whether the board shows all that there was when the console started.
         review_ttl: after which an item expires, where the reviews agent has a key to say so.
-        clock: the wall clock.
         monotonic: seconds, for rate limits.
     """
 
@@ -92,7 +85,7 @@ class Site:
         self.stale_since, self.caught_up, self.clock = parts.stale_since, parts.caught_up, clock
         self.review_ttl, self.read = parts.review_ttl, parts.read
         self.excerpts = Excerpts(parts.read)
-        self.outbox = Outbox(parts.reviews, self._unchanged, timedelta(seconds=settings.undo_seconds), clock)
+        self.outbox = Outbox(parts.reviews, self.unchanged, timedelta(seconds=settings.undo_seconds), clock)
         self.locks = parts.locks or MemoryLocks(timedelta(seconds=settings.lock_seconds), clock)
         self.shared = parts.shared or MemoryShared(clock)
         self._looked = 0
@@ -118,9 +111,10 @@ class Site:
 
     def look(self) -> None:
         """Say that somebody opened an item: lists show who looks at what, and are told every other second at most."""
-        self._looked = round(self.clock().timestamp()) // _PRESENCE
+        self._looked = round(self.clock().timestamp()) // 2
 
-    def _unchanged(self, orders: Sequence[ReviewOrder]) -> set[str]:
+    def unchanged(self, orders: Sequence[ReviewOrder]) -> set[str]:
+        """Return the action ids of those whose item has the revision that the person saw."""
         found: set[str] = set()
         for person in {order.person for order in orders}:
             theirs = [order for order in orders if order.person == person]
@@ -137,14 +131,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class PageAnswer:
-    """What a handler answers.
-
-    Attributes:
-        data: what the page shows and the API sends; JSON values only.
-        template: of the page; None: a browser goes to `location`.
-        status: HTTP status.
-        location: where a browser goes after a form; the API sends the data instead.
-    """
+    """What a handler answers: the page shows `data` in its template, or goes to `location`; the API sends `data`."""
 
     data: Mapping[str, Any] = field(default_factory=dict)
     template: str | None = None
@@ -154,13 +141,9 @@ class PageAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request of an authenticated person.
+    """A request of an authenticated person for a page or, unless `page`, of the API.
 
-    Attributes:
-        site: what the console holds.
-        identity: who asks.
-        sent: fields of the form or the JSON object; a field sent more than once is a list.
-        page: whether a page was asked for, not the API.
+    `sent` has the fields of the form or of the JSON object; a field sent more than once is a list.
     """
 
     request: Request
@@ -202,7 +185,7 @@ PageHandler = Callable[[Call], Awaitable[PageAnswer]]
 
 async def read_form(request: Request) -> dict[str, Any]:
     """Return the fields of a form. Raises: HTTPException 415, 400."""
-    _require(request, _FORM)
+    _require(request, "application/x-www-form-urlencoded")
     try:
         pairs = parse_qsl(
             (await request.body()).decode(), keep_blank_values=True, errors="strict", max_num_fields=1000
@@ -223,7 +206,7 @@ async def read_form(request: Request) -> dict[str, Any]:
 
 async def read_json(request: Request) -> dict[str, Any]:
     """Return the JSON object that was sent. Raises: HTTPException 415, 400."""
-    _require(request, _JSON)
+    _require(request, "application/json")
     try:
         value = parse_json(await request.body())
     except RecordError as exc:

@@ -1,21 +1,24 @@
-"""Texts that pages show: codes, numbers and times as words, marks and differences of texts."""
+"""Texts that pages show: codes, numbers and times as words; marks, differences and nearest places of texts."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
-from typing import Final, Literal
+from math import log
+from typing import Final, NamedTuple
 
 from rapidfuzz.distance import Indel
 
 from groundwire.messages.base import parse_time
+from groundwire.text.sentences import sentences
+from groundwire.text.stems import content_words
+from groundwire.text.tokens import tokenize
 from groundwire.text.visible import invisible_places
 
-Operation = Literal["equal", "insert", "delete"]
 _PARTS: Final = re.compile(r"\s+|\w+|[^\w\s]")
 """Runs of white space, words, and single signs: together they are the whole text."""
 NONE: Final = "\u2013"
@@ -52,8 +55,6 @@ def number(value: int | None) -> str:
 
 
 def age(seconds: float) -> str:
-    if seconds < 60:
-        return "just now"
     for size, unit in ((86_400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:
             count = int(seconds // size)
@@ -76,14 +77,7 @@ def moment(time: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TextMark:
-    """A span of the text with the kind of what is marked there.
-
-    Attributes:
-        start: first character.
-        end: one past the last character.
-        kind: what it is: `hedge-block`, `hedge-review`, `citation-verified`, ..., `quote`.
-        title: a word or two about it, for a person.
-    """
+    """A span of a text; `kind` is the class of the mark, such as `hedge-block` or `quote`."""
 
     start: int
     end: int
@@ -147,28 +141,101 @@ def quote_marks(text: str, quotes: Sequence[str]) -> list[TextMark]:
     return [TextMark(at, at + len(quote), "quote", "quote") for at, quote in places if at >= 0]
 
 
-@dataclass(frozen=True, slots=True)
-class DiffRun:
-    operation: Operation
-    text: str
-
-
-def word_diff(old: str, new: str) -> list[DiffRun]:
+def word_diff(old: str, new: str) -> list[dict[str, str]]:
     """Return the word changes from `old` to `new`; of a replacement the deleted text comes first.
 
     The changes that are not `insert`, joined, give `old`; those that are not `delete` give `new`. Of texts of
     20,000 characters it takes some milliseconds: the common subsequence is found bit-parallel.
     """
     before, after = _PARTS.findall(old), _PARTS.findall(new)
-    changes: list[DiffRun] = []
+    changes: list[tuple[str, str]] = []
     taken = put = ""
     for code in Indel.opcodes(before, after):
         if code.tag != "equal":
             taken += "".join(before[code.src_start : code.src_end])
             put += "".join(after[code.dest_start : code.dest_end])
             continue
-        changes += [DiffRun("delete", taken), DiffRun("insert", put)]
-        changes.append(DiffRun("equal", "".join(before[code.src_start : code.src_end])))
+        kept = "".join(before[code.src_start : code.src_end])
+        changes += [("delete", taken), ("insert", put), ("equal", kept)]
         taken = put = ""
-    changes += [DiffRun("delete", taken), DiffRun("insert", put)]
-    return [change for change in changes if change.text]
+    changes += [("delete", taken), ("insert", put)]
+    return [{"operation": operation, "text": text} for operation, text in changes if text]
+
+
+_KEPT: Final = 256
+"""Sentences that are remembered of a word: one that stands in more tells none apart."""
+_LEAST: Final = 0.25
+"""Share of a phrase that a place has to say; what says less is no place of it."""
+_LENGTH: Final = 0.01
+"""What each word of a sentence costs: of two that say as much the shorter one is nearer."""
+_MOST_SENTENCES: Final = 8
+"""Sentences of a phrase that are looked for side by side."""
+
+
+class TextPlace(NamedTuple):
+    """A run of sentences: `texts[text][start:end]`."""
+
+    text: int
+    start: int
+    end: int
+
+
+class Places:
+    """Finds the place of some texts nearest to a phrase, for a reader to look at; nothing is decided by it.
+
+    Sentences are compared by the words that they share with the phrase, rare words counting for more.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._spans = [
+            TextPlace(n, one.start, one.end) for n, text in enumerate(texts) for one in sentences(text)
+        ]
+        self._words = [_words(texts[place.text][place.start : place.end]) for place in self._spans]
+        self._holding: dict[str, list[int]] = {}
+        for at, words in enumerate(self._words):
+            for word in sorted(words):
+                held = self._holding.setdefault(word, [])
+                if len(held) <= _KEPT:
+                    held.append(at)
+
+    def nearest(self, phrase: str, within: Collection[int] | None = None) -> TextPlace | None:
+        """Return the place that says most of a phrase, as many sentences as it has; None where none says enough.
+
+        `within` numbers the texts to look in; None: all. Work is in proportion to the length of texts and phrases.
+        """
+        every, wanted = len(self._spans), min(max(1, len(sentences(phrase))), _MOST_SENTENCES)
+        weights = {
+            word: log(2 + every / (1 + len(self._holding.get(word, ())))) for word in sorted(_words(phrase))
+        }
+        shares: dict[int, float] = {}
+        for word, weight in weights.items():
+            held = self._holding.get(word, ())
+            for at in held if len(held) <= _KEPT else ():
+                shares[at] = shares.get(at, 0.0) + weight
+        total = sum(weights.values())
+        found = {
+            at: share / total - _LENGTH * len(self._words[at])
+            for at, share in shares.items()
+            if share >= _LEAST * total / wanted and (within is None or self._spans[at].text in within)
+        }
+        if not found:
+            return None
+        best = min(found, key=lambda at: (-round(found[at], 4), at))
+        # so many sentences side by side in one text, the best among them, that say most together
+        text = self._spans[best].text
+        runs = [
+            range(first, first + wanted)
+            for first in range(max(0, best - wanted + 1), best + 1)
+            if first + wanted <= every
+            and self._spans[first].text == self._spans[first + wanted - 1].text == text
+        ] or [range(best, best + 1)]
+        chosen = max(runs, key=lambda run: (sum(shares.get(at, 0.0) for at in run), -run[0]))
+        return TextPlace(text, self._spans[chosen[0]].start, self._spans[chosen[-1]].end)
+
+
+def _words(text: str) -> frozenset[str]:
+    """Return what a text says, word by word; a number or a sign without a stem is itself."""
+    found: set[str] = set()
+    for token in tokenize(text):
+        found.update(content_words(token) or ([token] if any(char.isdigit() for char in token) else ()))
+    return frozenset(found)

@@ -46,7 +46,6 @@ class WorkerStatus:
 
     @property
     def role(self) -> str | None:
-        """Its role; None where it does not say."""
         return next((label for name, label in self.gauges if name == "lag_records" and label in ROLES), None)
 
     @property
@@ -92,19 +91,19 @@ class Workers:
         """Return the status of every worker, at most five seconds old."""
         async with self._asking:
             if self._found is None or self._monotonic() - self._found[0] >= _HOLDS:
-                groups = await asyncio.gather(*map(self._addresses, self._targets))
+                groups = await asyncio.gather(*map(self.addresses, self._targets))
                 asked = [pair for group in groups for pair in group][:_MOST_WORKERS]
-                found = await asyncio.gather(*(self._one(*pair) for pair in asked))
+                found = await asyncio.gather(*(self.scrape(*pair) for pair in asked))
                 self._found = self._monotonic(), found
             return self._found[1]
 
-    async def _addresses(self, target: ScrapeTarget) -> list[tuple[ScrapeTarget, str]]:
+    async def addresses(self, target: ScrapeTarget) -> list[tuple[ScrapeTarget, str]]:
         try:
             return [(target, address) for address in await self._resolve(target)]
         except (OSError, UnicodeError):
             return [(target, "")]
 
-    async def _one(self, target: ScrapeTarget, address: str) -> WorkerStatus:
+    async def scrape(self, target: ScrapeTarget, address: str) -> WorkerStatus:
         if not address:
             return WorkerStatus(str(target), address, "unresolved")
         try:

@@ -15,9 +15,9 @@ import httpx
 from starlette.applications import Starlette
 
 from groundwire.console.app import create_app
+from groundwire.console.live import Shared
 from groundwire.console.outbox import OrderState, OutboxEntry
 from groundwire.console.settings import ConsoleSettings
-from groundwire.console.shared import Shared
 from groundwire.console.site import Parts, Site
 from groundwire.keys.attestation import Keys
 from groundwire.messages.base import format_time, to_milliseconds

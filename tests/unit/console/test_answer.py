@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from groundwire.cli.review_text import print_original
-from groundwire.console.answer import answer_view
-from groundwire.console.excerpts import Excerpts
-from groundwire.console.places import Places
+from groundwire.console.answer import Excerpts, answer_view
+from groundwire.console.words import Places
 from groundwire.messages.base import sha256_hex
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
@@ -222,12 +221,11 @@ async def test_lists_show_the_beginning_of_an_answer_and_read_it_once(room, lead
     assert len(asked) == 2
 
 
-async def test_a_list_does_not_wait_for_a_slow_broker(room, lead, monkeypatch) -> None:
+async def test_a_list_does_not_wait_for_a_slow_broker(room, lead) -> None:
     async def read_back(*_):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("groundwire.console.excerpts._PATIENCE", 0.01)
-    room.site.excerpts = Excerpts(read_back)
+    room.site.excerpts = Excerpts(read_back, patience=0.01)
     room.add(make_decision("r1", kind="response"))
     (shown,) = (await lead.get("/api/queue")).json()["items"]
     assert shown["excerpt"] == "A sentence about it"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from groundwire.console.gauges import ReviewGauges
+from groundwire.console.status import ReviewGauges
 from groundwire.policy import Limits
 from groundwire.review.model import Agreement, Backlog, DecisionCounts
 

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from groundwire.console.auth import place_asked_for, remember_place
-from groundwire.console.render import VERSION
+from groundwire.console.pages import VERSION
 from tests.unit.console.rooms import (
     ANA,
     ITEM,

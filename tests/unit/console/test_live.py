@@ -9,8 +9,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from groundwire.console.live import MOST_STREAMS, ChangeStream, MemoryLocks, RedisLocks
-from groundwire.console.shared import MemoryShared
+from groundwire.console.live import MOST_STREAMS, ChangeStream, MemoryLocks, MemoryShared, RedisLocks
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
 from tests.unit.console.rooms import HOST, Clock, Room, act, csrf, make_decision, make_room

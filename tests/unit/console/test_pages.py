@@ -81,15 +81,15 @@ async def test_a_page_shows_any_text_as_it_is(text) -> None:
 def test_a_difference_adds_up_to_both_texts(old, new) -> None:
     changes = word_diff(old, new)
 
-    assert "".join(change.text for change in changes if change.operation != "insert") == old
-    assert "".join(change.text for change in changes if change.operation != "delete") == new
-    assert all(change.text for change in changes)
+    assert "".join(change["text"] for change in changes if change["operation"] != "insert") == old
+    assert "".join(change["text"] for change in changes if change["operation"] != "delete") == new
+    assert all(change["text"] for change in changes)
 
 
 def test_a_difference_is_of_words_and_tells_the_old_one_first() -> None:
     changes = word_diff("closes after 40 entries", "closes after 400 entries")
 
-    assert [(change.operation, change.text) for change in changes] == [
+    assert [(change["operation"], change["text"]) for change in changes] == [
         ("equal", "closes after "),
         ("delete", "40"),
         ("insert", "400"),

@@ -13,7 +13,7 @@ import pytest
 from redis.asyncio import Redis
 
 from deploy.embedded import RedisServer
-from groundwire.console.shared import MemoryShared, RedisShared
+from groundwire.console.live import MemoryShared, RedisShared
 from groundwire.messages.base import format_time
 from tests.unit.console.rooms import LEAD, Clock, csrf, html, make_decision, make_room
 
