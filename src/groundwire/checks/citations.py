@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from groundwire.arguments import takes
 from groundwire.checks.reliance import DENIED, UNSHOWN, denied, leads, tags_of, unshown
-from groundwire.text.dates import MONTHS
+from groundwire.text.quantities import MONTHS
 from groundwire.text.visible import seen
 
 CitationType = Literal["adr", "commit", "url", "issue"]

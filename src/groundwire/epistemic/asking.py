@@ -44,7 +44,6 @@ _BYTES: Final = 4  # of a token, about; where the client does not count
 _MILLION: Final = 1_000_000
 _MOST: Final = 10**9  # a larger count of tokens is an error of the client
 _GRACE: Final = 1.0  # seconds beyond its time limit after which a Model is cancelled
-_CUT_SHORT: Final = frozenset({"unparseable", "truncated"})
 
 
 @dataclass(slots=True)
@@ -121,13 +120,7 @@ def book(entries: Sequence[BudgetEntry], tokens: int, usd: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The reply to a question.
-
-    Attributes:
-        call: what it cost, and the fault where nothing counts.
-        judgement: what was read; None where a question is no judgement, or has no answer that counts.
-        text: of an answer to an open question.
-    """
+    """The reply to a question: a judgement, or a text to an open question; neither where there is a fault."""
 
     call: ModelCall
     judgement: Judgement | None = None
@@ -223,14 +216,23 @@ async def _put(
         return Reply(_call(prompt, claim_id, requests=0, fault="over_budget"))
     try:
         answer = await _answer(client, prompt, config, budget.seconds)
-        reply = _read(prompt, claim_id, answer, config, sent)
-    except ModelFault as fault:
-        used = (_or(fault.input_tokens, sent), _or(fault.output_tokens, 0))
-        call = _call(prompt, claim_id, used, config, requests=_or(fault.requests, 1), fault=_code(fault))
-        reply = Reply(call)
+        used = (_or(answer.input_tokens, sent), _or(answer.output_tokens, _tokens(answer.text)))
+        requests = _or(answer.requests, 1)
+        if prompt.kind == "answer":
+            reply = Reply(_call(prompt, claim_id, used, config, requests=requests), text=answer.text)
+        else:
+            judgement = read_reply(prompt.kind, answer)
+            fault: Fault | None = "unparseable" if judgement is None else None
+            reply = Reply(_call(prompt, claim_id, used, config, requests=requests, fault=fault), judgement)
+    except ModelFault as exc:
+        used = (_or(exc.input_tokens, sent), _or(exc.output_tokens, 0))
+        code = exc.code if isinstance(exc.code, str) and exc.code else "failed"
+        reply = Reply(_call(prompt, claim_id, used, config, requests=_or(exc.requests, 1), fault=code))
     # any failure of a client makes it unavailable
     except (Exception, SystemExit, asyncio.CancelledError) as exc:
-        if isinstance(exc, asyncio.CancelledError) and _is_cancelled():
+        # the client may raise CancelledError by itself, without a cancellation of this task
+        task = asyncio.current_task()
+        if isinstance(exc, asyncio.CancelledError) and (task is None or task.cancelling() > 0):
             raise  # the entries stay: the cost is unknown
         reply = Reply(_call(prompt, claim_id, (sent, 0), config, fault="failed"))
     book(entries, reply.call.input_tokens + reply.call.output_tokens, reply.call.cost_usd)
@@ -263,16 +265,6 @@ async def _in_time(answer: Awaitable[object], seconds: float) -> object:
             return await answer
     except TimeoutError:
         raise ModelFault("timeout", requests=1, input_tokens=None) from None
-
-
-def _read(prompt: Prompt, claim_id: str, answer: ModelAnswer, config: VerificationConfig, sent: int) -> Reply:
-    used = (_or(answer.input_tokens, sent), _or(answer.output_tokens, _tokens(answer.text)))
-    requests = _or(answer.requests, 1)
-    if prompt.kind == "answer":
-        return Reply(_call(prompt, claim_id, used, config, requests=requests), text=answer.text)
-    judgement = read_reply(prompt.kind, answer)
-    fault: Fault | None = "unparseable" if judgement is None else None
-    return Reply(_call(prompt, claim_id, used, config, requests=requests, fault=fault), judgement)
 
 
 def _call(
@@ -308,16 +300,6 @@ def _tokens(text: str) -> int:
 def _or(counted: object, about: int) -> int:
     """Return a count of the client, or an estimate where it is no number."""
     return counted if type(counted) is int and 0 <= counted <= _MOST else about
-
-
-def _code(fault: ModelFault) -> Fault:
-    return fault.code if isinstance(fault.code, str) and fault.code else "failed"
-
-
-def _is_cancelled() -> bool:
-    """Tell whether this task was cancelled, rather than the client raising CancelledError by itself."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
 
 
 async def assess(plan: Plan, client: Client, config: VerificationConfig) -> VerifierFacts | None:
@@ -370,18 +352,14 @@ async def _opinion(
         for sample in range(config.samples)
     ]
     replies = await _all(jobs, config)
-    opinion = _opinion_of(draft, replies, config.samples, is_cut=prompts[0].is_cut)
-    return opinion, [reply.call for reply in replies]
-
-
-def _opinion_of(draft: ClaimDraft, replies: Sequence[Reply], samples: int, *, is_cut: bool) -> ModelOpinion:
-    """Return what the replies say together: the first `samples` with the evidence, the others without it."""
-    said = consensus([reply.judgement for reply in replies[:samples]])
-    prior = consensus([reply.judgement for reply in replies[samples:]])
+    calls = [reply.call for reply in replies]
+    # the first ones with the evidence, the others without it
+    said = consensus([reply.judgement for reply in replies[: config.samples]])
+    prior = consensus([reply.judgement for reply in replies[config.samples :]])
     faults = [
-        UNPARSEABLE if reply.call.fault in _CUT_SHORT else UNAVAILABLE
-        for reply in replies
-        if reply.call.fault
+        UNPARSEABLE if call.fault in {"unparseable", "truncated"} else UNAVAILABLE
+        for call in calls
+        if call.fault
     ]
     opinion = ModelOpinion(
         claim_id=draft.claim_id,
@@ -389,10 +367,11 @@ def _opinion_of(draft: ClaimDraft, replies: Sequence[Reply], samples: int, *, is
         fault=next(iter(faults), "" if said else UNAVAILABLE),
     )
     if said is None:
-        return opinion
+        return opinion, calls
     # a model that has not seen all of the evidence can only lower a verdict
-    support = min(said.support, draft.support) if is_cut else said.support
-    return opinion.model_copy(update={"support": support, "verdict": said.verdict, "reason": said.reason})
+    support = min(said.support, draft.support) if prompts[0].is_cut else said.support
+    told = {"support": support, "verdict": said.verdict, "reason": said.reason}
+    return opinion.model_copy(update=told), calls
 
 
 async def _all(jobs: Sequence[Coroutine[Any, Any, _T]], config: VerificationConfig) -> list[_T]:

@@ -109,7 +109,7 @@ def whole_draft(
 ) -> ClaimDraft:
     """Return the draft of a text that was given as one claim: its worst part names what is wrong.
 
-    A text that claims nothing is supported by nothing: what was to be verified was not.
+    A text that claims nothing is supported by nothing.
     """
     found = ClaimDraft(
         claim_id, text, tuple(cited), 0.0, 0.0, SupportVerdict.UNSUPPORTED, phantom, 0, len(text)
@@ -148,7 +148,10 @@ def verification_of(
     measured = said is not None and opinion is not None and opinion.prior is not None
     dependence = abs(said - prior) if measured and said is not None else draft.held
     independent = measured and dependence < config.dependence_threshold
-    bits = _gap_bits(draft, support, prior, config, target)
+    bits = evidence_gap_bits(support, prior, target)
+    if not config.model_may_clear and draft.support < config.support_threshold:
+        # what a model believes without evidence does not shrink the gap of what the rules flag
+        bits = max(bits, evidence_gap_bits(draft.support, config.prior_support, target))
     reason = _flag_reason(draft, support, config, opinion, independent=independent)
     # what the rules merely doubt is soft; what they contradict, and what a model says, is not
     soft = draft.support < config.support_threshold and support == draft.support
@@ -173,16 +176,6 @@ def verification_of(
     )
 
 
-def _gap_bits(
-    draft: ClaimDraft, support: float, prior: float, config: VerificationConfig, target: float
-) -> float:
-    bits = evidence_gap_bits(support, prior, target)
-    if config.model_may_clear or draft.support >= config.support_threshold:
-        return bits
-    # what a model believes without evidence does not shrink the gap of what the rules flag
-    return max(bits, evidence_gap_bits(draft.support, config.prior_support, target))
-
-
 def _flag_reason(
     draft: ClaimDraft,
     support: float,
@@ -199,27 +192,24 @@ def _flag_reason(
         verdicts = (said, draft.verdict, SupportVerdict.PARTIAL)
         return next(one.value for one in verdicts if one and one is not SupportVerdict.SUPPORTED)
     if draft.hard:
-        return (
-            SupportVerdict.CONTRADICTED.value
-            if draft.verdict is SupportVerdict.SUPPORTED
-            else draft.verdict.value
-        )
+        hard = draft.verdict is not SupportVerdict.SUPPORTED
+        return (draft.verdict if hard else SupportVerdict.CONTRADICTED).value
     if opinion is not None and opinion.fault:
         return opinion.fault
     return "evidence_independent" if independent else None
 
 
 def gap_of(claim: ClaimVerification) -> EpistemicGap | None:
-    kind = next((kind for kind in ACTIONS if kind == claim.flag_reason), None)
-    if kind is None:
-        return None
-    return EpistemicGap(
-        claim_id=claim.claim_id,
-        claim_text=claim.claim_text,
-        gap_type=kind,
-        gap_bits=claim.evidence_gap_bits,
-        suggested_action=ACTIONS[kind],
-    )
+    for kind, action in ACTIONS.items():
+        if kind == claim.flag_reason:
+            return EpistemicGap(
+                claim_id=claim.claim_id,
+                claim_text=claim.claim_text,
+                gap_type=kind,
+                gap_bits=claim.evidence_gap_bits,
+                suggested_action=action,
+            )
+    return None
 
 
 def claims_to_ask(drafts: Iterable[ClaimDraft], config: VerificationConfig) -> tuple[list[ClaimDraft], int]:

@@ -114,12 +114,16 @@ def build_report(
     truncated: int = 0,
     calls: Sequence[ModelCall] = (),
 ) -> HallucinationReport:
-    """Return the report of a response."""
     gaps = [gap for claim in claims if (gap := gap_of(claim))]
     flagged = sum(claim.is_flagged for claim in claims)
-    if answer_support is None:
-        answer_support = min((claim.evidence_support for claim in claims), default=1.0)
-    is_flagged = _is_flagged(claims, config, answer_support, unverified)
+    # by a hard fault, by what nobody looked at, or by doubts that add up
+    weakest = min((claim.evidence_support for claim in claims), default=1.0)
+    answer_support = weakest if answer_support is None else answer_support
+    hard = unverified or any(claim.severity == "hard" for claim in claims)
+    point, threshold = config.operating_point, config.support_threshold
+    is_flagged = bool(hard) or is_doubted(weakest, answer_support, point, threshold)
+    weights = [max(1, len(claim.claim_text.split())) for claim in claims]
+    weighed = sum(weight * claim.evidence_support for weight, claim in zip(weights, claims, strict=True))
     critical = is_flagged and any(is_critical(gap, config) for gap in gaps)
     return HallucinationReport(
         response_id=response_id,
@@ -130,7 +134,7 @@ def build_report(
         is_flagged=is_flagged,
         claims=list(claims),
         gaps=gaps,
-        overall_confidence=_mean_support(claims),
+        overall_confidence=min(1.0, weighed / sum(weights)) if claims else 1.0,
         answer_support=answer_support,
         max_gap_bits=max((claim.evidence_gap_bits for claim in claims), default=0.0),
         has_critical_gaps=critical,
@@ -143,22 +147,6 @@ def build_report(
         output_tokens=sum(call.output_tokens for call in calls),
         cost_usd=sum(call.cost_usd for call in calls),
     )
-
-
-def _is_flagged(
-    claims: Sequence[ClaimVerification], config: VerificationConfig, support: float, unverified: int
-) -> bool:
-    """Tell whether the answer is flagged: by a hard fault, by what nobody looked at, or by doubts that add up."""
-    if unverified or any(claim.severity == "hard" for claim in claims):
-        return True
-    weakest = min((claim.evidence_support for claim in claims), default=1.0)
-    return is_doubted(weakest, support, config.operating_point, config.support_threshold)
-
-
-def _mean_support(claims: Sequence[ClaimVerification]) -> float:
-    weights = [max(1, len(claim.claim_text.split())) for claim in claims]
-    total = sum(weight * claim.evidence_support for weight, claim in zip(weights, claims, strict=True))
-    return min(1.0, total / sum(weights)) if claims else 1.0
 
 
 def is_critical(gap: EpistemicGap, config: VerificationConfig) -> bool:
@@ -227,7 +215,10 @@ def plan_response(  # noqa: PLR0913 - what a response is made of
     # a step that cites nothing is supported by nothing, whatever a model knows
     askable = [*drafts, *(step for step in audited if not context.keys().isdisjoint(step.evidence_ids))]
     due, truncated = claims_to_ask(askable, config) if ask else ([], 0)
-    evidence = [_of(claim, context) for claim in due]
+    # the passages that bind a claim's words; all of them where none does
+    evidence = [
+        {name: context[name] for name in claim.evidence_ids if name in context} or context for claim in due
+    ]
     left_out = found.left_out + len(steps) - within + unclaimed
     said = (shown[statement.start : statement.end] for statement in read(shown))
     nothing = not (drafts or steps) and has_evidence(context) and claims_nothing(said)
@@ -323,8 +314,3 @@ def _readable(steps: Sequence[PlanStep], sources: Mapping[str, str]) -> int:
         if total > AUDITED:
             return number
     return len(steps)
-
-
-def _of(claim: ClaimDraft, context: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the passages that bind a claim's words; all of them where none does."""
-    return {name: context[name] for name in claim.evidence_ids if name in context} or context

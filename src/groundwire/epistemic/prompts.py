@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from groundwire.checks.support.score import SupportVerdict
-from groundwire.epistemic.model import LogprobToken, ModelAnswer, ModelFault
+from groundwire.epistemic.model import ModelAnswer, ModelFault
 
 PromptKind = Literal["support", "prior", "answer"]
 
@@ -71,32 +71,20 @@ _ANSWER: Final = _DATA + "It holds a question. Answer it in a sentence or two."
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A question, written out; as text it is what a client gets that takes one prompt.
-
-    Attributes:
-        kind: what is asked.
-        system: the instructions.
-        user: the data.
-        key: the same for the same question, whatever its nonce.
-        is_cut: whether evidence was left out.
-    """
+    """A question, written out; as text it is what a client gets that takes one prompt."""
 
     kind: PromptKind
-    system: str = field(repr=False)
-    user: str = field(repr=False)
-    key: str
-    is_cut: bool = False
+    system: str = field(repr=False)  # the instructions
+    user: str = field(repr=False)  # the data
+    key: str  # the same for the same question, whatever its nonce
+    is_cut: bool = False  # evidence was left out
 
     def __str__(self) -> str:
         return f"{self.system}\n\n{self.user}"
 
 
 def support_prompt(claim: str, evidence: Mapping[str, str], *, nonce: str | None = None) -> Prompt:
-    """Ask whether evidence states a claim (S4-16).
-
-    Raises:
-        ModelFault: `too_long`, the claim is.
-    """
+    """Ask whether evidence states a claim (S4-16). Raises: ModelFault, `too_long`, the claim is."""
     passages: list[dict[str, str]] = []
     is_cut = False
     left = MAX_EVIDENCE
@@ -186,16 +174,10 @@ _VERDICT: Final = re.compile(r'"verdict"\s*:\s*"')
 
 
 class Judgement(NamedTuple):
-    """What a reply says.
+    """What a reply says, with a reason of at most 300 characters."""
 
-    Attributes:
-        support: probability that the claim holds: measured where there are log-probabilities, else as stated.
-        verdict: how, where the reply says so and was asked with the evidence.
-        reason: in the model's words, at most 300 characters.
-    """
-
-    support: float
-    verdict: SupportVerdict | None = None
+    support: float  # that the claim holds: measured where there are log-probabilities, else as stated
+    verdict: SupportVerdict | None = None  # where the question came with the evidence
     reason: str = ""
 
 
@@ -219,12 +201,23 @@ def read_reply(kind: PromptKind, answer: ModelAnswer) -> Judgement | None:
     if (score := parse_score(answer.text)) is not None:
         found = cast("re.Match[str]", _SCORE.match(answer.text))
         return Judgement(score, None, _short(answer.text[found.end() :].lstrip(" \t\n,;:.")))
-    said = _object(answer.text)
     words = SUPPORT_VERDICTS if kind == "support" else PRIOR_VERDICTS
-    if said is None or said.verdict not in words:
+    fenced = _FENCED.fullmatch(answer.text)
+    text = fenced[1] if fenced else answer.text
+    try:
+        said = _Said.model_validate(json.loads(text, object_pairs_hook=_once, parse_constant=_refuse))
+    except (ValueError, ValidationError, RecursionError):
         return None
+    if said.verdict not in words:
+        return None
+    measured = _measured(answer, words)
+    support = said.probability if measured is None else measured
+    if said.verdict != words[0]:
+        support = min(support, 1 - support)
+    elif said.probability < _HALF:
+        support = said.probability
     verdict = SupportVerdict(said.verdict) if kind == "support" else None
-    return Judgement(_support(said, words, answer), verdict, _short(said.reason))
+    return Judgement(support, verdict, _short(said.reason))
 
 
 def parse_score(reply: object) -> float | None:
@@ -262,23 +255,6 @@ def consensus(replies: Sequence[Judgement | None]) -> Judgement | None:
     return Judgement(sum(one.support for one in judgements) / len(judgements), verdict, reason)
 
 
-def _support(said: _Said, words: Sequence[str], answer: ModelAnswer) -> float:
-    measured = _measured(answer, words)
-    if said.verdict != words[0]:
-        sure = said.probability if measured is None else measured
-        return min(sure, 1 - sure)
-    return said.probability if measured is None or said.probability < _HALF else measured
-
-
-def _object(text: str) -> _Said | None:
-    fenced = _FENCED.fullmatch(text)
-    try:
-        found = json.loads(fenced[1] if fenced else text, object_pairs_hook=_once, parse_constant=_refuse)
-        return _Said.model_validate(found)
-    except (ValueError, ValidationError, RecursionError):
-        return None
-
-
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
         raise ValueError("a key stands twice")
@@ -302,11 +278,8 @@ def _measured(answer: ModelAnswer, words: Sequence[str]) -> float | None:
     for token in answer.tokens:
         start, end = end, end + len(token.text)
         if end > found.end():
-            return _share(token, token.text[: found.end() - start], words)
-    return None
-
-
-def _share(token: LogprobToken, before: str, words: Sequence[str]) -> float | None:
+            break
+    before = token.text[: found.end() - start]
     masses = dict.fromkeys(words, 0.0)
     for text, logprob in {**token.others, token.text: token.logprob}.items():
         begun = text[len(before) :]

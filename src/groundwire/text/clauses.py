@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from groundwire.text.lists import words_in
 from groundwire.text.stems import CARDINALS, uninflected, words_of
-from groundwire.text.tokens import PerToken
+from groundwire.text.tokens import per_token
 
 BE: Final = words_of("is are was were be been being am isn't aren't wasn't weren't it's")
 AUXILIARIES: Final = BE | words_in(__package__, "auxiliaries")
@@ -83,22 +83,16 @@ def role_of(preposition: str) -> int:
     return _ROLES.get(preposition, 0)
 
 
+@per_token
 def stem_of(token: str) -> str:
     """Return what the forms of a word have in common: "keep" of "kept", "invoic" of "invoices"."""
-    return _STEMS[token]
+    bare = token.removesuffix("'s").rstrip("'")
+    return uninflected(_IRREGULAR.get(bare, bare))
 
 
 def forms_of(verb: str) -> list[str]:
     """Return a word in its base form, and its past forms that have no "-ed"."""
     return [verb, *(past for past, base in _IRREGULAR.items() if base == verb != past)]
-
-
-def _stem(token: str) -> str:
-    bare = token.removesuffix("'s").rstrip("'")
-    return uninflected(_IRREGULAR.get(bare, bare))
-
-
-_STEMS: Final = PerToken(_stem, 1 << 14)
 
 
 def read_clause(
@@ -120,9 +114,22 @@ def read_clause(
             continue
         if place == first:
             role = WordRole.OBJECT
-        role = _turned(tokens, place, verb, role)
+        if token in _ROLES:
+            counted = token in _BOUNDS and not "".join(tokens[place + 1 : place + 2]).isalpha()
+            role = role if counted else _ROLES[token]
+        elif token in _DETERMINERS and role >= _FIRST_PREPOSITION and tokens[place - 1] not in _ROLES:
+            if place < verb:
+                role = WordRole.SUBJECT  # "in Graz the choir"
+            elif token in EACH and place > verb:
+                role = WordRole.OBJECT  # "by the nurse every morning"
     roles += [role] * (len(tokens) - len(roles))
-    owners = _owners(tokens, verb)
+    owners: list[int] = []
+    for place, token in enumerate(tokens) if "'s" in " ".join(tokens) else ():  # as hardly ever
+        if token.endswith("'s") and token not in FUNCTION_WORDS:
+            start = place
+            while start and start - 1 != verb and tokens[start - 1] not in FUNCTION_WORDS:
+                start -= 1
+            owners += range(max(start, owners[-1] + 1 if owners else 0), place + 1)
     for place in owners:
         roles[place] = _ROLES["of"]
     participle = participle_at(tokens, verb)
@@ -130,32 +137,6 @@ def read_clause(
         roles = [_IN_ACTIVE.get(role, role) for role in roles]
         roles[participle] = WordRole.VERB
     return Clause(verb, roles, owners)
-
-
-def _turned(tokens: Sequence[str], place: int, verb: int, role: int) -> int:
-    token = tokens[place]
-    if token in _ROLES:
-        counted = token in _BOUNDS and not "".join(tokens[place + 1 : place + 2]).isalpha()
-        return role if counted else _ROLES[token]
-    if token not in _DETERMINERS or role < _FIRST_PREPOSITION or tokens[place - 1] in _ROLES:
-        return role
-    if place < verb:
-        return WordRole.SUBJECT  # "in Graz the choir"
-    return WordRole.OBJECT if token in EACH and place > verb else role  # "by the nurse every morning"
-
-
-def _owners(tokens: Sequence[str], verb: int) -> list[int]:
-    """Return the places of the words that name an owner: "payment call's" of "the payment call's timeout"."""
-    found: list[int] = []
-    if "'s" not in " ".join(tokens):  # as nearly always
-        return found
-    for place, token in enumerate(tokens):
-        if token.endswith("'s") and token not in FUNCTION_WORDS:
-            start = place
-            while start and start - 1 != verb and tokens[start - 1] not in FUNCTION_WORDS:
-                start -= 1
-            found += range(max(start, found[-1] + 1 if found else 0), place + 1)
-    return found
 
 
 _FIRST_PREPOSITION: Final = 8
@@ -183,7 +164,7 @@ def _verb_place(tokens: Sequence[str], names: Collection[str]) -> int:
     relative = False
     before = 0
     for place, token in enumerate(tokens):
-        trait, leads = _TRAITS[token], before & _LEADS
+        trait, leads = _trait(token), before & _LEADS
         before = trait
         if not (trait & _VERBAL or leads):  # as most
             continue
@@ -244,10 +225,8 @@ _LEADS: Final = 2
 _WITHOUT_FORM: Final = _SUBJECTS | _BETWEEN  # behind these
 
 
+@per_token
 def _trait(token: str) -> int:
     plural = _is_third_person(token)
     verbal = plural or is_past(token) or token in AUXILIARIES or token in _RELATIVE
     return verbal * _VERBAL + (plural or token in _WITHOUT_FORM) * _LEADS
-
-
-_TRAITS: Final = PerToken(_trait, 1 << 14)

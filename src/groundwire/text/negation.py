@@ -1,4 +1,4 @@
-"""Negations: the one list of words, and the three questions that checks ask of it.
+"""Negations and opposites: the one list of words of each, and the questions that checks ask of them.
 
 English only. What reverses a statement word by word (not, never, un-, -less, "fails to") is a negation;
 pairs of opposites ("allows" and "blocks", "all" and "some") are not.
@@ -7,8 +7,12 @@ pairs of opposites ("allows" and "blocks", "all" and "some") are not.
 -   `negation_of` and `negated_stems`: whether one word is a negation, and of what, for the clauses of an answer.
 -   `Clauses`: whether a negation stands before a place of a source, in its clause, for quotes (C-41). It parses
     nothing: where the rules are in doubt it says yes, and a person looks.
+-   `side_of`: of which pair of opposites a word names a side. Each line of the table is a pair: words of one side, a
+    bar, words of the other. Verbs and nouns stand in their base form, and so in all forms. Words of one side say nearly
+    the same of a thing, so they are compared as one word. What a prefix denies takes the other side of the plain word:
+    unlocked, illegal, disagree.
 
-Signatures of stored claims depend on what `negations` returns: whoever changes it changes
+Signatures of stored claims depend on `negations` and on the table of opposites: whoever changes them changes
 `groundwire.checks.dedup.signature.SIGNATURE` too.
 """
 
@@ -20,9 +24,10 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from groundwire.text.lists import words_in
-from groundwire.text.stems import content_words, stem, uninflected, words_of
-from groundwire.text.tokens import CACHED_LENGTH, PerToken
+from groundwire.text.clauses import forms_of, role_of, stem_of
+from groundwire.text.lists import tables, words_in
+from groundwire.text.stems import CARDINALS, content_words, stem, uninflected, words_of
+from groundwire.text.tokens import CACHED_LENGTH, per_token
 
 FULL: Final = "not"
 WEAK: Final = "rarely"
@@ -104,10 +109,10 @@ def _either(words: frozenset[str]) -> str:
 def negations(tokens: Sequence[str]) -> list[str]:
     """Return `FULL` or `WEAK` for each negation among the tokens of a claim, in text order."""
     found: list[str] = []
-    if not any(map(_MAY_NEGATE.__getitem__, tokens)):  # as nearly always
+    if not any(map(may_negate, tokens)):  # as nearly always
         return found
-    for place, negated in enumerate(_OF_TOKENS.of(tokens)):
-        if negated:
+    for place, token in enumerate(tokens):
+        if negated := _of_token(token):
             found += negated
         elif denies(tokens, place):
             found.append(FULL)
@@ -120,14 +125,11 @@ def is_affixed(token: str) -> bool:
 
 
 def _is_prefixed(token: str) -> bool:
-    return any(
-        token.startswith(prefix) and not plain.isdisjoint(_bare_forms(token[len(prefix) :]))
-        for prefix, plain in _PLAIN.items()
-    )
-
-
-def _bare_forms(word: str) -> tuple[str, str]:
-    return uninflected(word), uninflected(word.removesuffix("ly"))
+    for prefix, plain in _PLAIN.items():
+        bare = token.removeprefix(prefix)
+        if bare != token and not plain.isdisjoint((uninflected(bare), uninflected(bare.removesuffix("ly")))):
+            return True
+    return False
 
 
 def may_deny(token: str) -> bool:
@@ -145,14 +147,9 @@ def denies(tokens: Sequence[str], place: int) -> bool:
     return does or following in endings
 
 
-def may_negate(token: str) -> bool:
-    """Tell whether a token can be a negation, or begin one: `negations` finds none among others."""
-    return token in DENYING or bool(_OF_TOKENS[token])
-
-
 def negation_of(word: str) -> str:
     """Return `FULL` or `WEAK` for a word, in lower case, that is a negation by itself, else an empty text."""
-    found = _OF_TOKENS[word] if 0 < len(word) <= CACHED_LENGTH else ()
+    found = _of_token(word) if 0 < len(word) <= CACHED_LENGTH else ()
     return found[0] if found else ""
 
 
@@ -172,6 +169,7 @@ def without_affix(word: str) -> str:
     return bare.removesuffix("less")
 
 
+@per_token
 def _of_token(token: str) -> tuple[str, ...]:
     if token in _FULL_WORDS or token.endswith("n't"):
         return (FULL,)
@@ -187,8 +185,10 @@ def _of_token(token: str) -> tuple[str, ...]:
     return tuple(FULL for part in parts if part in {"non", "un"} or part in _FULL_WORDS)
 
 
-_OF_TOKENS: Final = PerToken(_of_token, 1 << 14)
-_MAY_NEGATE: Final = PerToken(may_negate, 1 << 14)
+@per_token
+def may_negate(token: str) -> bool:
+    """Tell whether a token can be a negation, or begin one: `negations` finds none among others."""
+    return token in DENYING or bool(_of_token(token))
 
 
 _REACH: Final = 120  # characters that a negation reaches: speech written down may go without full stops
@@ -251,13 +251,21 @@ class Clauses:
         for _ in range(_MOST_PLACES):
             if place < 0:
                 break
-            if whole_words and self._cuts_word(place, place + len(quote)):
+            edges = (place, place + len(quote)) if whole_words else ()
+            if any(
+                _is_word(self._source[edge - 1 : edge]) and _is_word(self._source[edge : edge + 1])
+                for edge in edges
+            ):
                 place = self._source.find(quote, place + 1)
                 continue
             marks = self._around(place)
             if not _negates(marks, place):
                 return False
-            place = self._source.find(quote, _beyond(marks, place))
+            # on at the first place that may not be negated: past its clause, or out of reach
+            reach = marks.negations[bisect_left(marks.negations, place) - 1] + _REACH + 1
+            clause = bisect_right(marks.starts, place)
+            end = marks.starts[clause] if clause < len(marks.starts) else reach
+            place = self._source.find(quote, max(place + 1, min(end, reach)))
         return True
 
     def _around(self, place: int) -> _Marks:
@@ -275,12 +283,6 @@ class Clauses:
             self._whole = _marks(self._source, 0, len(self._source), len(self._source))
         return self._whole
 
-    def _cuts_word(self, start: int, end: int) -> bool:
-        return any(
-            0 < edge < len(self._source) and _is_word(self._source[edge - 1]) and _is_word(self._source[edge])
-            for edge in (start, end)
-        )
-
 
 def _marks(source: str, start: int, place: int, beyond: int) -> _Marks:
     negations = [found.start() for found in _all(_REACHING, source, start, place)]
@@ -293,14 +295,6 @@ def _negates(marks: _Marks, place: int) -> bool:
     if last < 0 or place - marks.negations[last] > _REACH:
         return False
     return marks.negations[last] >= marks.starts[bisect_right(marks.starts, place) - 1]
-
-
-def _beyond(marks: _Marks, place: int) -> int:
-    """Return the first place after a negated one that may not be: past its clause, or out of reach."""
-    reach = marks.negations[bisect_left(marks.negations, place) - 1] + _REACH + 1
-    clause = bisect_right(marks.starts, place)
-    end = marks.starts[clause] if clause < len(marks.starts) else reach
-    return max(place + 1, min(end, reach))
 
 
 def _is_word(char: str) -> bool:
@@ -316,3 +310,64 @@ def _all(pattern: re.Pattern[str], text: str, first: int, last: int) -> Iterator
             if found.start() < beyond:
                 done = found.end()
                 yield found
+
+
+class Side(NamedTuple):
+    """A pair of opposites, named by its first word, and the side of it that a word is on."""
+
+    pair: str
+    first: bool
+
+
+def _pairs(table: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield the name of each pair, and the words of its sides; lines that begin with "+" continue a pair."""
+    name = ""
+    for line in tables(__package__)[table].removesuffix(";").split(";"):
+        pair = line.strip()
+        one, other = (half.split() for half in pair.removeprefix("+ ").split("|"))
+        name = name if pair.startswith("+") else one[0]
+        yield name, one, other
+
+
+_SIDES: Final[dict[str, Side]] = {}
+for _name, _one, _other in _pairs("contradictions"):
+    for _word in _one:
+        _SIDES.setdefault(stem_of(_word), Side(_name, first=True))
+    for _word in _other:
+        _SIDES.setdefault(stem_of(_word), Side(_name, first=False))
+_SIDES_OF_PARTICLES: Final = {
+    word: Side(name, first)
+    for name, *sides in _pairs("particles")
+    for first, words in zip((True, False), sides, strict=True)
+    for word in words
+}
+_LOOSE: Final = frozenset(("up", "down", "on", "off"))
+
+
+def side_of(token: str) -> Side | None:
+    """Return the pair of opposites that a token in lower case belongs to, if any."""
+    side = _SIDES.get(stem_of(token))
+    if side is None and is_affixed(token):
+        bare = _SIDES.get(stem_of(without_affix(token)))
+        return bare and Side(bare.pair, not bare.first)
+    return side
+
+
+def may_be_particle(token: str) -> bool:
+    """Tell whether a function word has a side in some places: see `side_of_particle`."""
+    return token in _SIDES_OF_PARTICLES
+
+
+def side_of_particle(tokens: Sequence[str], place: int) -> Side | None:
+    """Return the side of a function word behind the verb; none of "on Monday", "up to 30", "more than 30"."""
+    behind = tokens[place + 1 : place + 3]
+    bounds = any(word in CARDINALS or word[0].isdigit() for word in behind)
+    free = not behind or role_of(behind[0]) or tokens[place] not in _LOOSE
+    return _SIDES_OF_PARTICLES[tokens[place]] if free and not bounds else None
+
+
+def opposite_words() -> Iterator[tuple[str, str]]:
+    """Yield each word, in all its irregular forms too, with each that stands in for its opposite in a text."""
+    for _, one, other in (*_pairs("contradictions"), *_pairs("counterparts")):
+        others = [form for word in other for form in forms_of(word)]
+        yield from ((form, opposed) for word in one for form in forms_of(word) for opposed in others)

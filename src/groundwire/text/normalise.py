@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 from unicodedata import category, combining, is_normalized, normalize
 
-from groundwire.text.visible import INVISIBLE, has_markup, is_shown_ascii, marked
+from groundwire.text.visible import INVISIBLE, has_markup, is_shown_ascii, marked, replaced
 
-_CROWD: Final = 32  # characters in a row that may be combining marks, and are put into order here
-_MANY: Final = re.compile(rf"[^\x00-\x7f]{{{_CROWD},}}")
+_MANY: Final = re.compile(r"[^\x00-\x7f]{32,}")  # of these the combining marks are put into order here
 _HIDDEN_MARKS: Final = frozenset("\u0f73\u0f75\u0f81\uff9e\uff9f")  # no marks, but they decompose to marks
 _PIECE: Final = 10_000  # characters that one call composes: one of them may become 18
 
@@ -86,19 +85,14 @@ class NormalisedText(NamedTuple):
 
 
 def normalise(text: str, *, split: bool = False) -> NormalisedText:
-    """Read a text in normal form: NFKC, straight apostrophes, one space for each run of white space.
-
-    Returns:
-        The reading. It is idempotent: normalising its text again changes nothing.
-    """
+    """Read a text in normal form: NFKC, straight apostrophes, one space for each run of white space; idempotent."""
     if is_shown_ascii(text) or _is_plain(text):
         straight = text if text.isascii() else _APOSTROPHE.sub("'", text)
         return _fold(NormalisedText(straight, range(len(text)), range(1, len(text) + 1)))
     blanked = _INVISIBLE.sub(" ", text) if split else text
-    kept = _positions(blanked)
-    composed = _compose(_APOSTROPHE.sub("'", _INVISIBLE.sub("", blanked)))
-    folded = _fold(composed)
-    if isinstance(kept, range):
+    shown, kept, _ = replaced(_INVISIBLE, lambda _: "", blanked)
+    folded = _fold(_compose(_APOSTROPHE.sub("'", shown)))
+    if len(shown) == len(blanked):
         return folded
     # A zero-width character after a cluster is not part of it: ends follow the characters that were kept.
     return NormalisedText(
@@ -140,31 +134,20 @@ def _is_plain(text: str) -> bool:
     ) or not any(map(_combines, set(text)))
 
 
-def _positions(text: str) -> Sequence[int]:
-    kept: list[int] = []
-    last = 0
-    for found in _INVISIBLE.finditer(text):
-        kept.extend(range(last, found.start()))
-        last = found.end()
-    if not last:
-        return range(len(text))
-    kept.extend(range(last, len(text)))
-    return kept
-
-
 def _compose(text: str) -> NormalisedText:
     pieces: list[str] = []
     starts: list[int] = []
     ends: list[int] = []
     for first, last, plain_ascii in _runs(text):
         run = text[first:last]
-        one_by_one = run if plain_ascii else _one_by_one(run)
-        if one_by_one:
-            pieces.append(one_by_one)
+        forms = [run] if plain_ascii else [] if any(map(_combines, run)) else list(map(_alone, run))
+        if plain_ascii or (forms and len(max(forms, key=len)) == 1):
+            pieces += forms
             starts.extend(range(first, last))
             ends.extend(range(first + 1, last + 1))
             continue
-        for start, end in _clusters(text, first, last):
+        bounds = [first, *(at for at in range(first + 1, last) if not _combines(text[at])), last]
+        for start, end in pairwise(bounds):
             piece = nfkc(text[start:end])
             pieces.append(piece)
             starts.extend([start] * len(piece))
@@ -187,21 +170,6 @@ def _runs(text: str) -> Iterator[tuple[int, int, bool]]:
         yield first, done, False
     if done < len(text):
         yield done, len(text), True
-
-
-def _clusters(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    for position in range(start + 1, end):
-        if not _combines(text[position]):
-            yield start, position
-            start = position
-    yield start, end
-
-
-def _one_by_one(run: str) -> str:
-    if any(map(_combines, run)):
-        return ""
-    forms = list(map(_alone, run))
-    return "".join(forms) if len(max(forms, key=len)) == 1 else ""
 
 
 @lru_cache(_CACHED_CHARACTERS)
@@ -232,11 +200,9 @@ def _fold(reading: NormalisedText) -> NormalisedText:
     return NormalisedText(_SPACES.sub(" ", text), starts, ends)
 
 
-def _python_escape(char: str) -> str:
-    return char.encode("unicode_escape").decode()
-
-
-def escape_controls(text: str, escape: Callable[[str], str] = _python_escape) -> str:
+def escape_controls(
+    text: str, escape: Callable[[str], str] = lambda char: char.encode("unicode_escape").decode()
+) -> str:
     r"""Write out what has no shape of its own (controls, escapes, direction marks), as `\x1b` or `\u202e`.
 
     A terminal would obey it, and headers of dead letters are read with console consumers.

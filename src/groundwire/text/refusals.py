@@ -125,25 +125,23 @@ def is_refusal(sentence: str) -> bool:
     if not any(noun in folded for noun in _NOUN_STEMS) or not any(word in folded for word in _DENIALS):
         return False
     plain = " ".join(sentence.replace("\u2019", "'").split())
-    return _is_refusal(plain) or _is_plain_refusal(plain)
-
-
-def _asserts(before: str, denial: str) -> bool:
-    """Tell whether a sentence says something of its own: "It accepts writes not covered by the given sources"."""
-    if not denial.casefold().startswith("not ") or not before.strip(_EDGES):
-        return False
-    return not (_HELPER.search(before) or _TOPIC.match(before))
-
-
-def _is_refusal(plain: str) -> bool:
+    apology = _APOLOGY.match(plain)
+    opened = apology.end() if apology else 0
+    found = _PLAIN_REFUSAL.fullmatch(_CONCLUSION.sub("", plain[opened:]).strip(_EDGES))
+    if found is not None:
+        what = found["lack"] or found["none"] or found["nothing"] or found["sought"] or ""
+        if not _MORE.search(_OR.sub(" ", what)):
+            return True
     found = _REFUSAL.search(plain)
     if found is None:
         return False
-    before = plain[: found.start()]
-    apology = _APOLOGY.match(before)
-    before = before[apology.end() :] if apology else before
-    if _asserts(before, found[0]):
-        return False
+    before = plain[opened : found.start()]
+    if (
+        found[0].casefold().startswith("not ")
+        and before.strip(_EDGES)
+        and not (_HELPER.search(before) or _TOPIC.match(before))
+    ):
+        return False  # "It accepts writes not covered by the given sources"
     before = _HELPER.sub("", before)
     if _TOPIC.match(before):
         before = _AND.sub(" ", before)
@@ -155,16 +153,6 @@ def _is_refusal(plain: str) -> bool:
         _AND.sub(" ", behind) if found["lack"] else behind,
     ]
     return not any(_MORE.search(part) for part in [before, *parts])
-
-
-def _is_plain_refusal(plain: str) -> bool:
-    apology = _APOLOGY.match(plain)
-    said = _CONCLUSION.sub("", plain[apology.end() :] if apology else plain)
-    found = _PLAIN_REFUSAL.fullmatch(said.strip(_EDGES))
-    if found is None:
-        return False
-    what = found["lack"] or found["none"] or found["nothing"] or found["sought"] or ""
-    return not _MORE.search(_OR.sub(" ", what))
 
 
 _COURTESY = re.compile(
@@ -269,7 +257,7 @@ _LONGEST = 1_000  # characters of a report of what the sources lack
 
 
 def lack_of(clause: str) -> str | None:
-    """Return what a clause says that the sources lack, or None where it says something else.
+    """Return what a clause of up to 1,000 characters says that the sources lack; None: it says something else.
 
     A noun phrase or a question of whether is lacking ("the price", "whether dogs are admitted"); what is presumed to
     be so ("why the company cheated") is said.

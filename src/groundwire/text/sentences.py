@@ -54,6 +54,7 @@ _SPACE = re.compile(r"\s*")
 _SPACE_WITHIN = re.compile(r"\s")
 _NEXT_WORD = re.compile(r"[*_\"'(\u201c\u2018]{0,4}([^\W\d_]+)")
 _LAST_WORD = re.compile(r"(?<![\w.])[\w.]+$")
+_SPAN = 10  # units of work that a sentence takes, beside those of its characters
 _REACH = 16  # characters before a full stop in which an abbreviation is looked for
 
 
@@ -64,9 +65,6 @@ _EITHER = words_of("etc inc ltd co corp jr sr al a.m p.m u.s u.k dept est ph.d")
 _OPENERS = words_in(__package__, "openers")
 
 
-_SPAN = 10  # units of work that a sentence takes, beside those of its characters
-
-
 def sentences(text: str) -> list[TextSpan]:
     """Return the sentences and code blocks of a text, in text order and without overlaps.
 
@@ -75,40 +73,25 @@ def sentences(text: str) -> list[TextSpan]:
     """
     spend(len(text))
     found = []
-    for span in _spans(text):
-        spend(_SPAN)
-        found.append(span)
+    for start, end, code in _blocks(text):
+        first = start
+        for boundary in [end] if code else [*_boundaries(text, start, end), end]:
+            if bare := text[first:boundary].strip():
+                spend(_SPAN)
+                first = text.index(bare[0], first)
+                found.append(TextSpan(first, first + len(bare), bare, code))
+            first = boundary
     return found
 
 
-def _spans(text: str) -> Iterator[TextSpan]:
-    for start, end, code in _blocks(text):
-        if code:
-            yield TextSpan(start, end, text[start:end], code=True)
-            continue
-        first = start
-        for boundary in [*_boundaries(text, start, end), end]:
-            piece = text[first:boundary]
-            bare = piece.strip()
-            if bare:
-                first += piece.find(bare[0])
-                yield TextSpan(first, first + len(bare), bare)
-            first = boundary
-
-
-def _lines(text: str) -> list[_Line]:
+def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
     lines = []
     position = 0
-    for line in text.split("\n"):
-        bare = line.strip()
-        start = position + (line.find(bare[0]) if bare else 0)
+    for written in text.split("\n"):
+        bare = written.strip()
+        start = position + (written.find(bare[0]) if bare else 0)
         lines.append(_Line(start, start + len(bare)))
-        position += len(line) + 1
-    return lines
-
-
-def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
-    lines = _lines(text)
+        position += len(written) + 1
     closings = _closings(text, lines)
     paragraph: list[_Line] = []
     in_list = False
@@ -169,26 +152,22 @@ def _stretches(text: str, lines: list[_Line]) -> Iterator[tuple[int, int, bool]]
     width = max(_WRAP, *(line.end - line.start for line in lines))
     start = lines[0].start
     for line, following in pairwise(lines):
-        if _broken(text, line, following, width):
+        broken = _LABEL.match(text, *following) is not None
+        capital = _CAPITAL.match(text, *following)
+        if not broken and capital and capital[1].isupper() and text[line.end - 1] != ",":
+            # its first word would have fitted into the line before
+            room = max(0, width - (line.end - line.start) - 1)
+            broken = following.end - following.start <= room or bool(
+                _SPACE_WITHIN.search(text, following.start, following.start + room + 1)
+            )
+        if broken:
             yield start, line.end, False
             start = following.start
     yield start, lines[-1].end, False
 
 
-def _broken(text: str, line: _Line, following: _Line, width: int) -> bool:
-    if _LABEL.match(text, following.start, following.end):
-        return True
-    capital = _CAPITAL.match(text, following.start, following.end)
-    if not capital or not capital[1].isupper() or text[line.end - 1] == ",":
-        return False
-    room = max(0, width - (line.end - line.start) - 1)
-    first_word_fits = following.end - following.start <= room or _SPACE_WITHIN.search(
-        text, following.start, following.start + room + 1
-    )
-    return bool(first_word_fits)
-
-
 def _boundaries(text: str, start: int, end: int) -> Iterator[int]:
+    """Yield where sentences end before the end of a stretch."""
     done = start
     for stop in _STOP.finditer(text, start, end):
         if stop[0][0] == "`" or stop.start() < done or stop.end() == end:

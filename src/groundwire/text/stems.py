@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from groundwire.text.lists import words_in
-from groundwire.text.tokens import CACHED_LENGTH, PerToken
+from groundwire.text.tokens import CACHED_LENGTH, per_token
 
 _PART: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -21,18 +21,16 @@ _STEM: Final = 6  # letters of a word that count
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the words of a list written as a text."""
     return frozenset(text.split())
 
 
-_ONES: Final = (
+_NUMBER_NAMES: Final = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen"
+    "seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety"
 )
-_TENS: Final = "twenty thirty forty fifty sixty seventy eighty ninety"
 _ORDINAL_NAMES: Final = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
-ONES: Final = {word: n for n, word in enumerate(_ONES.split())}
-TENS: Final = {word: 10 * n for n, word in enumerate(_TENS.split(), start=2)}
+ONES: Final = {word: n for n, word in enumerate(_NUMBER_NAMES.split()[:20])}
+TENS: Final = {word: 10 * n for n, word in enumerate(_NUMBER_NAMES.split()[20:], start=2)}
 SCALES: Final = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 CARDINALS: Final = frozenset((*ONES, *TENS, *SCALES))
 ORDINALS: Final = {word: n for n, word in enumerate(_ORDINAL_NAMES.split(), start=1)}
@@ -47,20 +45,14 @@ _ENDINGS: Final = ("ingly", "edly", "ings", "ied", "ies", "ing", "ed", "es", "ly
 class Lexeme(NamedTuple):
     """A word as it is compared."""
 
-    text: str
-    """In lower case."""
-    stems: tuple[str, ...]
-    """What it says: `connectTimeout_ms` has three stems, a function word none."""
-    counts: bool
-    """It may be a number word."""
+    text: str  # in lower case
+    stems: tuple[str, ...]  # `connectTimeout_ms` has three, a function word none
+    counts: bool  # it may be a number word
 
 
-def content_words(word: str) -> tuple[str, ...]:
-    """Return the stems that a word or an identifier holds."""
-    return lexeme(word).stems
-
-
-def _read(word: str) -> Lexeme:
+@per_token
+def lexeme(word: str) -> Lexeme:
+    """Read a word or an identifier as written: case tells where the parts of an identifier begin."""
     text = word.lower()
     if text in _FUNCTION_WORDS:
         return Lexeme(text, (), text in _COUNTING)
@@ -69,7 +61,12 @@ def _read(word: str) -> Lexeme:
     return Lexeme(text, stems, text.partition("-")[0] in _COUNTING)
 
 
-def _stem(word: str) -> str:
+def content_words(word: str) -> tuple[str, ...]:
+    return lexeme(word).stems
+
+
+@lru_cache(1 << 14)
+def stem(word: str) -> str:
     word = word.lower().removesuffix("'s").rstrip("'")
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
@@ -79,7 +76,7 @@ def _stem(word: str) -> str:
             break
     for particle in PARTICLES:  # "timeout" is the stem of "times out" too
         if word.endswith(particle) and len(word) - len(particle) >= 3:
-            return _stem(word.removesuffix(particle)) + particle
+            return stem(word.removesuffix(particle)) + particle
     return word[:_STEM].removesuffix("i") if len(word) > 3 else word[:_STEM]
 
 
@@ -99,8 +96,3 @@ def uninflected(word: str) -> str:
     if len(word) > 3 and word[-1] == word[-2]:  # planned as plan, calls as called
         word = word[:-1]
     return word
-
-
-stem = lru_cache(1 << 14)(_stem)
-lexeme: Final = PerToken(_read, 1 << 14).__getitem__
-"""Read a word or an identifier as written: case tells where the parts of an identifier begin."""

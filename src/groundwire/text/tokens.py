@@ -56,35 +56,30 @@ def tokenize(text: str) -> list[str]:
     """Split text into its tokens, in text order, repeats kept (S0-104, C-07).
 
     Markup and invisible characters are removed (`groundwire.text.visible`), apostrophes and dashes folded, then
-    NFKC, lower case, white space, and the punctuation at the edges of every word. Tokenising the tokens joined by
-    spaces gives the same tokens, where they hold no markup.
-
-    Returns:
-        Tokens, none of them empty.
+    NFKC, lower case, white space, and the punctuation at the edges of every word. No token is empty. Tokenising the
+    tokens joined by spaces gives the same tokens, where they hold no markup.
     """
     return tokenize_visible(visible(text))
 
 
 def tokenize_visible(shown: str) -> list[str]:
     """Split what `visible` returned into its tokens, as `tokenize`."""
-    words = (shown.lower() if shown.isascii() else _fold(shown)).split()
-    return [token for word in words if (token := word if word.isalnum() else _strip(word))]
+    if shown.isascii():
+        folded = shown.lower()
+    else:
+        spaced = _FRACTION.sub(" ", _POWER.sub("^", shown.translate(_FOLDED)))
+        folded = nfkc(nfkc(spaced).lower()).translate(_FOLDED)
+    return [token for word in folded.split() if (token := word if word.isalnum() else _strip(word))]
 
 
 class PerToken(dict[str, _T]):
-    """A cache of a value that depends on a token alone.
-
-    Args:
-        work: Gives a token's value; values are shared, so they must not change.
-        kept: Most values that are kept; those of tokens longer than `CACHED_LENGTH` never are.
-    """
+    """A cache of at most `kept` values, each computed by `work` from a token of up to `CACHED_LENGTH` characters."""
 
     def __init__(self, work: Callable[[str], _T], kept: int = CACHED_TOKENS) -> None:
         super().__init__()
         self._work, self._kept = work, kept
 
     def __missing__(self, token: str) -> _T:
-        """Compute a value and keep it; a full cache is emptied."""
         value = self._work(token)
         if len(token) <= CACHED_LENGTH:
             if len(self) >= self._kept:
@@ -93,19 +88,18 @@ class PerToken(dict[str, _T]):
         return value
 
     def of(self, tokens: Iterable[str]) -> list[_T]:
-        """Return the value of each token."""
         return list(map(self.__getitem__, tokens))
+
+
+def per_token(work: Callable[[str], _T]) -> Callable[[str], _T]:
+    """Decorate a function of a token alone: its values are cached (`PerToken`) and shared."""
+    return PerToken(work, 1 << 14).__getitem__
 
 
 def token_digest(token: str) -> bytes:
     """Return the 8 bytes that stand for a token: blake2b of its UTF-8 text, equal in every process."""
     # A lone surrogate cannot come over the wire; the library must not break on one.
     return blake2b(token.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-
-
-def _fold(text: str) -> str:
-    spaced = _FRACTION.sub(" ", _POWER.sub("^", text.translate(_FOLDED)))
-    return nfkc(nfkc(spaced).lower()).translate(_FOLDED)
 
 
 def _strip(word: str) -> str:

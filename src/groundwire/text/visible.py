@@ -26,9 +26,6 @@ INVISIBLE: Final = (
 """The characters that show nothing, as the inside of a class of a regular expression."""
 
 _INVISIBLE: Final = re.compile(f"[{INVISIBLE}]")
-_UNASSIGNED: Final = ("Cf", "Cn", "Co", "Cs")
-_AS_PICTURE: Final = "\ufe0f"
-_PICTURES: Final = ("So", "Sk")
 _BETWEEN: Final = re.compile(rf"(?<=[^\W_{INVISIBLE}])[{INVISIBLE}]+(?=[^\W_])")
 # Scripts that need no joiner to be spelt: in a word of theirs an invisible character has no business.
 _L: Final = "[0-9A-Za-z\u00c0-\u052f\u1e00-\u1fff\uff10-\uff5a]"
@@ -84,7 +81,7 @@ def marked(text: str) -> tuple[str, Sequence[int], Sequence[int]]:
     """Return a text without markup, and where in `text` each of its characters starts and ends."""
     if not has_markup(text):
         return text, range(len(text)), range(1, len(text) + 1)
-    return _replaced(_MARKUP, _shown, text)
+    return replaced(_MARKUP, _shown, text)
 
 
 def seen(text: str, *, split: bool = False) -> tuple[str, Sequence[int], Sequence[int]]:
@@ -95,7 +92,7 @@ def seen(text: str, *, split: bool = False) -> tuple[str, Sequence[int], Sequenc
     if not _INVISIBLE.search(read):
         return read, starts, ends
     blank = " " if split else ""
-    shown, first, last = _replaced(_INVISIBLE, lambda _: blank, read)
+    shown, first, last = replaced(_INVISIBLE, lambda _: blank, read)
     return shown, [starts[at] for at in first], [ends[at - 1] for at in last]
 
 
@@ -107,8 +104,8 @@ def invisible_places(text: str) -> list[int]:
     return [
         at
         for at, char in enumerate(text)
-        if (_INVISIBLE.match(char) or unicodedata.category(char) in _UNASSIGNED)
-        and not (char == _AS_PICTURE and at and unicodedata.category(text[at - 1]) in _PICTURES)
+        if (_INVISIBLE.match(char) or unicodedata.category(char) in ("Cf", "Cn", "Co", "Cs"))
+        and not (char == "\ufe0f" and at and unicodedata.category(text[at - 1]) in ("So", "Sk"))
     ]
 
 
@@ -141,9 +138,10 @@ def _shown(match: re.Match[str]) -> str:
     return _SHOWN[kind] if kind else unescape(match.group())
 
 
-def _replaced(
+def replaced(
     pattern: re.Pattern[str], shown: Callable[[re.Match[str]], str], text: str
 ) -> tuple[str, list[int], list[int]]:
+    """Replace what matches; return where in `text` each character of the result starts and ends, too."""
     pieces: list[str] = []
     starts: list[int] = []
     ends: list[int] = []

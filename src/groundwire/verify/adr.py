@@ -4,11 +4,11 @@ import asyncio
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from groundwire.verify.results import MAX_TEXT, CitationCheck, CitationState, Clock, utc_now
+from groundwire.verify.results import MAX_TEXT, CitationCheck, CitationState, Clock, all_unknown, utc_now
 
 _NAME = re.compile(
     r"(?:adr[-_](?P<named>[0-9]+)(?:[-_].*)?"
@@ -56,38 +56,29 @@ class AdrFolder:
         wanted = list(dict.fromkeys(numbers))
         try:
             async with asyncio.timeout(_TIMEOUT):
-                listing = await self._files()
-                texts = await asyncio.to_thread(_texts, listing, wanted) if want_text else {}
-                statuses = await asyncio.to_thread(_statuses, listing, wanted, texts)
+                async with self._reading:  # one listing at a time, however many ask
+                    now = self._monotonic()
+                    if self._read_at is None or not 0 <= now - self._read_at < _FRESH:
+                        self._read_at = None
+                        self._listing = await asyncio.to_thread(_list, self._path)
+                        self._read_at = now
+                    listing = self._listing
+                texts, statuses = await asyncio.to_thread(_records, listing, wanted, want_text=want_text)
         except TimeoutError:
-            return self._all_unknown(wanted, f"timeout after {_TIMEOUT:g} s")
+            return all_unknown(wanted, f"timeout after {_TIMEOUT:g} s", self._clock())
         except OSError as error:
             missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-            return self._all_unknown(wanted, "ADR folder missing" if missing else "ADR folder not readable")
+            detail = "ADR folder missing" if missing else "ADR folder not readable"
+            return all_unknown(wanted, detail, self._clock())
         checks = {}
         for number in wanted:
             state, detail = CitationState.NOT_FOUND, "ADR not found"
             if _canonical(number) in listing:
                 status = statuses.get(number)
-                state, detail = (
-                    CitationState.VERIFIED,
-                    "ADR file exists" + f", status: {status}" * bool(status),
-                )
+                state = CitationState.VERIFIED
+                detail = "ADR file exists" + f", status: {status}" * bool(status)
             checks[number] = CitationCheck(state, detail, self._clock(), texts.get(number))
         return checks
-
-    def _all_unknown(self, numbers: list[str], detail: str) -> dict[str, CitationCheck]:
-        now = self._clock()
-        return {n: CitationCheck(CitationState.UNKNOWN, detail, now) for n in numbers}
-
-    async def _files(self) -> _Listing:
-        async with self._reading:  # one listing at a time, however many ask
-            now = self._monotonic()
-            if self._read_at is None or not 0 <= now - self._read_at < _FRESH:
-                self._read_at = None
-                self._listing = await asyncio.to_thread(_list, self._path)
-                self._read_at = now
-            return self._listing
 
 
 def _canonical(number: str) -> str | None:
@@ -100,28 +91,29 @@ def _list(folder: Path) -> _Listing:
     listing: _Listing = {}
     for path in sorted(root.iterdir()):
         match = _NAME.fullmatch(path.name)
-        if match is None or not _is_own_file(path, root):
+        if match is None:
             continue
-        listing.setdefault(_canonical(match["named"] or match["leading"]) or "", []).append(path)
+        with suppress(OSError, RuntimeError):  # a dangling or circular link
+            real = path.resolve(strict=True)
+            if real.is_relative_to(root) and stat.S_ISREG(real.stat().st_mode):
+                number = _canonical(match["named"] or match["leading"]) or ""
+                listing.setdefault(number, []).append(path)
     return listing
 
 
-def _is_own_file(path: Path, root: Path) -> bool:
-    try:
-        real = path.resolve(strict=True)
-        return real.is_relative_to(root) and stat.S_ISREG(real.stat().st_mode)
-    except (OSError, RuntimeError):  # a dangling or circular link
-        return False
-
-
-def _statuses(listing: _Listing, numbers: list[str], texts: Mapping[str, str]) -> dict[str, str]:
-    """Return, of the records that say they are not in force any more or never were, which status they name."""
-    found: dict[str, str] = {}
+def _records(
+    listing: _Listing, numbers: list[str], *, want_text: bool
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return texts where wanted, and the status of each record that is not in force any more or never was."""
+    texts: dict[str, str] = {}
+    statuses: dict[str, str] = {}
     for number in numbers:
+        paths = listing.get(_canonical(number) or "", [])
+        if want_text and paths:
+            texts[number] = _read(paths, MAX_TEXT)
         with suppress(OSError):  # a record that cannot be read exists all the same
-            head = texts.get(number) or _read(listing.get(_canonical(number) or "", []), _HEAD)
-            found[number] = status_of(head[:_HEAD])
-    return found
+            statuses[number] = status_of((texts.get(number) or _read(paths, _HEAD))[:_HEAD])
+    return texts, statuses
 
 
 def status_of(text: str) -> str:
@@ -130,11 +122,6 @@ def status_of(text: str) -> str:
         if word := _NOT_IN_FORCE.search(stated["line"] or stated["section"] or ""):
             return word[1].lower().replace("superceded", "superseded")  # as adr-tools spells it
     return ""
-
-
-def _texts(listing: _Listing, numbers: list[str]) -> dict[str, str]:
-    keys = {n: _canonical(n) for n in numbers}
-    return {n: _read(listing[key], MAX_TEXT) for n, key in keys.items() if key is not None and key in listing}
 
 
 def _read(paths: list[Path], room: int) -> str:

@@ -44,18 +44,10 @@ if TYPE_CHECKING:  # its library reads environments, which takes long to import
     from groundwire.verify.issues import IssueTracker
     from groundwire.verify.url import UrlChecker
 
-_NO_TRACKER = "issue tracker not configured"
-
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where a tenant's citations are looked up; what is None is unknown, "not configured".
-
-    Attributes:
-        adr_dir: Folder of architecture decision records.
-        repo: Git repository.
-        tracker: Issue tracker.
-    """
+    """Where a tenant's citations are looked up; what is None is unknown, "not configured"."""
 
     adr_dir: Path | None = None
     repo: Path | None = None
@@ -125,11 +117,7 @@ class CitationVerifier:
     async def local(
         self, tenant: str, citations: Iterable[Citation], *, want_text: bool = False
     ) -> dict[str, CitationCheck]:
-        """Look up ADRs and commits of one tenant, the whole batch at once.
-
-        Returns:
-            Label -> answer; it does not raise.
-        """
+        """Look up ADRs and commits of one tenant, the whole batch at once: label -> answer. Never raises."""
         values: dict[str, dict[str, None]] = {"adr": {}, "commit": {}}
         for citation in citations:
             if citation.type in values:
@@ -168,9 +156,7 @@ class CitationVerifier:
     ) -> CitationAnswers:
         """Return what is known of URLs and issues without a request: one round trip to the cache.
 
-        Returns:
-            The known answers, `unknown` where the network is off or no tracker is configured; the rest is for
-            `remote`.
+        An answer is `unknown` where the network is off or no tracker is configured; the rest is for `remote`.
         """
         answers, tasks = self._sort(requests)
         keys = list(dict.fromkeys(t.key for t in tasks.values()))
@@ -193,8 +179,7 @@ class CitationVerifier:
     ) -> CitationAnswers:
         """Request URLs and issues, each once for each tenant: one that waits or is held back is no other's answer.
 
-        Returns:
-            An answer for every URL and issue; it does not raise.
+        Every URL and issue is answered; never raises.
         """
         answers, tasks = self._sort(requests)
         deadline = self._monotonic() + patience
@@ -208,11 +193,7 @@ class CitationVerifier:
     async def verify(
         self, tenant: str, citations: Iterable[Citation], *, want_text: bool = False
     ) -> dict[str, CitationCheck]:
-        """Answer every citation of one tenant: locally, from the cache, else from the network.
-
-        Returns:
-            Label -> answer; it does not raise.
-        """
+        """Answer every citation of one tenant: locally, from the cache, else from the network. Never raises."""
         cited = list(citations)
         requests = [(tenant, c) for c in cited]
         answers = await self.cached(requests, want_text=want_text)
@@ -245,7 +226,7 @@ class CitationVerifier:
             if not self._network:
                 answers[at] = self._unknown("network disabled")
             elif citation.type == "issue" and tracker is None:
-                answers[at] = self._unknown(_NO_TRACKER)
+                answers[at] = self._unknown("issue tracker not configured")
             else:
                 key = cache_key(citation.type, tracker.identity if tracker else "", citation.value)
                 tasks[at] = _Task(tenant, key, citation.type, citation.value, tracker)
@@ -254,7 +235,26 @@ class CitationVerifier:
     async def _ask(self, task: _Task, budget: float, deadline: float, *, want_text: bool) -> CitationCheck:
         started = self._monotonic()
         try:
-            check = await self._answer(task, budget, deadline, want_text=want_text)
+            if task.tracker is None:
+                if self._urls is None:
+                    # Lazily: it reads the trusted certificates, 30 ms. A worker passes one made at its start.
+                    from groundwire.verify.url import UrlChecker  # noqa: PLC0415 - see the imports
+
+                    self._urls = UrlChecker(pacer=self._pacer, clock=self._clock, monotonic=self._monotonic)
+                check = await self._urls.check(
+                    task.value, budget=budget, deadline=deadline, want_text=want_text, tenant=task.tenant
+                )
+            else:
+                host = task.tracker.host
+                async with self._pacer.visit(host, deadline, tenant=task.tenant) as visit:
+                    try:
+                        async with asyncio.timeout(
+                            budget + _GRACE
+                        ):  # for a tracker that does not keep its budget
+                            check = await task.tracker.exists(task.value, budget=budget, want_text=want_text)
+                        visit.ok = not check.may_pass
+                    except TimeoutError:
+                        check = self._unknown(f"timeout after {budget:g} s")
             with contextlib.suppress(Exception):  # the answer holds whether or not it is remembered
                 await self._cache.put(task.key, check)
         except NotAskedError as error:  # says nothing about the citation: not cached
@@ -263,29 +263,6 @@ class CitationVerifier:
             check = self._unknown(type(error).__name__)
         self._report(task.kind, check, self._monotonic() - started)
         return check
-
-    async def _answer(self, task: _Task, budget: float, deadline: float, *, want_text: bool) -> CitationCheck:
-        if task.tracker is None:
-            urls = self._url_checker()
-            return await urls.check(
-                task.value, budget=budget, deadline=deadline, want_text=want_text, tenant=task.tenant
-            )
-        async with self._pacer.visit(task.tracker.host, deadline, tenant=task.tenant) as visit:
-            try:
-                async with asyncio.timeout(budget + _GRACE):  # for a tracker that does not keep its budget
-                    check = await task.tracker.exists(task.value, budget=budget, want_text=want_text)
-            except TimeoutError:
-                return self._unknown(f"timeout after {budget:g} s")
-            visit.ok = not check.may_pass
-            return check
-
-    def _url_checker(self) -> UrlChecker:
-        # Lazily: it reads the trusted certificates, 30 ms. A worker passes one made at its start.
-        if self._urls is None:
-            from groundwire.verify.url import UrlChecker  # noqa: PLC0415 - see the imports
-
-            self._urls = UrlChecker(pacer=self._pacer, clock=self._clock, monotonic=self._monotonic)
-        return self._urls
 
     def _unknown(self, detail: str) -> CitationCheck:
         return CitationCheck(CitationState.UNKNOWN, detail, self._clock())
@@ -344,8 +321,7 @@ class _Tracker(_SourcesSection):
     kind: Literal["github", "gitlab"]
     url: str
     project: str
-    token_env: str | None = None
-    """Name of the variable that holds the token: the file holds no secret."""
+    token_env: str | None = None  # name of the variable that holds the token: the file holds no secret
 
 
 class _TenantSources(_SourcesSection):
@@ -382,21 +358,20 @@ def load_sources(settings: Settings) -> dict[str, Sources]:
     except (ValueError, RecursionError) as exc:
         raise UsageError(f"GROUNDWIRE_TENANTS_FILE {path}: {not_toml(exc)}") from None
     for tenant, section in file.tenants.items():
-        tracker = _tracker(section.tracker, f"tenants.{tenant}.tracker") if section.tracker else None
+        tracker: IssueTracker | None = None
+        if (named := section.tracker) is not None:
+            from httpx import InvalidURL  # noqa: PLC0415 - see the imports
+
+            from groundwire.verify.issues import GitHubTracker, GitLabTracker  # noqa: PLC0415 - see the imports
+
+            where = f"tenants.{tenant}.tracker"
+            token = os.environ.get(named.token_env) if named.token_env else None
+            if named.token_env and not token:
+                raise UsageError(f"{where}.token_env: the variable {named.token_env} is not set")
+            try:
+                kind = GitHubTracker if named.kind == "github" else GitLabTracker
+                tracker = kind(named.url, named.project, token)
+            except (ValueError, InvalidURL) as exc:
+                raise UsageError(f"{where}: {exc}") from None
         sources[tenant] = Sources(section.adr_dir, section.repo, tracker)
     return sources
-
-
-def _tracker(section: _Tracker, where: str) -> IssueTracker:
-    from httpx import InvalidURL  # noqa: PLC0415 - see the imports
-
-    from groundwire.verify.issues import GitHubTracker, GitLabTracker  # noqa: PLC0415 - see the imports
-
-    token = os.environ.get(section.token_env) if section.token_env else None
-    if section.token_env and not token:
-        raise UsageError(f"{where}.token_env: the variable {section.token_env} is not set")
-    kind = GitHubTracker if section.kind == "github" else GitLabTracker
-    try:
-        return kind(section.url, section.project, token)
-    except (ValueError, InvalidURL) as exc:
-        raise UsageError(f"{where}: {exc}") from None

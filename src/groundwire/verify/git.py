@@ -10,10 +10,10 @@ import os
 import re
 import signal
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from groundwire.verify.results import CitationCheck, CitationState, Clock, utc_now
+from groundwire.verify.results import CitationCheck, CitationState, Clock, all_unknown, utc_now
 
 _SHA = re.compile(r"[0-9a-f]{7,40}")
 _MAX_MESSAGES = 4_194_304  # bytes of commit objects that one batch reads for their messages
@@ -46,8 +46,7 @@ class _GitError(Exception):
     """Git could not be asked; the message is the detail."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     """One line of git's output."""
 
     sha: str
@@ -84,9 +83,10 @@ class GitRepository:
                 if want_text:
                     messages = await self._messages(found)
         except TimeoutError:
-            return self._all_unknown(cited, f"timeout after {self._timeout:g} s")
+            return all_unknown(cited, f"timeout after {self._timeout:g} s", self._clock())
         except (_GitError, OSError, ValueError) as error:  # ValueError: an answer that cannot be read
-            return self._all_unknown(cited, str(error) if isinstance(error, _GitError) else "git failed")
+            detail = str(error) if isinstance(error, _GitError) else "git failed"
+            return all_unknown(cited, detail, self._clock())
         now, checks = self._clock(), {}
         for sha in cited:
             one = found.get(sha)
@@ -97,10 +97,6 @@ class GitRepository:
                 message = messages.get(one.sha)
                 checks[sha] = CitationCheck(CitationState.VERIFIED, "Commit exists", now, message)
         return checks
-
-    def _all_unknown(self, shas: list[str], detail: str) -> dict[str, CitationCheck]:
-        now = self._clock()
-        return {s: CitationCheck(CitationState.UNKNOWN, detail, now) for s in shas}
 
     async def _messages(self, found: dict[str, _Found]) -> dict[str, str]:
         sizes = {f.sha: f.size for f in found.values() if f.kind == "commit"}

@@ -18,25 +18,15 @@ from cachetools import LRUCache
 
 @dataclass(frozen=True, slots=True)
 class PacingLimits:
-    """Limits of the requests to hosts.
+    """Limits of the requests to hosts."""
 
-    Attributes:
-        per_host: Requests in flight of one tenant to one host.
-        per_tenant: Requests in flight of one tenant.
-        total: Requests in flight to all hosts.
-        spacing: Seconds between the starts of two requests of one tenant to one host.
-        failures: Failures in a row that open the breaker.
-        pause: Seconds that it stays open; then a single request probes the host.
-        hosts: Idle hosts that are remembered, the most recently used; each for each tenant.
-    """
-
-    per_host: int = 4
-    per_tenant: int = 16
-    total: int = 64
-    spacing: float = 0.02
-    failures: int = 5
-    pause: float = 30.0
-    hosts: int = 1024
+    per_host: int = 4  # requests in flight of one tenant to one host
+    per_tenant: int = 16  # requests in flight of one tenant
+    total: int = 64  # requests in flight to all hosts
+    spacing: float = 0.02  # seconds between the starts of two requests of one tenant to one host
+    failures: int = 5  # failures in a row that open the breaker
+    pause: float = 30.0  # seconds that it stays open; then a single request probes the host
+    hosts: int = 1024  # idle hosts that are remembered, the most recently used; each for each tenant
 
 
 class NotAskedError(Exception):
@@ -79,11 +69,7 @@ _Key = tuple[str, str]  # tenant, host
 
 @dataclass(slots=True)
 class Pacer:
-    """Lets requests through, for each tenant host by host. Belongs to one event loop.
-
-    Attributes:
-        in_flight: Requests of each tenant that has any.
-    """
+    """Lets requests through, for each tenant host by host. Belongs to one event loop."""
 
     limits: PacingLimits = field(default_factory=PacingLimits)
     clock: Callable[[], float] = time.monotonic

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -46,22 +46,12 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class CitationCheck:
-    """The result for one citation.
-
-    Attributes:
-        state: Verified, not found, unknown (could not be found out) or not checked.
-        detail: Why, in one line of at most 500 characters.
-        checked_at: In UTC.
-        text: An excerpt of the source, where relevance is wanted; never cached, never part of a decision.
-
-    Raises:
-        ValueError: If `checked_at` has no offset.
-    """
+    """The result for one citation. Raises: ValueError, `checked_at` has no offset."""
 
     state: CitationState
-    detail: str
-    checked_at: datetime
-    text: str | None = None
+    detail: str  # why, in one line of at most 500 characters
+    checked_at: datetime  # in UTC
+    text: str | None = None  # an excerpt of the source for relevance; never cached, never part of a decision
 
     def __post_init__(self) -> None:
         if self.checked_at.tzinfo is None:
@@ -93,6 +83,10 @@ class VerificationResult(NamedTuple):
         return "existence"
 
 
+def all_unknown(values: Iterable[str], detail: str, now: datetime) -> dict[str, CitationCheck]:
+    return {value: CitationCheck(CitationState.UNKNOWN, detail, now) for value in values}
+
+
 def one_line(text: str) -> str:
     printable = "".join(c if c.isprintable() else " " for c in text[: 4 * MAX_DETAIL])
     return " ".join(printable.split())[:MAX_DETAIL]
@@ -100,7 +94,7 @@ def one_line(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """Seconds for which a cache keeps a result."""
+    """Seconds for which a cache keeps a result; 0 is not kept."""
 
     verified: float = 86_400.0
     not_found: float = 3_600.0
@@ -108,7 +102,6 @@ class Lifetimes:
     not_checked: float = 0.0
 
     def of(self, state: CitationState) -> float:
-        """Return the seconds for `state`; 0 is not kept."""
         seconds: float = getattr(self, state.value)
         return seconds
 
@@ -153,11 +146,7 @@ class MemoryCache:
 
 
 class RedisCache:
-    """A cache that workers share.
-
-    Attributes:
-        failures: Round trips that failed and counted as misses.
-    """
+    """A cache that workers share; `failures` counts the round trips that failed and counted as misses."""
 
     def __init__(
         self,

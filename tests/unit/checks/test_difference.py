@@ -25,7 +25,7 @@ from groundwire.checks.dedup.signature import (
 from groundwire.checks.dedup.similarity import basis_points, is_near, jaccard_similarity
 from groundwire.checks.support.atoms import OPPOSITES
 from groundwire.text.clauses import stem_of
-from groundwire.text.opposites import opposite_words, side_of
+from groundwire.text.negation import opposite_words, side_of
 from groundwire.text.quantities import quantities
 from groundwire.text.stems import stem
 from groundwire.text.tokens import tokenize

@@ -27,31 +27,37 @@ from groundwire.text.clauses import (
     role_of,
     stem_of,
 )
-from groundwire.text.dates import (
-    MONTHS,
-    WEEKDAYS,
-    DatePart,
-    clock_times,
-    dates,
-    dates_at,
-    is_year,
-    may_be_time,
-    may_date,
-)
 from groundwire.text.lists import words_in
 from groundwire.text.negation import (
     DENYING,
     FULL,
     WEAK,
+    Side,
     denies,
     is_affixed,
+    may_be_particle,
     may_deny,
     may_negate,
     negations,
+    side_of,
+    side_of_particle,
     without_affix,
 )
-from groundwire.text.opposites import Side, may_be_particle, side_of, side_of_particle
-from groundwire.text.quantities import UNIT_NAMES, is_unit, may_count, quantities
+from groundwire.text.quantities import (
+    MONTHS,
+    UNIT_NAMES,
+    WEEKDAYS,
+    DatePart,
+    clock_times,
+    dates,
+    dates_at,
+    is_unit,
+    is_year,
+    may_be_time,
+    may_count,
+    may_date,
+    quantities,
+)
 from groundwire.text.stems import words_of
 from groundwire.text.tokens import CACHED_LENGTH, CACHED_TOKENS, PerToken, tokenize, tokenize_visible
 from groundwire.text.visible import visible

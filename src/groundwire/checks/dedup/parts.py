@@ -31,10 +31,9 @@ from groundwire.text.clauses import (
     role_of,
     stem_of,
 )
-from groundwire.text.dates import may_be_time, may_date
 from groundwire.text.lists import tables, words_in
-from groundwire.text.opposites import side_of
-from groundwire.text.quantities import is_unit, may_count, quantities
+from groundwire.text.negation import side_of
+from groundwire.text.quantities import is_unit, may_be_time, may_count, may_date, quantities
 from groundwire.text.stems import ORDINALS, words_of
 from groundwire.text.tokens import tokenize
 

@@ -22,8 +22,7 @@ from typing import Final, NamedTuple, Protocol
 from groundwire.checks.values.statements import ValueStatement
 from groundwire.checks.values.units import ValueToken
 from groundwire.text.lists import tables, words_in
-from groundwire.text.negation import negations
-from groundwire.text.opposites import opposite_words
+from groundwire.text.negation import negations, opposite_words
 from groundwire.text.refusals import frame_of, is_courtesy, is_wish, lack_of, presumes, says_nothing
 from groundwire.text.stems import stem, words_of
 from groundwire.text.work import spend
