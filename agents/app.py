@@ -13,8 +13,8 @@ from faust.auth import Credentials, SASLCredentials, SSLCredentials
 from agents.faust_patches import BatchApp, NoTables, check_versions
 from agents.partitions import PartitionWorkers
 from groundwire.config import KafkaSecurity, Settings, kafka_security
+from groundwire.kafka import name_client
 from groundwire.kafka.connection import MAX_RECORD_BYTES
-from groundwire.kafka.names import name_client
 from groundwire.messages.headers import InboundRecord, deferred_record
 from groundwire.messages.topics import TopicName
 from topics.wire import raw_topic

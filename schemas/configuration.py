@@ -21,8 +21,8 @@ from groundwire.config import KafkaSecurity, Settings
 from groundwire.console.settings import ConsoleSettings
 from groundwire.epistemic.types import VerificationConfig
 from groundwire.policy import ENV_PREFIX, Hedges, Limits, Policy
-from groundwire.verify.models.settings import PREFIX as MODEL
-from groundwire.verify.models.settings import ModelSettings
+from groundwire.verify.models import PREFIX as MODEL
+from groundwire.verify.models import ModelSettings
 
 _TOP: Final = """# Configuration
 

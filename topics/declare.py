@@ -13,7 +13,7 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, TopicAlreadyE
 
 from groundwire.config import Settings, kafka_security
 from groundwire.errors import BrokerUnavailable, UsageError
-from groundwire.kafka.names import name_client
+from groundwire.kafka import name_client
 from topics.catalog import CATALOG
 
 log = structlog.get_logger()

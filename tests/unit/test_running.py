@@ -16,7 +16,7 @@ from agents.__main__ import main
 from agents.app import build_app
 from groundwire import __version__
 from groundwire.config import Settings
-from groundwire.kafka.names import client_name, name_client
+from groundwire.kafka import client_name, name_client
 from tests.unit.docs.pages import ROOT
 
 

@@ -36,8 +36,8 @@ def known_variables() -> frozenset[str]:
     from groundwire.config import KafkaSecurity, Settings  # noqa: PLC0415 - see above
     from groundwire.console.settings import ConsoleSettings  # noqa: PLC0415 - see above
     from groundwire.policy import policy_variables  # noqa: PLC0415 - see above
-    from groundwire.verify.models.settings import PREFIX as MODEL  # noqa: PLC0415 - see above
-    from groundwire.verify.models.settings import ModelSettings  # noqa: PLC0415 - see above
+    from groundwire.verify.models import PREFIX as MODEL  # noqa: PLC0415 - see above
+    from groundwire.verify.models import ModelSettings  # noqa: PLC0415 - see above
 
     settings = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]
     console = [f"{PREFIX}CONSOLE_{name.upper()}" for name in ConsoleSettings.model_fields]

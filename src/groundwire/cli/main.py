@@ -14,7 +14,7 @@ import groundwire
 from groundwire import __version__
 from groundwire.cli.environment import unknown_variables
 from groundwire.errors import naming_extra
-from groundwire.kafka.names import name_client
+from groundwire.kafka import name_client
 
 _COMMANDS: Final = {
     "audit": "Hold the claims of answers against their evidence.",

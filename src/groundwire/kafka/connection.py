@@ -20,7 +20,7 @@ from aiokafka.partitioner import murmur2
 
 from groundwire.config import kafka_security
 from groundwire.errors import BrokerUnavailable, UsageError
-from groundwire.kafka.names import client_name
+from groundwire.kafka import client_name
 from groundwire.messages.headers import InboundRecord
 
 
@@ -74,7 +74,6 @@ _FETCH_WAIT: Final = 100
 
 
 def unavailable(brokers: str, seconds: float, what: str) -> BrokerUnavailable:
-    """Return the error for a broker that did not do `what` in time."""
     return BrokerUnavailable(
         f"{brokers} did not {what} within {seconds:g} s;"
         f" is the broker up and GROUNDWIRE_BROKERS (--brokers){kafka_security().variables} right?"
@@ -82,7 +81,6 @@ def unavailable(brokers: str, seconds: float, what: str) -> BrokerUnavailable:
 
 
 def codec_missing(error: UnsupportedCodecError) -> UsageError:
-    """Return the error for records that are compressed with a codec that is not installed."""
     return UsageError(
         f"a topic holds records that cannot be decompressed here: {error}; pip install cramjam,"
         " which groundwire[worker], [client], [console] and [mcp] bring"
@@ -141,7 +139,25 @@ def _common(brokers: str, seconds: float) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def _open(make: Callable[[], Client], brokers: str, seconds: float) -> AsyncIterator[Client]:
-    client = await _start(make, brokers, seconds)
+    _check_brokers(brokers)
+    deadline = asyncio.get_running_loop().time() + seconds
+    while True:  # the broker may be starting too
+        client = back_off(make())
+        try:
+            async with asyncio.timeout_at(deadline):
+                await client.start()
+                # let its tasks begin: stop() raises the cancellation of one that has not
+                await asyncio.sleep(0)
+        except (KafkaError, OSError) as exc:
+            await _stop(client)
+            if asyncio.get_running_loop().time() + _RETRY_SECONDS > deadline:
+                raise unavailable(brokers, seconds, "answer") from exc
+            await asyncio.sleep(_RETRY_SECONDS)
+        except BaseException:
+            await _stop(client)
+            raise
+        else:
+            break
     try:
         yield client
     finally:
@@ -200,7 +216,6 @@ def _hash(key: bytes) -> int:
 
 
 def inbound(record: Any) -> InboundRecord:  # noqa: ANN401 - aiokafka's record, which is not typed
-    """Return a record as the gate takes it."""
     return InboundRecord(
         topic=record.topic,
         partition=record.partition,
@@ -210,30 +225,6 @@ def inbound(record: Any) -> InboundRecord:  # noqa: ANN401 - aiokafka's record, 
         value=record.value,
         headers=tuple(record.headers),
     )
-
-
-async def _start(make: Callable[[], Client], brokers: str, seconds: float) -> Client:
-    """Start a client; retry until `seconds` have passed, because the broker may be starting too."""
-    _check_brokers(brokers)
-    deadline = asyncio.get_running_loop().time() + seconds
-    while True:
-        client = back_off(make())
-        try:
-            async with asyncio.timeout_at(deadline):
-                await client.start()
-                await asyncio.sleep(
-                    0
-                )  # let its tasks begin: stop() raises the cancellation of one that has not
-        except (KafkaError, OSError) as exc:
-            await _stop(client)
-            if asyncio.get_running_loop().time() + _RETRY_SECONDS > deadline:
-                raise unavailable(brokers, seconds, "answer") from exc
-            await asyncio.sleep(_RETRY_SECONDS)
-        except BaseException:
-            await _stop(client)
-            raise
-        else:
-            return client
 
 
 def _check_brokers(brokers: str) -> None:

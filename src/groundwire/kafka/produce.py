@@ -8,7 +8,7 @@ import json
 import os
 import stat
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -59,24 +59,13 @@ async def _read(stream: BinaryIO) -> bytes:
         return stream.read(_READ_BYTES)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return stream.read(_READ_BYTES)
-    return await _read_pipe(descriptor)
-
-
-async def _read_pipe(descriptor: int) -> bytes:
-    """Read what a pipe or terminal holds, without blocking the loop that sends what was read before.
-
-    Each read has a daemon thread of its own: unlike a thread of an executor, one that still waits for input does not
-    delay the exit.
-    """
+    # A pipe or terminal must not block the loop, which sends what was read before. Each read has a daemon thread of its
+    # own: unlike a thread of an executor, one that still waits for input does not delay the exit.
     loop = asyncio.get_running_loop()
-    result: asyncio.Future[bytes] = loop.create_future()
+    result: asyncio.Future[bytes | OSError] = loop.create_future()
 
-    def set_result(data: bytes | OSError) -> None:
-        if result.cancelled():
-            return
-        if isinstance(data, OSError):
-            result.set_exception(data)
-        else:
+    def give(data: bytes | OSError) -> None:
+        if not result.cancelled():
             result.set_result(data)
 
     def read() -> None:
@@ -85,10 +74,13 @@ async def _read_pipe(descriptor: int) -> bytes:
         except OSError as exc:
             data = exc
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(set_result, data)
+            loop.call_soon_threadsafe(give, data)
 
     threading.Thread(target=read, daemon=True).start()
-    return await result
+    data = await result
+    if isinstance(data, OSError):
+        raise data
+    return data
 
 
 INPUT_TOPICS: Final[dict[TopicName, type[InputRecord]]] = {
@@ -109,12 +101,7 @@ class LineAddress(NamedTuple):
 
 @dataclass(slots=True)
 class Produced:
-    """Counts of sent and refused lines.
-
-    Attributes:
-        sent: records that the broker has acknowledged.
-        refused: lines that were not sent.
-    """
+    """Counts of lines that the broker has acknowledged, and of those that were not sent."""
 
     sent: int = 0
     refused: int = 0
@@ -122,21 +109,13 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class SendOptions:
-    """How lines are sent.
+    """How lines are sent."""
 
-    Attributes:
-        prefix: before every topic's name.
-        topic: one of the input topics, or None: by what each line holds.
-        checked: refuse lines that the gate could not read, instead of sending them.
-        headers: the headers of a record with this value.
-        seconds: how long the broker may take to acknowledge.
-    """
-
-    prefix: str
-    topic: TopicName | None
-    checked: bool
-    headers: Callable[[bytes], HeaderList]
-    seconds: float
+    prefix: str  # of every topic's name
+    topic: TopicName | None  # None: by what each line holds
+    checked: bool  # refuse lines that the gate could not read, instead of sending them
+    headers: Callable[[bytes], HeaderList]  # of a record with this value
+    seconds: float  # that the broker may take to acknowledge
 
 
 def address(value: bytes, topic: TopicName | None) -> LineAddress:
@@ -149,20 +128,15 @@ def address(value: bytes, topic: TopicName | None) -> LineAddress:
 
 def address_anyhow(value: bytes, topic: TopicName | None) -> LineAddress:
     """Return where a line goes that may be no valid record; the key is None where no owner can be read."""
-    try:
+    parsed: object = None
+    key = None
+    with contextlib.suppress(ValueError, RecursionError):  # also of the key: half of a surrogate pair
         parsed = json.loads(value)
-    except (ValueError, RecursionError):
-        parsed = None
-    topic = topic or _topic_of(parsed)
-    if not isinstance(parsed, dict):
-        return LineAddress(topic, None)
-    tenant, user = parsed.get("tenant_id", "default"), parsed.get("user_id")
-    if not isinstance(tenant, str) or not isinstance(user, str):
-        return LineAddress(topic, None)
-    try:
-        return LineAddress(topic, record_key(tenant, user))
-    except UnicodeEncodeError:  # half of a surrogate pair
-        return LineAddress(topic, None)
+        if isinstance(parsed, dict):
+            tenant, user = parsed.get("tenant_id", "default"), parsed.get("user_id")
+            if isinstance(tenant, str) and isinstance(user, str):
+                key = record_key(tenant, user)
+    return LineAddress(topic or _topic_of(parsed), key)
 
 
 async def produce(
@@ -192,7 +166,15 @@ async def produce(
                 if future is not None:
                     future.add_done_callback(count)
                     waiting.append((line.number, future))
-            await _acknowledged(waiting, brokers, options.seconds)
+            futures = [future for _, future in waiting]
+            pending = (await asyncio.wait(futures, timeout=options.seconds))[1] if futures else ()
+            for number, future in waiting:
+                error = future.exception() if future.done() else None
+                if error is not None:
+                    message = f"line {number}: the broker refused it: {type(error).__name__}"
+                    raise BrokerUnavailable(message) from error
+            if pending:
+                raise unavailable(brokers, options.seconds, f"acknowledge {len(pending)} records")
             on_window()
 
 
@@ -226,22 +208,6 @@ def naming_refusal(what: str, topic: str) -> Iterator[None]:
         raise UsageError(f"there is no topic {topic}: `groundwire topics declare` creates it") from exc
     except (KafkaError, TimeoutError) as exc:
         raise BrokerUnavailable(f"{what}: the broker does not take it: {type(exc).__name__}") from exc
-
-
-async def _acknowledged(
-    waiting: Sequence[tuple[int, asyncio.Future[Any]]], brokers: str, seconds: float
-) -> None:
-    if not waiting:
-        return
-    _, pending = await asyncio.wait([future for _, future in waiting], timeout=seconds)
-    for number, future in waiting:
-        error = future.exception() if future.done() else None
-        if error is not None:
-            raise BrokerUnavailable(
-                f"line {number}: the broker refused it: {type(error).__name__}"
-            ) from error
-    if pending:
-        raise unavailable(brokers, seconds, f"acknowledge {len(pending)} records")
 
 
 def _topic_of(parsed: object) -> TopicName:

@@ -44,11 +44,7 @@ _RETRY_SECONDS: Final = 0.3
 
 
 class TopicReader:
-    """Reads partitions of topics in batches, from where `seek` puts it; made by `open_reader`.
-
-    Attributes:
-        positions: the next offset to read of each partition.
-    """
+    """Reads partitions of topics in batches, from where `seek` puts it; made by `open_reader`."""
 
     def __init__(self, client: AIOKafkaConsumer, brokers: str, seconds: float) -> None:
         self._client = client
@@ -56,7 +52,7 @@ class TopicReader:
         self._seconds = seconds
         self._ends: Positions = {}
         self._unread: Positions = {}
-        self.positions: Positions = {}
+        self.positions: Positions = {}  # the next offset to read
 
     async def ends(self, *topics: str, partition: int | None = None) -> Positions:
         """Return where the partitions of topics, or the one named, end now.
@@ -166,7 +162,7 @@ class TopicReader:
                 raise unavailable(self._brokers, self._seconds, "bring the rest of the topics")
 
     def _hold(self) -> None:
-        """Let nothing be fetched behind the ends: a fetch that waits for records there holds up what is asked next."""
+        """Pause partitions read to their end: a fetch that waits for records there holds up what is asked next."""
         for partition, end in self._ends.items():
             if self.positions[partition] >= end or partition not in self._unread:
                 self._client.pause(partition)
@@ -199,10 +195,7 @@ class TopicReader:
         return not self._unread
 
     async def check(self) -> None:
-        """Ask the broker for anything at all: the client waits out an outage in silence.
-
-        Raises: BrokerUnavailable.
-        """
+        """Ask the broker for anything: the client waits out an outage silently. Raises: BrokerUnavailable."""
         with _outages("the broker does not answer"):
             async with asyncio.timeout(self._seconds):
                 await self._client.end_offsets(list(self._client.assignment()))
@@ -233,19 +226,12 @@ async def open_reader(brokers: str, seconds: float) -> AsyncIterator[TopicReader
 
 @dataclass(frozen=True, slots=True)
 class TopicSpan:
-    """What of a topic is read.
-
-    Attributes:
-        start: where to begin.
-        partition: the one to read, or None: all.
-        until_end: stop where the topic ended when reading began.
-        limit: stop after so many records (1 or more), or None.
-    """
+    """What of a topic is read."""
 
     start: Start
-    partition: int | None = None
-    until_end: bool = False
-    limit: int | None = None
+    partition: int | None = None  # None: all
+    until_end: bool = False  # stop where the topic ended when reading began
+    limit: int | None = None  # stop after so many records, 1 or more
 
 
 async def follow(
@@ -270,10 +256,7 @@ async def follow(
 async def read_one(
     brokers: str, topic: str, partition: int, offset: int, seconds: float
 ) -> InboundRecord | None:
-    """Read the record at a place; None where there is none, or none any more.
-
-    Raises: UsageError, BrokerUnavailable.
-    """
+    """Read the record at a place; None: there is none (any more). Raises: UsageError, BrokerUnavailable."""
     async with open_reader(brokers, seconds) as reader:
         ends = await reader.ends(topic, partition=partition)
         (place,) = ends
@@ -286,10 +269,7 @@ async def read_one(
 async def committed_of(
     brokers: str, group: str, partitions: Sequence[TopicPartition], seconds: float
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return what a group has committed of partitions, with its metadata; nothing is joined.
-
-    Raises: BrokerUnavailable.
-    """
+    """Return what a group has committed of partitions, with its metadata. Raises: BrokerUnavailable."""
     try:
         async with asyncio.timeout(seconds), admin(brokers, seconds) as client:
             while True:

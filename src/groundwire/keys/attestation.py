@@ -81,14 +81,9 @@ class AttestationState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attestation:
-    """What checking a `gw-attestation` header gave.
+    """What checking a `gw-attestation` header gave."""
 
-    Attributes:
-        key_id: the key that the header names, without what no key id holds, at most 100 characters.
-        state: what the signature is worth.
-    """
-
-    key_id: str
+    key_id: str  # that the header names, without what no key id holds, at most 100 characters
     state: AttestationState
 
     @property
@@ -103,35 +98,15 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-def _private(text: str) -> str:
-    ed25519.public_key_of(text)
-    return text
-
-
-def _public(text: str) -> str:
-    ed25519.check_public_key(text)
-    return text
-
-
 _Text = Annotated[str, StringConstraints(min_length=1)]
 
 
 class Key(_Strict):
-    """A secret for HMAC-SHA256 or a half of an Ed25519 key, and what may be signed with it.
-
-    Attributes:
-        secret: its UTF-8 bytes sign and verify.
-        private_key: base64; signs and verifies.
-        public_key: base64; verifies only.
-        command: a program and its arguments that sign, such as a KMS's; whoever signs runs it.
-        tenants: for whom it may speak; empty only where `roles` is `["seal"]`.
-        not_before: the first moment at which it is valid.
-        not_after: the last moment at which it is valid.
-    """
+    """A secret for HMAC-SHA256 or a half of an Ed25519 key, and what may be signed with it; see the module."""
 
     secret: _Text | None = Field(None, repr=False)
-    private_key: Annotated[str, AfterValidator(_private)] | None = Field(None, repr=False)
-    public_key: Annotated[str, AfterValidator(_public)] | None = None
+    private_key: Annotated[str, AfterValidator(ed25519.checked_private_key)] | None = Field(None, repr=False)
+    public_key: Annotated[str, AfterValidator(ed25519.checked_public_key)] | None = None
     command: Annotated[list[_Text], Field(min_length=1)] | None = None
     tenants: list[TenantId] = Field(default_factory=list)
     sources: list[SourceName] = Field(default_factory=list)
@@ -175,10 +150,7 @@ class Key(_Strict):
         return ed25519.public_key_of(self.private_key) if self.private_key is not None else self.public_key
 
     def sign(self, value: bytes) -> bytes:
-        """Return the signature of a record's value: 32 bytes of HMAC-SHA256, or 64 of Ed25519.
-
-        Raises: UsageError.
-        """
+        """Return the signature of a value: 32 bytes of HMAC-SHA256, or 64 of Ed25519. Raises: UsageError."""
         if self.secret is not None:
             return hmac.digest(self.secret.encode(), value, hashlib.sha256)
         if self.private_key is not None:
@@ -225,10 +197,7 @@ class Keys:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a keys file; one that holds what signs, and that others may read, is warned of in the log.
-
-        Raises: UsageError.
-        """
+        """Read a keys file; log a warning where it holds what signs and others may read it. Raises: UsageError."""
         try:
             with path.open("rb") as file:
                 data, mode = file.read(), os.fstat(file.fileno()).st_mode
@@ -291,11 +260,7 @@ class Keys:
         source: str | None = None,
         role: Role | None = None,
     ) -> Attestation | None:
-        """Check the header `gw-attestation` of a record, which anybody may have written.
-
-        Returns:
-            None without a header, else what it is worth.
-        """
+        """Check the header `gw-attestation` of a record, which anybody may have written; None: there is none."""
         if header is None:
             return None
         parts = _HEADER.fullmatch(header)

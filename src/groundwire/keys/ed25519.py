@@ -28,13 +28,20 @@ def new_private_key() -> str:
 
 
 def public_key_of(private_key: str) -> str:
-    """Return the public half of a private key. Raises: ValueError, it is no key."""
+    """Return the public half. Raises: ValueError, it is no private key."""
     return base64.b64encode(_private(private_key).public_key().public_bytes_raw()).decode()
 
 
-def check_public_key(public_key: str) -> None:
-    """Check that a text is a public key. Raises: ValueError."""
-    _public(public_key)
+def checked_private_key(text: str) -> str:
+    """Raises: ValueError, the text is no private key."""
+    _private(text)
+    return text
+
+
+def checked_public_key(text: str) -> str:
+    """Raises: ValueError, the text is no public key."""
+    _public(text)
+    return text
 
 
 def sign(private_key: str, data: bytes) -> bytes:

@@ -65,22 +65,18 @@ class WatchedFile(Generic[Content]):
         now = self._clock()
         if now - self._looked >= self._every:
             self._looked = now
-            self._look()
+            version, before = _version(self._path), self._latest
+            self._latest = version
+            settled = not self._every or version is None or time.time_ns() - version[0] >= self._every * 1e9
+            if version != self._read and (version == before or settled):
+                self._read = version
+                try:
+                    self._content = self._load(self._path)
+                except UsageError as exc:
+                    self._content = self._broken(exc, self._content)
+                else:
+                    self._taken(self._content)
         return self._content
-
-    def _look(self) -> None:
-        version, before = _version(self._path), self._latest
-        self._latest = version
-        stands_still = not self._every or version is None or time.time_ns() - version[0] >= self._every * 1e9
-        if version == self._read or not (version == before or stands_still):
-            return
-        self._read = version
-        try:
-            self._content = self._load(self._path)
-        except UsageError as exc:
-            self._content = self._broken(exc, self._content)
-        else:
-            self._taken(self._content)
 
 
 class WatchedKeys(Keys):

@@ -1,4 +1,6 @@
-"""Language models over HTTP: what both APIs share. One POST, within limits, repeated where that may help.
+"""Language models over HTTP: the APIs of Anthropic (messages) and of OpenAI (chat completions), which many speak too.
+
+One POST, within limits, repeated where that may help.
 
 The address is the operator's, so it may be on a private network; redirects are not followed, as the key must not
 leave it. Neither key, nor prompt, nor answer is ever part of an error, a log line or a representation.
@@ -42,58 +44,40 @@ _SHAPES: Final = (TypeError, KeyError, IndexError, ValueError, AttributeError, O
 _NO_TRUST: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For services without TLS; made once, as each client would read all certificates."""
 _UNAUTHORIZED: Final = frozenset({401, 403})
-
-
-def _full_jitter(failures: int) -> float:
-    """Return for how many seconds to wait after so many failures: any time up to a bound that doubles."""
-    return random.uniform(0, min(8.0, 0.5 * 2**failures))  # noqa: S311 - jitter is no secret
+_VERSION: Final = "2023-06-01"
+_GOOD: Final = frozenset({"end_turn", "stop_sequence"})
+_ANTHROPIC_ENDS: Final[dict[object, Fault]] = {
+    "max_tokens": "truncated",
+    "model_context_window_exceeded": "truncated",
+    "refusal": "refused",
+}
+_CACHED: Final = ("cache_creation_input_tokens", "cache_read_input_tokens")
+_OPENAI_ENDS: Final[dict[object, Fault]] = {"length": "truncated", "content_filter": "refused"}
+_ALTERNATIVES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ModelLimits:
-    """Limits of the requests to a service.
+    """Limits of the requests to a service."""
 
-    Attributes:
-        concurrency: requests in flight.
-        attempts: requests for one question at most.
-        failures: failures in a row that open the breaker.
-        pause: seconds that it stays open; then a single request probes the service.
-        most_bytes: of an answer.
-    """
-
-    concurrency: int = 4
-    attempts: int = 3
-    failures: int = 5
-    pause: float = 30.0
-    most_bytes: int = 1_000_000
-
-    def pacer(self) -> Pacer:
-        total = self.concurrency
-        return Pacer(
-            PacingLimits(per_host=total, total=total, spacing=0.0, failures=self.failures, pause=self.pause)
-        )
+    concurrency: int = 4  # requests in flight
+    attempts: int = 3  # requests for one question at most
+    failures: int = 5  # failures in a row that open the breaker
+    pause: float = 30.0  # seconds that it stays open; then a single request probes the service
+    most_bytes: int = 1_000_000  # of an answer
 
 
 @dataclass(eq=False, repr=False)
 class RequestFailed(Exception):
-    """A request without an answer.
-
-    Attributes:
-        code: why.
-        detail: the same for a person, such as `HTTP 404`.
-        again: whether another attempt may succeed.
-        wait: seconds that the service asked to wait; None where it did not.
-        requests: that were made: 0 where the service was not asked.
-        unknown: whether the service may have counted tokens all the same.
-    """
+    """A request without an answer."""
 
     code: Fault
-    detail: str = ""
+    detail: str = ""  # the code for a person, such as `HTTP 404`
     _: KW_ONLY
-    again: bool = False
-    wait: float | None = None
-    requests: int = 1
-    unknown: bool = False
+    again: bool = False  # another attempt may succeed
+    wait: float | None = None  # seconds that the service asked to wait
+    requests: int = 1  # that were made: 0 where the service was not asked
+    unknown: bool = False  # the service may have counted tokens all the same
 
 
 @dataclass(slots=True)
@@ -136,7 +120,7 @@ class HttpModel(Model):
         options: members of the request's body beside the standard ones, or instead; None leaves a member out.
         limits: concurrency, attempts, breaker.
         tls: trusted certificates; the system's where None.
-        backoff: how long to wait before the next attempt, where the service does not say.
+        backoff: seconds to wait after so many failures, where the service does not say; full jitter.
         sleep: waits that many seconds.
 
     Attributes:
@@ -158,7 +142,7 @@ class HttpModel(Model):
         options: Mapping[str, Any] | None = None,
         limits: ModelLimits | None = None,
         tls: ssl.SSLContext | None = None,
-        backoff: Callable[[int], float] = _full_jitter,
+        backoff: Callable[[int], float] = lambda failures: random.uniform(0, min(8.0, 0.5 * 2**failures)),  # noqa: S311 - jitter is no secret
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         try:
@@ -237,10 +221,8 @@ class HttpModel(Model):
                     raise ModelFault(cause.code, cause.detail, requests=requests, input_tokens=used) from None
                 await self._sleep(wait)
             else:
-                return self._finished(document, requests + 1)
-
-    def _finished(self, document: Any, requests: int) -> ModelAnswer:  # noqa: ANN401 - any JSON value
-        """Return the answer that a document holds. Raises: ModelFault, it holds none that counts."""
+                requests += 1
+                break
         sent, received = self._usage(document)
         try:
             text, end = self._text(document)
@@ -308,11 +290,15 @@ class HttpModel(Model):
 
     def _state(self) -> _LoopState:
         with self._lock:
-            return self._states.setdefault(asyncio.get_running_loop(), _LoopState(self.limits.pacer()))
+            limits, most = self.limits, self.limits.concurrency
+            paced = PacingLimits(
+                per_host=most, total=most, spacing=0.0, failures=limits.failures, pause=limits.pause
+            )
+            return self._states.setdefault(asyncio.get_running_loop(), _LoopState(Pacer(paced)))
 
     @abstractmethod
     def _authority(self, key: str | None) -> dict[str, str]:
-        """Return the headers that carry the key, and those that the API wants beside."""
+        """Return the headers that carry the key, and those that the API requires."""
 
     @abstractmethod
     def _body(self, request: ModelRequest) -> dict[str, Any]:
@@ -330,13 +316,96 @@ class HttpModel(Model):
         return ()
 
 
-def usage_of(document: Any) -> Mapping[str, Any]:  # noqa: ANN401 - any JSON value
+class AnthropicModel(HttpModel):
+    """A model behind `<url>/v1/messages`. It offers no log-probabilities."""
+
+    path: ClassVar[str] = "/v1/messages"
+
+    def _authority(self, key: str | None) -> dict[str, str]:
+        return {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {})}
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        return {
+            "system": request.system or None,
+            "messages": [{"role": "user", "content": request.prompt}],
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+        }
+
+    def _text(self, document: Any) -> tuple[str, Fault | None]:  # noqa: ANN401 - any JSON value
+        end = document["stop_reason"]
+        if end not in _GOOD:
+            return "", _ANTHROPIC_ENDS.get(end, "malformed")
+        parts = [block["text"] for block in document["content"] if block["type"] == "text"]
+        return ("".join(parts), None) if parts else ("", "malformed")
+
+    def _usage(self, document: Any) -> tuple[int | None, int | None]:  # noqa: ANN401 - any JSON value
+        usage = _usage_of(document)
+        sent = _count(usage.get("input_tokens"))
+        cached = sum(_count(usage.get(name)) or 0 for name in _CACHED)
+        return (None if sent is None else sent + cached), _count(usage.get("output_tokens"))
+
+
+class OpenAIModel(HttpModel):
+    """A model behind `<url>/chat/completions`.
+
+    `logprobs=True` asks for log-probabilities, where the service offers them. A model that wants other members in the
+    body gets them by `options`, such as `{"max_tokens": None, "temperature": None, "max_completion_tokens": 2000}`.
+    """
+
+    path: ClassVar[str] = "/chat/completions"
+
+    def __init__(self, url: str, key: str | None = None, *, logprobs: bool = False, **others: Any) -> None:  # noqa: ANN401 - those of HttpModel
+        super().__init__(url, key, **others)
+        self._logprobs = logprobs
+
+    def _authority(self, key: str | None) -> dict[str, str]:
+        return {"authorization": f"Bearer {key}"} if key else {}
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        operator = [{"role": "system", "content": request.system}] if request.system else []
+        return {
+            "messages": [*operator, {"role": "user", "content": request.prompt}],
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            **({"logprobs": True, "top_logprobs": _ALTERNATIVES} if self._logprobs else {}),
+        }
+
+    def _text(self, document: Any) -> tuple[str, Fault | None]:  # noqa: ANN401 - any JSON value
+        choice = document["choices"][0]
+        message, end = choice["message"], choice["finish_reason"]
+        if message.get("refusal"):
+            return "", "refused"
+        if end != "stop":
+            return "", _OPENAI_ENDS.get(end, "malformed")
+        text = message["content"]
+        return (text, None) if isinstance(text, str) else ("", "malformed")
+
+    def _usage(self, document: Any) -> tuple[int | None, int | None]:  # noqa: ANN401 - any JSON value
+        usage = _usage_of(document)
+        return _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+
+    def _tokens(self, document: Any) -> tuple[LogprobToken, ...]:  # noqa: ANN401 - any JSON value
+        offered = document["choices"][0].get("logprobs")
+        if not isinstance(offered, dict) or not offered.get("content"):
+            return ()
+        return tuple(
+            LogprobToken(
+                str(one["token"]),
+                float(one["logprob"]),
+                {str(other["token"]): float(other["logprob"]) for other in one.get("top_logprobs") or ()},
+            )
+            for one in offered["content"]
+        )
+
+
+def _usage_of(document: Any) -> Mapping[str, Any]:  # noqa: ANN401 - any JSON value
     """Return the member `usage` of a document; an empty mapping where it has none."""
     usage = document.get("usage") if isinstance(document, dict) else None
     return usage if isinstance(usage, dict) else {}
 
 
-def count(value: object) -> int | None:
+def _count(value: object) -> int | None:
     """Return a number of tokens, or None where it is none, or so large that it is an error of the service."""
     return value if type(value) is int and 0 <= value <= 10**9 else None
 
