@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from groundwire.cli.evaluate_records import share
+from groundwire.cli.evaluate import share
 from groundwire.library.check import Checker
 from groundwire.library.evaluate import BadRow, Row
 from groundwire.library.verdicts import JudgedRecord, by_class, judge_records, read_labelled_records, shares

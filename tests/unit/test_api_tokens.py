@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.cli.token import token as token_command
+from groundwire.cli.keys import token as token_command
 from groundwire.errors import UsageError
 from groundwire.messages.base import format_time
 from groundwire.review.permissions import Person

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from groundwire.cli.options import StartParam
 from groundwire.cli.output import FileProgress, columns, cut, escape_json
 from groundwire.cli.produce import produce
-from groundwire.cli.tail import StartParam, as_json, heading, row, tail
+from groundwire.cli.tail import as_json, heading, row, tail
 from groundwire.errors import RecordError
 from groundwire.kafka.produce import MAX_LINE_BYTES, address, address_anyhow, windows
 from groundwire.messages.headers import InboundRecord, dead_letter_headers
@@ -255,7 +256,7 @@ def test_a_terminal_alone_sees_how_many_records_are_done(tmp_path):
 def test_from_takes_an_end_an_offset_or_a_time_and_nothing_else():
     def start(text):
         try:
-            return StartParam().convert(text, None, None)
+            return StartParam("earliest", "latest").convert(text, None, None)
         except click.BadParameter:
             return None
 

@@ -18,8 +18,8 @@ from demo.ledger import Ledger
 from demo.report import JsonReport, TableReport
 from demo.services import environment
 from demo.sources import made_in
+from groundwire.cli.keys import token
 from groundwire.cli.review import review
-from groundwire.cli.token import token
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.library.check import Checker, LineError
 from groundwire.messages.decisions import ReasonCode

@@ -10,8 +10,7 @@ import os
 import sys
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TextIO
 
@@ -67,14 +66,23 @@ class AuditPrinter:
         self._flagged += report.flagged_claims
         self._unseen += report.unverified_claims
         self._calls += report.calls
-        self._print(Text(_headline(response, report), style="bold"))
+        parts = [_counts(report.total_claims, report.flagged_claims, report.unverified_claims)]
+        if report.claims:
+            parts.append(f"support of the whole {report.answer_support:.2f}")
+            parts.append(f"widest gap {report.max_gap_bits:.2f} bits")
+        elif not response.answer:
+            parts.append("no answer")
+        if not (response.context or response.chunks):
+            parts.append("no evidence given, as context or chunks")
+        headline = f"{escape_controls(response.response_id)}: {', '.join(parts)}"
+        self._print(Text(headline, style="bold"))
         at = places(response)
         for claim in report.claims:
             self._claim(claim, at)
         self._warned += bool(warnings)
         for warning in warnings:
             line = Text(f"  {str(warning.type).lower():<{_WIDTH}}", style=_WRONG)
-            self._print(line.append(escape_controls(" ".join(warning.message.split("\n"))), style="default"))
+            self._print(line.append(_one_line(warning.message), style="default"))
         self._print(Text())
 
     def error(self, bad: LineError) -> None:
@@ -118,9 +126,14 @@ class AuditPrinter:
         line.append(escape_controls(evidence), style="dim")
         self._print(line)
         text = Text(f"    {claim.claim_id.rpartition('/')[2].replace('#', ' ')}: ")
-        for part, uncovered in _parts(claim):  # on one line, the words that no evidence holds marked
-            marked = f"bold underline {style}" if uncovered else "default"
-            text.append(escape_controls(" ".join(part.split("\n"))), style=marked)
+        done = 0  # the words that no evidence holds are marked, all on one line
+        ends = (len(claim.claim_text), len(claim.claim_text))
+        for start, end in (*((w.start - claim.start, w.end - claim.start) for w in claim.uncovered), ends):
+            if start >= done:
+                marked = f"bold underline {style}"
+                text.append(_one_line(claim.claim_text[done:start]), style="default")
+                text.append(_one_line(claim.claim_text[start:end]), style=marked)
+                done = end
         self._print(text)
         if claim.uncovered:
             words = ", ".join(dict.fromkeys(word.text for word in claim.uncovered))
@@ -128,6 +141,10 @@ class AuditPrinter:
 
     def _print(self, line: Text) -> None:
         self._console.print(line, soft_wrap=not self._console.is_terminal)
+
+
+def _one_line(text: str) -> str:
+    return escape_controls(" ".join(text.split("\n")))
 
 
 def places(response: LlmResponse) -> dict[str, str]:
@@ -143,30 +160,6 @@ def places(response: LlmResponse) -> dict[str, str]:
 def _counts(claims: int, flagged: int, unseen: int) -> str:
     counts = f"{claims} claim{'s' * (claims != 1)}, {flagged} flagged"
     return f"{counts}, {unseen} not looked at" if unseen else counts
-
-
-def _headline(response: LlmResponse, report: HallucinationReport) -> str:
-    parts = [_counts(report.total_claims, report.flagged_claims, report.unverified_claims)]
-    if report.claims:
-        parts.append(f"support of the whole {report.answer_support:.2f}")
-        parts.append(f"widest gap {report.max_gap_bits:.2f} bits")
-    elif not response.answer:
-        parts.append("no answer")
-    if not (response.context or response.chunks):
-        parts.append("no evidence given, as context or chunks")
-    return f"{escape_controls(response.response_id)}: {', '.join(parts)}"
-
-
-def _parts(claim: ClaimVerification) -> Iterator[tuple[str, bool]]:
-    done = 0
-    for word in claim.uncovered:
-        start, end = word.start - claim.start, word.end - claim.start
-        if start < done:
-            continue
-        yield claim.claim_text[done:start], False
-        yield claim.claim_text[start:end], True
-        done = end
-    yield claim.claim_text[done:], False
 
 
 _MEANT: Final = {
@@ -198,9 +191,36 @@ def audit(file: BinaryIO, policy_file: Path | None, *, no_network: bool, layout:
         settings = load_settings()
         policy = load_policy(policy_file or settings.policy_file, os.environ)
         model = load_model(network=not (no_network or settings.no_network))
+    printer = AuditPrinter(sys.stdout)
+    bad = records = labelled = 0
     with _unlogged(), asyncio.Runner() as runner:
-        report = partial(_report_of, policy=policy, model=model)
-        sys.exit(_audit(file, policy, lambda response: runner.run(report(response)), layout, model))
+        for number, given in _records(file.read().removeprefix(BOM_UTF8)):
+            records += 1
+            try:
+                parsed = parse_json(given) if isinstance(given, bytes) else given
+                labelled += isinstance(parsed, dict) and {"claim", "evidence"} <= parsed.keys()
+                response = _response(parsed, number)
+            except RecordError as error:
+                bad += 1
+                failed = LineError(number, error)
+                _echo(failed.as_dict()) if layout == "json" else printer.error(failed)
+                continue
+            report = runner.run(_report_of(response, policy, model))
+            warnings = _source_warnings(response, policy)
+            if layout == "json":
+                found = {
+                    "line": number,
+                    "report": report.model_dump(mode="json"),
+                    "evidence": places(response),
+                }
+                _echo(found | {"warnings": [warning.as_dict() for warning in warnings]})
+            else:
+                printer.report(response, report, warnings)
+    if layout != "json":
+        printer.summary(model)
+    if records == labelled > 0:
+        click.echo("this looks like labelled rows: groundwire evaluate", err=True)
+    sys.exit(1 if bad else 0)
 
 
 @contextlib.contextmanager
@@ -215,46 +235,7 @@ def _unlogged() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _audit(
-    file: BinaryIO,
-    policy: Policy,
-    report_of: Callable[[LlmResponse], HallucinationReport],
-    layout: str,
-    model: HttpModel | None,
-) -> int:
-    """Print what is found in each record; return the exit status."""
-    printer = AuditPrinter(sys.stdout)
-    status = 0
-    records = labelled = 0
-    for number, given in _records(file.read().removeprefix(BOM_UTF8)):
-        records += 1
-        try:
-            parsed = parse_json(given) if isinstance(given, bytes) else given
-            labelled += isinstance(parsed, dict) and {"claim", "evidence"} <= parsed.keys()
-            response = _response(parsed, number)
-        except RecordError as error:
-            status = 1
-            bad = LineError(number, error)
-            _echo(bad.as_dict()) if layout == "json" else printer.error(bad)
-            continue
-        report = report_of(response)
-        warnings = _source_warnings(response, policy)
-        if layout == "json":
-            found = {"line": number, "report": report.model_dump(mode="json"), "evidence": places(response)}
-            _echo(found | {"warnings": [warning.as_dict() for warning in warnings]})
-        else:
-            printer.report(response, report, warnings)
-    if layout != "json":
-        printer.summary(model)
-    if records == labelled > 0:
-        click.echo("this looks like labelled rows: groundwire evaluate", err=True)
-    return status
-
-
-async def _report_of(
-    response: LlmResponse, *, policy: Policy, model: HttpModel | None
-) -> HallucinationReport:
-    """Hold a response against its evidence, and ask the model where there is one to ask."""
+async def _report_of(response: LlmResponse, policy: Policy, model: HttpModel | None) -> HallucinationReport:
     config, evidence = policy.verification, evidence_of(response) or {}
     facts = None
     if model is not None and why_skipped(response, config) is None:

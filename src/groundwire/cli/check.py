@@ -26,14 +26,15 @@ from groundwire.messages.decisions import CitationState, Decision
 STYLES: Final = {"approved": "green", "review": "yellow", "blocked": "red", "dead letter": "magenta"}
 
 _QUIET: Final = {
+    *("citation_missing", "citation_unverified", "dedup_skipped", "source_not_trusted"),
     *(
-        "citation_missing",
-        "citation_unverified",
-        "dedup_skipped",
-        "source_not_trusted",
         "hedge_words_detected",
+        "duplicate",
+        "conflicting_near_duplicate",
+        "previously_rejected",
+        "expired",
+        "quote_polarity",
     ),
-    *("duplicate", "conflicting_near_duplicate", "previously_rejected", "expired", "quote_polarity"),
     *("phantom_file", "snippet_mismatch", "stale_index", "unverified_fields", "source_tags_missing"),
     *("flagged_claims", "critical_gap", "values_unsupported", "entity_grounding_failed"),
     "relation_preservation_failed",
@@ -62,13 +63,9 @@ _LEAST_CLAIM: Final = 30
 
 
 class DecisionPrinter:
-    """Prints decisions and errors as they come, and a summary of both.
+    """Prints decisions and errors as they come, and a summary of both; `ids`: a column names each record.
 
     Nothing of a record reaches the terminal but as text; colours appear on a terminal only.
-
-    Args:
-        out: where to.
-        ids: whether a column names each record.
     """
 
     def __init__(self, out: TextIO, *, ids: bool = False) -> None:
@@ -78,19 +75,16 @@ class DecisionPrinter:
         self._headed = False
 
     def decision(self, decision: Decision, answer: str | None = None) -> None:
-        """Print a decision: verdict, reason, the claim or answer, and what bore on it.
-
-        `answer` is that of a response, which its decision does not repeat; without it, its id is shown.
-        """
+        """Print a decision; `answer` is that of a response, which its decision does not repeat."""
         verdict = str(decision.verdict)
         self._counts[verdict] += 1
         text = decision.evidence.claim if decision.evidence else answer or f"response {decision.subject_id}"
         claim, note = " ".join(text.split()), "; ".join(_notes(decision))
-        self._row(verdict, decision.reason_code, decision.subject_id, claim, note)
+        self._line(verdict, decision.reason_code, decision.subject_id, claim, note)
 
     def error(self, where: str, error: RecordError) -> None:
         self._counts["dead letter"] += 1
-        self._row("dead letter", error.code, "", where, error.message)
+        self._line("dead letter", error.code, "", where, error.message)
 
     def summary(self) -> None:
         total = sum(self._counts.values())
@@ -101,30 +95,24 @@ class DecisionPrinter:
         self._head()
         self._console.print(Text(f"\n{cut(title, _NOTE)}", style="bold"), soft_wrap=True)
 
-    def _row(self, *cells: str) -> None:
-        self._head()
-        self._line(*cells, style="")
-
     def _head(self) -> None:
         if not self._headed:
-            self._line("verdict", "reason", "id", "claim", "because", style="bold")
             self._headed = True
+            self._line("verdict", "reason", "id", "claim", "because", style="bold")
 
-    def _line(self, *given: str, style: str) -> None:
+    def _line(self, *given: str, style: str = "") -> None:
+        self._head()
         verdict, reason, subject_id, claim, note = given
-        sized = [(reason, _REASON), (subject_id, _ID), (claim, self._claim_width())]
+        width = _CLAIM
+        if self._console.is_terminal:  # which the claim and what bears on it share
+            room = self._console.width - _VERDICT - _REASON - 6 - (_ID + 2) * self._ids
+            width = max(_LEAST_CLAIM, min(_CLAIM, room * 11 // 20))
+        sized = [(reason, _REASON), (subject_id, _ID), (claim, width)]
         cells = [set_cell_size(cut(cell, size), size) for cell, size in sized if self._ids or size != _ID]
         text = Text(f"{set_cell_size(verdict, _VERDICT)}  ", style=style or STYLES.get(verdict, ""))
         text.append("".join(f"{cell}  " for cell in cells), style=style or "default")
         text.append(cut(note, _NOTE), style=style or "dim")
         print_line(self._console, text)
-
-    def _claim_width(self) -> int:
-        """Share a terminal's width between the claim and what bears on it."""
-        if not self._console.is_terminal:
-            return _CLAIM
-        room = self._console.width - _VERDICT - _REASON - 6 - (_ID + 2) * self._ids
-        return max(_LEAST_CLAIM, min(_CLAIM, room * 11 // 20))
 
 
 def _notes(decision: Decision) -> list[str]:
@@ -204,10 +192,20 @@ def check(file: BinaryIO, given: DecidingOptions, now: datetime | None, form: st
 async def _run(file: BinaryIO, deciding: Deciding, form: str) -> int:
     """Print a result for each line; return the exit status."""
     answers: dict[int, str] = {}
+
+    def noting(lines: Iterable[bytes]) -> Iterator[bytes]:
+        for number, line in enumerate(lines):
+            if b'"response_id"' in line:
+                with suppress(ValueError, RecursionError, RecordError):
+                    record = json.loads(unwrapped(line)[0])
+                    if isinstance(record, dict) and isinstance(record.get("answer"), str):
+                        answers[number] = record["answer"][:_NOTE]
+            yield line
+
     status, out, table = 0, sys.stdout.buffer, form == "table"
     printer = DecisionPrinter(sys.stdout, ids=True)
     async with deciding as checker:
-        async for result in checker.check(_noting(file, answers) if table else file):
+        async for result in checker.check(noting(file) if table else file):
             if isinstance(result, LineError):
                 status = 1
                 if table:
@@ -224,13 +222,3 @@ async def _run(file: BinaryIO, deciding: Deciding, form: str) -> int:
         if table:
             printer.summary()
     return status
-
-
-def _noting(lines: Iterable[bytes], answers: dict[int, str]) -> Iterator[bytes]:
-    for number, line in enumerate(lines):
-        if b'"response_id"' in line:
-            with suppress(ValueError, RecursionError, RecordError):
-                record = json.loads(unwrapped(line)[0])
-                if isinstance(record, dict) and isinstance(record.get("answer"), str):
-                    answers[number] = record["answer"][:_NOTE]
-        yield line

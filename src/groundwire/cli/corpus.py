@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
 import click
@@ -13,9 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
 from groundwire.cli.options import format_option, reporting
-from groundwire.cli.output import FileProgress, columns, escape_json, refused_lines
+from groundwire.cli.output import NOTHING, FileProgress, columns, escape_json, print_refused
 from groundwire.config import load_settings
-from groundwire.errors import CorpusUnusable, ErrorCode, RecordError, StateUnavailable, UsageError
+from groundwire.errors import CorpusUnusable, ErrorCode, RecordError, UsageError
 from groundwire.kafka.produce import InputLine, windows
 from groundwire.messages.base import TenantId
 from groundwire.messages.decode import decode_corpus_line
@@ -36,12 +37,7 @@ class CorpusCounts:
 
 
 class CorpusFile:
-    """Loads a file.
-
-    Args:
-        on_refused: called with the number of a line and what is wrong with it.
-        on_window: called with the counts after each read.
-    """
+    """Loads a file; what is called with refused lines, and with the counts after each read, is given."""
 
     def __init__(
         self, on_refused: Callable[[int, RecordError], None], on_window: Callable[[CorpusCounts], None]
@@ -55,14 +51,7 @@ class CorpusFile:
     ) -> CorpusCounts:
         """Load all lines; one that is neither entity nor relation is refused and the others go on.
 
-        Args:
-            index: where to.
-            file: JSON lines, `{"entity": {...}}` or `{"relation": {...}}`.
-            tenant: whose corpus it is.
-            replace: forget what was there; where a line is refused, or there is none, nothing is changed.
-
-        Raises:
-            StateUnavailable: Redis does not answer.
+        `replace`: forget what was there; where a line is refused, or there is none, nothing is changed.
         """
         async with index.loading(tenant, replace=replace) as loading:
             async for window in windows(file):
@@ -75,7 +64,15 @@ class CorpusFile:
         return self._counts
 
     async def _window(self, loading: Loading, window: list[InputLine]) -> None:
-        lines = [(line.number, found) for line in window if (found := self._read(line))]
+        lines: list[tuple[int, CorpusLine]] = []
+        for line in window:
+            try:
+                if line.value is None:
+                    raise RecordError(ErrorCode.TOO_LARGE, "longer than any record may be")  # noqa: TRY301 - as below
+                if line.value.strip():
+                    lines.append((line.number, decode_corpus_line(line.value)))
+            except RecordError as error:
+                self._refuse(line.number, error)
         entities = [found.entity for _, found in lines if found.entity]
         relations = [(number, found.relation) for number, found in lines if found.relation]
         await loading.add_entities(entities)
@@ -85,16 +82,6 @@ class CorpusFile:
             self._refuse(relations[place][0], RecordError(ErrorCode.TOO_LARGE, message, "relation"))
         self._counts.entities += len(entities)
         self._counts.relations += len(relations) - len(places)
-
-    def _read(self, line: InputLine) -> CorpusLine | None:
-        if line.value is None:
-            self._refuse(line.number, RecordError(ErrorCode.TOO_LARGE, "longer than any record may be"))
-            return None
-        try:
-            return decode_corpus_line(line.value) if line.value.strip() else None
-        except RecordError as error:
-            self._refuse(line.number, error)
-            return None
 
     def _refuse(self, number: int, error: RecordError) -> None:
         self._counts.refused += 1
@@ -152,7 +139,7 @@ def load(file: BinaryIO, *, tenant: str, replace: bool, layout: str) -> None:
 
     with FileProgress(console, "loaded", file) as progress:
         job = CorpusFile(
-            refused_lines(console), lambda counts: progress.show(counts.entities + counts.relations)
+            partial(print_refused, console), lambda counts: progress.show(counts.entities + counts.relations)
         )
         counts = _run(lambda index: job.load(index, file, tenant, replace=replace))
     _print_counts(counts, tenant, layout)
@@ -185,9 +172,12 @@ def show(name: str, other: str | None, *, tenant: str, layout: str) -> None:
         lines = [_json(one) for one in found]
     else:
         names = list(dict.fromkeys(name for one in found for name in one))
-        lines = columns(
-            [names, *([_cell(one.get(name)) for name in names] for one in found)] if found else []
-        )
+        rows = [[NOTHING if one.get(name) is None else one[name] for name in names] for one in found]
+        texts = [
+            [cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False) for cell in row]
+            for row in rows
+        ]
+        lines = columns([names, *texts] if found else [])
     for line in lines:
         click.echo(line)
     if not found:
@@ -231,39 +221,22 @@ def _run(use: Callable[[CorpusIndex], Awaitable[Result]]) -> Result:
     with reporting():
         try:
             return asyncio.run(query())
-        except StateUnavailable as exc:
-            raise UsageError(f"GROUNDWIRE_REDIS_URL: {exc}") from None
         except CorpusUnusable as exc:
             raise UsageError(f"{exc}: load it again") from None
-        except KeyboardInterrupt:
-            raise SystemExit(130) from None
 
 
 def _print_counts(counts: CorpusCounts, tenant: str, layout: str) -> None:
     def many(count: int, one: str, more: str) -> str:
         return f"{count} {one if count == 1 else more}"
 
+    refused = f"{many(counts.refused, 'line', 'lines')} refused" if counts.refused else ""
     if layout == "json":
-        plain = {"entities": counts.entities, "relations": counts.relations, "refused": counts.refused}
-        click.echo(_json({"tenant_id": tenant, **plain, "unchanged": counts.unchanged}))
-        return
-    if counts.unchanged:
-        why = (
-            f"{many(counts.refused, 'line', 'lines')} refused" if counts.refused else "the file holds nothing"
-        )
-        click.echo(escape_controls(f"nothing changed for {tenant}: {why}"))
-        return
-    refused = f", refused {counts.refused}" if counts.refused else ""
-    loaded = (
-        f"{many(counts.entities, 'entity', 'entities')} and {many(counts.relations, 'relation', 'relations')}"
-    )
-    click.echo(escape_controls(f"loaded {loaded}{refused}"))
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        click.echo(_json({"tenant_id": tenant, **asdict(counts)}))
+    elif counts.unchanged:
+        click.echo(escape_controls(f"nothing changed for {tenant}: {refused or 'the file holds nothing'}"))
+    else:
+        loaded = many(counts.entities, "entity", "entities"), many(counts.relations, "relation", "relations")
+        click.echo(f"loaded {' and '.join(loaded)}" + (f", refused {counts.refused}" if refused else ""))
 
 
 def _json(value: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from groundwire.cli.options import Command, keys_file_option, policy_option
+from groundwire.cli.options import Command, keys_file_option, policy_option, with_options
 from groundwire.config import load_settings
 from groundwire.errors import did_you_mean
 from groundwire.gate.claim_case import dedup_scheme
@@ -60,20 +60,13 @@ def deciding_options(command: Command) -> Callable[..., None]:
         own = {field.name: options.pop(field.name) for field in fields(DecidingOptions)}
         command(given=DecidingOptions(**own), **options)
 
-    for option in reversed(_OPTIONS):
-        run = option(run)
-    return run
+    return with_options(_OPTIONS, run)
 
 
 class Deciding:
     """A checker with all that it asks; an asynchronous context, which closes its connections.
 
-    Args:
-        given: with the command.
-        now: the clock of every record; None: the start.
-
-    Raises:
-        UsageError: a setting or the policy is wrong; names it.
+    `now`: the clock of every record; None: the start. Raises: UsageError, a setting or the policy is wrong.
     """
 
     def __init__(self, given: DecidingOptions, now: datetime | None = None) -> None:

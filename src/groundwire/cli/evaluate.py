@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -17,7 +17,6 @@ import click
 from click.core import ParameterSource
 
 from groundwire.cli.deciding import Deciding, DecidingOptions, deciding_options
-from groundwire.cli.evaluate_records import record_lines, records_json
 from groundwire.cli.options import FiniteRange, file_argument, format_option, reporting
 from groundwire.cli.output import columns, cut
 from groundwire.config import load_settings
@@ -40,7 +39,16 @@ from groundwire.library.evaluate import (
     verdicts_by_point,
 )
 from groundwire.library.trade_off import curves, picture, share_of, thresholds
-from groundwire.library.verdicts import FIELDS, TEXTS, JudgedRecord, judge_records, read_labelled_records
+from groundwire.library.verdicts import (
+    FIELDS,
+    TEXTS,
+    JudgedRecord,
+    Share,
+    by_class,
+    judge_records,
+    read_labelled_records,
+    shares,
+)
 from groundwire.messages.decode import parse_json
 from groundwire.policy import Policy, load_policy, policy_variables
 from groundwire.text.normalise import escape_controls
@@ -50,15 +58,7 @@ _SHOWN: Final = 100  # characters of a first line
 
 
 def refuse_other_forms(data: bytes, form: str) -> None:
-    """See whether a file can be of the given form at all.
-
-    Args:
-        data: the file.
-        form: `jsonl`, `csv` or `tsv`.
-
-    Raises:
-        UsageError: it is a single JSON document, or its first line names no column that is read.
-    """
+    """Raise UsageError for a single JSON document, and for a first line that names no column that is read."""
     if form == "jsonl":
         if b"\n" in data.strip() and _parsed(data) is not None:
             raise UsageError("the file is a single JSON document: give one JSON object a line")
@@ -79,11 +79,7 @@ def holds_responses(data: bytes) -> bool:
 
 
 def holds_records(data: bytes, form: str) -> bool:
-    """Whether rows are for the gate, claims and responses with what should become of them, by the first that tells.
-
-    Raises:
-        UsageError: rows of both kinds stand in the file; names a line of each.
-    """
+    """Whether rows are claims and responses for the gate. Raises: UsageError, the file holds rows of both kinds."""
     if form != "jsonl":
         return bool(set(TEXTS).intersection(_columns(data, "," if form == "csv" else "\t")))
     records, evidence = (
@@ -129,21 +125,24 @@ def report_lines(measured: Measured) -> Iterator[str]:
     )
     yield ""
     rows = [
-        [method, *(estimate(figures[name]) for name in HEADINGS)]
+        [
+            method,
+            *(
+                f"{one.value:.3f} [{one.low:.2f}, {one.high:.2f}]"
+                for one in map(figures.get, HEADINGS)
+                if one
+            ),
+        ]
         for method, figures in measured.methods.items()
     ]
     yield from columns([["method", *HEADINGS.values()], *rows])
     yield ""
     yield f"at support_threshold = {measured.support_threshold:g}, {measured.point} being in force:"
-    points = [
-        [
-            point,
-            f"{at.false_alarms} of {at.supported} ({_percent(at.false_alarm_share)})",
-            f"{at.missed} of {at.unsupported} ({_percent(at.missed_share)})",
-        ]
-        for point, at in measured.points.items()
-    ]
-    yield from columns([["operating point", "supported, flagged", "others, missed"], *points])
+    points = [("operating point", "supported, flagged", "others, missed")]
+    for point, at in measured.points.items():
+        flagged = f"{at.false_alarms} of {at.supported} ({_percent(at.false_alarm_share)})"
+        points.append((point, flagged, f"{at.missed} of {at.unsupported} ({_percent(at.missed_share)})"))
+    yield from columns(points)
 
 
 def miss_lines(
@@ -168,10 +167,6 @@ def calibration_lines(found: Calibration) -> Iterator[str]:
         yield f"{found.sources} sources are too few to hold some out: what is to be expected of it is not known"
     else:
         yield f"on sources held out from the choice: {verdicts(found.held_out)}"
-
-
-def estimate(given: Estimate) -> str:
-    return f"{given.value:.3f} [{given.low:.2f}, {given.high:.2f}]"
 
 
 def verdicts(count: Counted) -> str:
@@ -214,8 +209,75 @@ def _counted(count: Counted) -> dict[str, Any]:
     }
 
 
-def _percent(share: Estimate) -> str:
-    return f"{100 * share.value:.1f} % [{100 * share.low:.1f}, {100 * share.high:.1f}]"
+def record_lines(judged: Sequence[JudgedRecord], bad: int, *, misses: bool) -> Iterator[str]:
+    """Yield the lines of a report: what was read, a table by class, conflicts, and what was judged wrongly."""
+    harmless = sum(one.harmless for one in judged)
+    yield (
+        f"{len(judged)} rows: {harmless} to approve, {len(judged) - harmless} to hold"
+        + (f"; {bad} bad, left out" if bad else "")
+    )
+    if assumed := sum(one.row.source_assumed for one in judged):
+        yield f'claims that name no source: {assumed}, taken for the user\'s own ("source": "user")'
+    yield ""
+    table = [("class", "rows", "leak", "over-hold")]
+    for kind, rows in {"all": judged, **by_class(judged)}.items():
+        figures = shares(rows)
+        table.append((kind or "(none)", str(len(rows)), share(figures["leak"]), share(figures["over_hold"])))
+    yield from columns(table)
+    figures = shares(judged)
+    if figures["conflicts_caught"].total:
+        yield ""
+        for name in ("conflicts_caught", "false_conflicts", "wrong_duplicates"):
+            yield f"{name.replace('_', ' ')}: {share(figures[name])}"
+    wrong = [one for one in judged if not one.right]
+    if misses and wrong:
+        yield ""
+        lines = [("line", "class", "label", "came to", "reason", "text")]
+        for one in wrong:
+            line, kind, label, text, *_ = one.row
+            lines.append((str(line), kind, label, str(one.outcome), one.reason, cut(text, 120)))
+        yield from columns(lines)
+
+
+def share(given: Share) -> str:
+    """Return a share with its interval, `5 of 32: 15.6 % [6.9, 31.8]`; a dash where there is nothing to share."""
+    if not given.total:
+        return "-"
+    return f"{given.found} of {given.total}: {_percent(given.estimate)}"
+
+
+def records_json(judged: Sequence[JudgedRecord], bad: int) -> str:
+    result = {
+        "rows": len(judged),
+        "bad_rows": bad,
+        "source_assumed": sum(one.row.source_assumed for one in judged),
+        **_shares_json(judged),
+        "classes": {kind: _shares_json(rows) for kind, rows in by_class(judged).items()},
+        "misses": [
+            {
+                "line": one.row.line,
+                "class": one.row.kind,
+                "label": one.row.label,
+                "outcome": one.outcome,
+                "reason_code": one.reason,
+                "text": one.row.text,
+            }
+            for one in judged
+            if not one.right
+        ],
+    }
+    return json.dumps(result, ensure_ascii=False)
+
+
+def _shares_json(judged: Sequence[JudgedRecord]) -> Mapping[str, Any]:
+    return {
+        name: given._asdict() | (given.estimate._asdict() if given.total else {})
+        for name, given in shares(judged).items()
+    }
+
+
+def _percent(given: Estimate) -> str:
+    return f"{100 * given.value:.1f} % [{100 * given.low:.1f}, {100 * given.high:.1f}]"
 
 
 _FORMS: Final = ("jsonl", "csv", "tsv")

@@ -1,4 +1,4 @@
-"""`groundwire keys`: the keys that records are signed with."""
+"""`groundwire keys`: the keys that records are signed with, and `groundwire token`: API tokens of the console."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Final, get_args
 import click
 from pydantic import BaseModel, Field
 
-from groundwire.cli.options import TimeParam, format_option, keys_file_option, reporting, required_file
+from groundwire.cli.options import CommandError, TimeParam, format_option, keys_file_option, reporting
 from groundwire.cli.output import print_listing
 from groundwire.keys.attestation import Keys, Role
 from groundwire.keys.file import new_key, public_keys
 from groundwire.messages.base import Time
+from groundwire.review.tokens import ApiToken, Tokens, new_token, revoke_token
 from groundwire.text.normalise import escape_controls
 
 
@@ -38,6 +39,16 @@ _CELLS: Final[dict[str, Callable[[_Listed], object]]] = {
     "not before": lambda key: key.not_before,
     "not after": lambda key: key.not_after,
 }
+
+
+def _required(path: Path | None, command: str, *, there: bool = False) -> Path:
+    """Return the file of `keys` or `token`; `there`: it has to exist already. Raises: CommandError, what to give."""
+    what = f"{command.removesuffix('s')}s"
+    if path is None:
+        raise CommandError(f"no {what} file: give --file or set GROUNDWIRE_{what.upper()}_FILE")
+    if there and not path.exists():
+        raise CommandError(f"{what} file {path}: there is none yet; `groundwire {command} new` makes it")
+    return path
 
 
 @click.group(name="keys")
@@ -93,7 +104,7 @@ def new(
         raise click.UsageError("--role seal needs --ed25519: who checks a seal must not be able to make one")
     if not tenants and "seal" not in roles:
         raise click.UsageError("a key needs a --tenant, for whom it may speak; only --role seal does without")
-    path = required_file(keys_file, "keys")
+    path = _required(keys_file, "keys")
     with reporting():
         public_key = new_key(
             path,
@@ -123,7 +134,7 @@ def list_keys(layout: str, keys_file: Path | None) -> None:
     Example: groundwire keys list --file keys.toml --format json
     """
     with reporting():
-        found = Keys.load(required_file(keys_file, "keys", there=True))
+        found = Keys.load(_required(keys_file, "keys", there=True))
         listed = [(key_id, _Listed.model_validate(key)) for key_id, key in found]
     print_listing(layout, "key", listed, _CELLS)
 
@@ -139,13 +150,98 @@ def public(keys_file: Path | None) -> None:
     Example: groundwire keys public --file keys.toml > public.toml
     """
     with reporting():
-        content, left_out = public_keys(Keys.load(required_file(keys_file, "keys", there=True)))
-    click.echo(
-        "\n".join(escape_controls(line, _toml_escape) for line in content.decode().split("\n")), nl=False
+        content, left_out = public_keys(Keys.load(_required(keys_file, "keys", there=True)))
+    lines = (
+        escape_controls(line, lambda char: f"\\U{ord(char):08x}") for line in content.decode().split("\n")
     )
+    click.echo("\n".join(lines), nl=False)
     if left_out:
         click.echo(f"left out, since they have no public half: {', '.join(left_out)}", err=True)
 
 
-def _toml_escape(char: str) -> str:
-    return f"\\U{ord(char):08x}"
+_TOKEN_CELLS: Final[dict[str, Callable[[ApiToken], object]]] = {
+    "person": lambda token: token.person,
+    "tenants": lambda token: token.tenants,
+    "may": lambda token: "look" if token.read_only else "decide",
+    "not after": lambda token: token.not_after,
+}
+
+
+_tokens_file = click.option(
+    "--file",
+    "tokens_file",
+    envvar="GROUNDWIRE_TOKENS_FILE",
+    show_envvar=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="TOML file with the hashes of the tokens.",
+)
+
+
+@click.group(name="token")
+def token() -> None:
+    """Make, list and revoke API tokens of the console.
+
+    A token speaks for one person, in the tenants named. It is printed once; only its hash is kept. What is
+    revoked counts no more at once.
+
+    Example: groundwire token new nightly --person ann@acme.example --tenant acme --read-only
+    """
+
+
+@token.command(name="new")
+@click.argument("token_id", metavar="ID")
+@click.option("--person", required=True, metavar="NAME", help="For whom it speaks, as user ids are written.")
+@click.option("--tenant", "tenants", multiple=True, required=True, help="In which tenant; repeatable.")
+@click.option("--read-only", is_flag=True, help="It may look, and not decide.")
+@click.option("--not-after", type=TimeParam(), metavar="TIME", help="Until when it holds (RFC 3339).")
+@_tokens_file
+def new_api_token(
+    token_id: str,
+    *,
+    person: str,
+    tenants: tuple[str, ...],
+    read_only: bool,
+    not_after: datetime | None,
+    tokens_file: Path | None,
+) -> None:
+    """Make a token and print it; it cannot be shown again.
+
+    Example: groundwire token new nightly --person ann@acme.example --tenant acme --file tokens.toml
+    """
+    with reporting():
+        made = new_token(
+            _required(tokens_file, "token"),
+            token_id,
+            person=person,
+            tenants=tenants,
+            read_only=read_only,
+            not_after=not_after,
+        )
+    click.echo(made)
+    click.echo(escape_controls(f"token {token_id} added; it is not shown again"), err=True)
+
+
+@token.command(name="list")
+@format_option
+@_tokens_file
+def list_tokens(layout: str, tokens_file: Path | None) -> None:
+    """List the tokens, without their hashes.
+
+    Example: groundwire token list --file tokens.toml --format json
+    """
+    with reporting():
+        found = Tokens.load(_required(tokens_file, "token", there=True))
+    print_listing(layout, "token", found, _TOKEN_CELLS, secret="sha256")  # noqa: S106 - the name of a field
+
+
+@token.command(name="revoke")
+@click.argument("token_id", metavar="ID")
+@_tokens_file
+def revoke(token_id: str, tokens_file: Path | None) -> None:
+    """Revoke a token.
+
+    Example: groundwire token revoke nightly --file tokens.toml
+    """
+    with reporting():
+        revoke_token(_required(tokens_file, "token", there=True), token_id)
+    click.echo(escape_controls(f"token {token_id} revoked"))

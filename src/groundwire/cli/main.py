@@ -38,23 +38,11 @@ _COMMANDS: Final = {
     "verify": "Derive decisions again and compare: do they follow from their facts?",
     "worker": "Run one worker until SIGTERM.",
 }
+_MODULES: Final = {"erase": "rebuild", "seals": "verify", "token": "keys"}
+"""Commands that are in the module of another; each is an attribute of its command's name."""
 
 _ROOMS: Final = {"topics": "topics", "worker": "agents"}
 """Commands of the packages beside this one, by their package: `python -m agents` is `groundwire worker`."""
-
-
-def _of_room(room: str) -> click.Command:
-    """Return the command of a package that stands beside this one.
-
-    A wheel carries these packages in `groundwire/_rooms`, a checkout at its root. Only this process finds them there,
-    and before installed packages: another project's package may be named `agents` too.
-    """
-    package = Path(groundwire.__file__).parent
-    carried = package / "_rooms"
-    place = str(carried if carried.is_dir() else package.parents[1])
-    if place not in sys.path:
-        sys.path.insert(0, place)
-    return cast("click.Command", import_module(f"{room}.__main__").main)
 
 
 class _Lazy(click.Group):
@@ -68,9 +56,17 @@ class _Lazy(click.Group):
             return None
         try:
             if cmd_name in _ROOMS:
-                return _of_room(_ROOMS[cmd_name])
+                # A wheel carries these packages in `groundwire/_rooms`, a checkout at its root. They come before
+                # installed packages: another project's package may be named `agents` too.
+                package = Path(groundwire.__file__).parent
+                carried = package / "_rooms"
+                place = str(carried if carried.is_dir() else package.parents[1])
+                if place not in sys.path:
+                    sys.path.insert(0, place)
+                return cast("click.Command", import_module(f"{_ROOMS[cmd_name]}.__main__").main)
             name = cmd_name.replace("-", "_")
-            command: click.Command = getattr(import_module(f"groundwire.cli.{name}"), name)
+            module = import_module(f"groundwire.cli.{_MODULES.get(name, name)}")
+            command: click.Command = getattr(module, name)
         except ModuleNotFoundError as exc:
             missing = naming_extra(exc, f"`groundwire {cmd_name}`")
             if missing is exc:

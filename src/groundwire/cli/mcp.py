@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from groundwire.cli.options import DAY, Deployment, FiniteRange, deployment_options, keys_file_option
+from groundwire.cli.options import Deployment, deployment_options, keys_file_option, wait_option
 from groundwire.client.mcp import Speaker, server
 from groundwire.client.producer import Producer
 from groundwire.errors import UsageError
@@ -20,14 +20,7 @@ from groundwire.policy import TRUSTED_SOURCES
 @click.option("--source", default="ai_synthesis", show_default=True, help="Who says what is remembered.")
 @click.option("--attest", metavar="KEY_ID", help="Sign records with this key of the keys file.")
 @keys_file_option("--keys-file")
-@click.option(
-    "--wait",
-    type=FiniteRange(min=0.1, max=DAY),
-    default=30.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a tool waits for a decision; then it says pending.",
-)
+@wait_option("How long a tool waits for a decision; then it says pending.", least=0.1)
 @deployment_options
 def mcp(
     *,

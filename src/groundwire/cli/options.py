@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from groundwire.errors import BrokerUnavailable, UsageError
+from groundwire.config import Settings, load_settings
+from groundwire.errors import BrokerUnavailable, StateUnavailable, UsageError
 from groundwire.messages.base import parse_time
 from groundwire.text.normalise import escape_controls
 
@@ -50,9 +51,12 @@ class TimeParam(click.ParamType):
 
 
 class StartParam(click.ParamType):
-    """`earliest`, `latest`, an offset, or an RFC 3339 time."""
+    """An offset or an RFC 3339 time, or one of the words `earliest` and `latest` that are allowed."""
 
     name = "start"
+
+    def __init__(self, *words: str) -> None:
+        self._words = words
 
     def convert(
         self, value: str | int | datetime, param: click.Parameter | None, ctx: click.Context | None
@@ -60,9 +64,12 @@ class StartParam(click.ParamType):
         if not isinstance(value, str):
             return value
         try:
-            return start_of(value)
+            if value in self._words or value not in {"earliest", "latest"}:
+                return start_of(value)
         except ValueError:
-            self.fail(f"{value!r} is not earliest, latest, an offset or an RFC 3339 time", param, ctx)
+            pass
+        known = ", ".join((*self._words, "an offset"))
+        raise click.BadParameter(f"{value!r} is not {known} or an RFC 3339 time", ctx, param)
 
 
 def start_of(text: str) -> Start:
@@ -88,11 +95,24 @@ class FiniteRange(click.FloatRange):
 
 @contextlib.contextmanager
 def reporting() -> Iterator[None]:
-    """Turn the errors that a person can do something about into a message and exit status 2."""
+    """Turn the errors that a person can do something about into a message and exit status 2, and Ctrl-C into 130."""
     try:
         yield
     except (UsageError, BrokerUnavailable) as exc:
         raise CommandError(str(exc)) from exc
+    except StateUnavailable as exc:
+        raise CommandError(f"GROUNDWIRE_REDIS_URL: {exc}") from exc
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+def with_options(
+    options: Sequence[Callable[[Any], Any]], command: Callable[..., None]
+) -> Callable[..., None]:
+    """Return a command that has the options, in this order in its help."""
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def quiet_kafka() -> None:
@@ -140,7 +160,7 @@ _DEPLOYMENT: Final = (
 
 
 def deployment_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a deployment, pass them as one `deployment`, and report errors of the broker."""
+    """Pass the options of a deployment as one `deployment`, and report errors of the broker."""
 
     @wraps(command)
     def run(*, brokers: str, prefix: str, seconds: float, **others: Any) -> None:  # noqa: ANN401 - the command's own
@@ -148,9 +168,7 @@ def deployment_options(command: Callable[..., None]) -> Callable[..., None]:
         with reporting():
             command(deployment=Deployment(brokers, prefix, seconds), **others)
 
-    for option in reversed(_DEPLOYMENT):
-        run = option(run)
-    return run
+    return with_options(_DEPLOYMENT, run)
 
 
 format_option = click.option(
@@ -177,7 +195,6 @@ policies_option = click.option(
 
 
 def keys_file_option(name: str) -> Callable[[Command], Command]:
-    """Return the option for the keys file under the given name."""
     return click.option(
         name,
         "keys_file",
@@ -186,6 +203,11 @@ def keys_file_option(name: str) -> Callable[[Command], Command]:
         type=click.Path(dir_okay=False, path_type=Path),
         help="TOML file with the keys.",
     )
+
+
+def wait_option(text: str, *, least: float) -> Callable[[Command], Command]:
+    seconds = FiniteRange(min=least, max=DAY)
+    return click.option("--wait", type=seconds, default=30.0, show_default=True, metavar="SECONDS", help=text)
 
 
 seal_keys_option = click.option(
@@ -197,20 +219,7 @@ seal_keys_option = click.option(
 )
 
 
-def required_file(path: Path | None, command: str, *, there: bool = False) -> Path:
-    """Return the file that a command works on.
-
-    Args:
-        path: what was given, or None.
-        command: `keys` or `token`.
-        there: whether it has to be there already.
-
-    Raises:
-        CommandError: no file was given, or it is not there; says what to give or run.
-    """
-    what = f"{command.removesuffix('s')}s"
-    if path is None:
-        raise CommandError(f"no {what} file: give --file or set GROUNDWIRE_{what.upper()}_FILE")
-    if there and not path.exists():
-        raise CommandError(f"{what} file {path}: there is none yet; `groundwire {command} new` makes it")
-    return path
+def settings_with_seals(seal_keys: Path | None) -> Settings:
+    """Return the settings of the environment, with the file of `--seal-keys` where one was given."""
+    settings = load_settings()
+    return settings.model_copy(update={"seal_keys": seal_keys or settings.seal_keys})

@@ -83,11 +83,11 @@ def print_line(console: Console, text: Text) -> None:
 
 def compact_json(value: object) -> str:
     """Return a value as one line of JSON without spaces; times as records write them."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
 
+    def plain(other: object) -> str:
+        return format_time(other) if isinstance(other, datetime) else str(other)
 
-def _plain(value: object) -> object:
-    return format_time(value) if isinstance(value, datetime) else str(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=plain)
 
 
 def echo_json(line: str) -> None:
@@ -103,14 +103,9 @@ def bytes_json(name: str, data: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(data or b"").decode()}
 
 
-def refused_lines(console: Console) -> Callable[[int, RecordError], None]:
-    """Return what prints the number of a line that was refused, and why."""
-
-    def refused(number: int, error: RecordError) -> None:
-        text = escape_controls(f"line {number}: {error.code}: {error.message}")
-        console.print(text, markup=False, emoji=False, soft_wrap=True)
-
-    return refused
+def print_refused(console: Console, number: int, error: RecordError) -> None:
+    text = escape_controls(f"line {number}: {error.code}: {error.message}")
+    console.print(text, markup=False, emoji=False, soft_wrap=True)
 
 
 def print_listing(
@@ -121,15 +116,7 @@ def print_listing(
     *,
     secret: str | None = None,
 ) -> None:
-    """Print what a file holds, its secrets left out.
-
-    Args:
-        layout: `table`, or `json`: one line an entry.
-        kind: `key` or `token`.
-        entries: (id, entry) in the order of the file.
-        cells: what a table shows of an entry, by heading.
-        secret: the field that is never printed, where there is one.
-    """
+    """Print what a file holds, with a table's cells by heading; `secret`: a field that is never printed."""
     if layout == "json":
         for entry_id, entry in entries:
             public = entry.model_dump(mode="json", exclude={secret} if secret else None)
@@ -179,12 +166,9 @@ class ProgressBar:
 
 
 class FileProgress(ProgressBar):
-    """How many records of a file are done, and how much of it is read.
+    """How many records of a file are `done`, such as sent, and how much of it is read.
 
-    Args:
-        console: where to.
-        done: what is counted, `sent` or `loaded`.
-        file: what is read; its end is known only if it is a regular file.
+    The file's end is known only if it is a regular one.
     """
 
     def __init__(self, console: Console, done: str, file: BinaryIO) -> None:

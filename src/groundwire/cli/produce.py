@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,7 +12,7 @@ import click
 from rich.console import Console
 
 from groundwire.cli.options import Deployment, deployment_options, keys_file_option
-from groundwire.cli.output import FileProgress, refused_lines
+from groundwire.cli.output import FileProgress, print_refused
 from groundwire.errors import UsageError
 from groundwire.kafka.produce import INPUT_TOPICS, HeaderList, Produced, SendOptions
 from groundwire.kafka.produce import produce as send
@@ -61,13 +62,11 @@ def produce(
     with FileProgress(console, "sent", file) as progress:
         sending = send(
             *(file, deployment.brokers, options, produced),
-            on_refused=refused_lines(console),
+            on_refused=partial(print_refused, console),
             on_window=lambda: progress.show(produced.sent),
         )
         try:
             asyncio.run(sending)
-        except KeyboardInterrupt:
-            raise SystemExit(130) from None
         finally:
             progress.stop()
             refused = f", refused {produced.refused}" if produced.refused else ""

@@ -1,4 +1,4 @@
-"""`groundwire rebuild`."""
+"""`groundwire rebuild`, and `groundwire erase`: takes a person's data out of state and of what consumers hold."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from groundwire.cli.options import quiet_kafka, reporting, seal_keys_option
+from groundwire.cli.options import quiet_kafka, reporting, seal_keys_option, settings_with_seals
 from groundwire.config import Settings, load_settings
-from groundwire.errors import StateUnavailable, UsageError
 from groundwire.gate.claim_case import dedup_scheme
 from groundwire.logs import configure_logs
+from groundwire.messages.base import format_time
+from groundwire.messages.erasure import Erasure
+from groundwire.messages.events import use_hash_key
 from groundwire.messages.identity import Subject
 from groundwire.policy import load_policy
+from groundwire.replay.erase import records_of, withdraw
 from groundwire.replay.rebuild import Rebuilder
 from groundwire.replay.verify import told
 from groundwire.state.policies import PolicyStore
@@ -44,13 +48,9 @@ def rebuild(*, yes: bool, require_seals: bool, seal_keys: Path | None) -> None:
     """
     quiet_kafka()
     with reporting():
-        settings = load_settings()
-        settings = settings.model_copy(
-            update={
-                "require_seals": require_seals or settings.require_seals,
-                "seal_keys": seal_keys or settings.seal_keys,
-            }
-        )
+        settings = settings_with_seals(seal_keys)
+        if require_seals:
+            settings = settings.model_copy(update={"require_seals": True})
         configure_logs(settings.log_format, settings.log_level)
         if not yes:
             click.confirm(
@@ -58,16 +58,13 @@ def rebuild(*, yes: bool, require_seals: bool, seal_keys: Path | None) -> None:
                 " Workers that use it pause meanwhile",
                 abort=True,
             )
-        try:
-            done = asyncio.run(rebuild_state(settings))
-        except StateUnavailable as exc:
-            raise UsageError(f"GROUNDWIRE_REDIS_URL: {exc}") from None
+        done = asyncio.run(_rebuild(settings))
     if not done:
         click.echo("a worker is rebuilding state already; it will be ready when that is done", err=True)
         sys.exit(1)
 
 
-async def rebuild_state(settings: Settings, forget: Sequence[Subject] = ()) -> bool:
+async def _rebuild(settings: Settings, forget: Sequence[Subject] = ()) -> bool:
     """Rebuild state, and forget what a rebuild would leave of subjects; False where a worker is at it already."""
     policy = load_policy(settings.policy_file, os.environ)
     state = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme=dedup_scheme(policy))
@@ -87,3 +84,53 @@ async def rebuild_state(settings: Settings, forget: Sequence[Subject] = ()) -> b
     if done and settings.rebuild_derives:
         click.echo(f"{rebuilder.counts.total()} decisions: {told(rebuilder.counts)}", err=True)
     return done
+
+
+@click.command()
+@click.option("--tenant", "tenant_id", required=True, help="Whose user it is.")
+@click.option("--user", "user_id", required=True, help="Whose data is erased.")
+@click.option(
+    "--actor", default="operator", show_default=True, help="Who erases, as retractions and audit name them."
+)
+@click.option("--yes", is_flag=True, help="Do it without asking.")
+def erase(*, tenant_id: str, user_id: str, actor: str, yes: bool) -> None:
+    """Erase a user: withdraw what is approved, write a tombstone, and rebuild state without them.
+
+    Stop what produces for the user first, and let workers catch up. Workers pause while state is rebuilt. Topics are
+    not changed: it prints how many records of the user each still holds, and when retention has removed them. Settings
+    come from the environment, as for workers.
+
+    Exit status: 0 when it is done, 1 when a worker is rebuilding state already: run it again, 2 when something did not
+    answer.
+
+    Example: groundwire erase --tenant acme --user maria --yes
+    """
+    quiet_kafka()
+    with reporting():
+        settings = load_settings()
+        configure_logs(settings.log_format, settings.log_level)
+        use_hash_key(settings.hash_key)
+        if not yes:
+            click.confirm(f"Erase {tenant_id}:{user_id}? Workers pause meanwhile", abort=True)
+        done = asyncio.run(_erase(settings, Erasure(tenant_id, user_id, datetime.now(UTC)), actor))
+    if not done:
+        click.echo("a worker is rebuilding state: run this again when that is done", err=True)
+        sys.exit(1)
+
+
+async def _erase(settings: Settings, erasure: Erasure, actor: str) -> bool:
+    held = await records_of(settings, erasure.tenant_id, erasure.user_id)
+    # the clock of a worker that decided may be ahead of this machine's
+    latest = max((decision.decided_at for decision in held.decisions.values()), default=erasure.until)
+    erasure = erasure._replace(until=max(erasure.until, latest))
+    withdrawn = await withdraw(settings, held, erasure, actor)
+    click.echo(
+        f"{withdrawn} approvals withdrawn, tombstone written for all up to {format_time(erasure.until)}"
+    )
+    if not await _rebuild(settings, forget=list(held.decisions)):
+        return False
+    click.echo("state rebuilt without the user")
+    for topic, records, gone in held.remains():  # nobody can delete single records from a topic
+        until = f"gone by {format_time(gone)[:10]}" if gone else "kept for ever: delete it by hand"
+        click.echo(f"{topic:<18} {records:>8} records, {until}")
+    return True

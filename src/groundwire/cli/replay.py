@@ -60,7 +60,7 @@ class _PlaceParam(click.ParamType):
     name = "offset|time"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        StartParam().convert(value, param, ctx)
+        StartParam("earliest", "latest").convert(value, param, ctx)
         return value
 
 

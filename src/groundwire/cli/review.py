@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from dataclasses import replace as replace_in
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -17,13 +18,14 @@ from rich.console import Console
 
 from groundwire.cli import review_text as render
 from groundwire.cli.options import (
-    DAY,
     CommandError,
     Deployment,
     FiniteRange,
     deployment_options,
     format_option,
     keys_file_option,
+    wait_option,
+    with_options,
 )
 from groundwire.cli.output import echo_json
 from groundwire.config import load_settings
@@ -80,53 +82,28 @@ _SESSION: Final = (
 
 def session_options(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
-    def run(
-        *,
-        reviewer: str,
-        key_id: str | None,
-        tenant: str | None,
-        user: str | None,
-        days: float,
-        keys_file: Path | None,
-        deployment: Deployment,
-        **others: Any,  # noqa: ANN401 - the command's own
-    ) -> None:
-        keys = Keys.load(keys_file) if keys_file else None
-        where = (deployment.brokers, deployment.prefix, timedelta(days=days), deployment.seconds)
-        command(session=Session(reviewer, tenant, user, keys, key_id, *where), **others)
+    def run(*, days: float, keys_file: Path | None, deployment: Deployment, **others: Any) -> None:  # noqa: ANN401 - options
+        who = {name: others.pop(name) for name in ("reviewer", "tenant", "user", "key_id")}
+        who["keys"] = Keys.load(keys_file) if keys_file else None
+        session = Session(**who, **asdict(deployment), window=timedelta(days=days))
+        command(session=session, **others)
 
-    for option in reversed(_SESSION):
-        run = option(run)
-    return deployment_options(run)
+    return deployment_options(with_options(_SESSION, run))
 
 
 def load_snapshot(session: Session) -> BoardSnapshot:
     """Fill a board, with a sign of life on a terminal; what may be wrong with it goes to standard error."""
     progress = Console(stderr=True, highlight=False)
-    if not progress.is_terminal:
+    with progress.status("reading the topics") if progress.is_terminal else nullcontext():
         snapshot = asyncio.run(take_snapshot(session))
-    else:
-        with progress.status("reading the topics"):
-            snapshot = asyncio.run(take_snapshot(session))
     for warning in snapshot.warnings:
         click.echo(escape_controls(f"warning: {warning}"), err=True)
     return snapshot
 
 
-def screen() -> Console:
-    return Console(highlight=False)
-
-
 _REASONS: Final = click.Choice([str(reason) for reason in RejectReason])
 _NOTE: Final = click.option("--note", metavar="TEXT", help="Why, in your own words, for the record.")
-_WAIT: Final = click.option(
-    "--wait",
-    type=FiniteRange(min=0, max=DAY),
-    default=30.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for the outcome; 0: not at all.",
-)
+_WAIT: Final = wait_option("How long to wait for the outcome; 0: not at all.", least=0)
 _IDS: Final = click.argument("names", metavar="ID...", nargs=-1, required=True)
 
 
@@ -155,10 +132,7 @@ def _acting(*options: Callable[..., Any]) -> Callable[[Callable[..., None]], cli
     """Make a command of a function that takes a Session and fields of `_PlannedAction`."""
 
     def decorate(command: Callable[..., None]) -> click.Command:
-        run = session_options(command)
-        for option in reversed((*options, _NOTE, _WAIT)):
-            run = option(run)
-        return review.command()(run)
+        return review.command()(with_options((*options, _NOTE, _WAIT), session_options(command)))
 
     return decorate
 
@@ -265,11 +239,15 @@ def _send_items(
 
     outcomes = asyncio.run(send())
     for item, decision, outcome in zip(items, decisions, outcomes, strict=True):
-        notes = _notes(session, snapshot, item, action, outcome)
+        notes = render.NO_NOTES
+        if outcome is not None and action.action == "retract" and outcome.applied:
+            notes = render.OutcomeNotes(affected=snapshot.dependents(session, item))
+        elif outcome is not None and outcome.code == "personal_speculation" and action.content is not None:
+            notes = render.OutcomeNotes(objection=speculation_in(action.content, _policy()))
         if action.layout == "json":
             echo_json(render.outcome_json(item.current, decision.action_id, outcome, notes))
         else:
-            render.print_outcome(screen(), item.current, outcome, notes)
+            render.print_outcome(Console(highlight=False), item.current, outcome, notes)
     if any(outcome is not None and not outcome.applied for outcome in outcomes):
         raise SystemExit(1)
     if action.wait and None in outcomes:
@@ -278,23 +256,6 @@ def _send_items(
             " `groundwire worker reviews` runs and has state: `/ready` and its log say what it waits for"
         )
     return outcomes
-
-
-def _notes(
-    session: Session,
-    snapshot: BoardSnapshot,
-    item: Item,
-    action: _PlannedAction,
-    outcome: ActionOutcome | None,
-) -> render.OutcomeNotes:
-    """Return what is printed with an outcome: what speculates in an edit, what rests on a retracted item."""
-    if outcome is None:
-        return render.NO_NOTES
-    if action.action == "retract" and outcome.applied:
-        return render.OutcomeNotes(affected=snapshot.dependents(session, item))
-    if outcome.code == "personal_speculation" and action.content is not None:
-        return render.OutcomeNotes(objection=speculation_in(action.content, _policy()))
-    return render.NO_NOTES
 
 
 def _policy() -> Policy:
@@ -353,7 +314,7 @@ def list_items(session: Session, layout: str, kind: str | None, **filters: Any) 
         for row in page.rows:
             echo_json(render.row_json(row))
     else:
-        render.print_page(screen(), page, datetime.now(UTC))
+        render.print_page(Console(highlight=False), page, datetime.now(UTC))
 
 
 @review.command(name="show")
@@ -373,5 +334,5 @@ def show(session: Session, layout: str, name: str) -> None:
     if layout == "json":
         echo_json(render.item_json(item, dependents, original))
     else:
-        render.print_item(screen(), item, dependents)
-        render.print_original(screen(), original)
+        render.print_item(Console(highlight=False), item, dependents)
+        render.print_original(Console(highlight=False), original)

@@ -65,12 +65,7 @@ NONE: Final[Page[Related]] = Page((), 0, None)
 
 @dataclass(frozen=True, slots=True)
 class OutcomeNotes:
-    """What is printed with an outcome.
-
-    Attributes:
-        objection: quotes what the gate objects to in an edited text.
-        affected: the approved claims that rest on what was retracted.
-    """
+    """What the gate objects to in an edited text, and the approved claims that rest on what was retracted."""
 
     objection: str = ""
     affected: Page[Related] = NONE
@@ -190,28 +185,26 @@ def print_original(console: Console, original: View | None) -> None:
         _section(console, "question", [Text(escape_lines(original["question"]))])
     runs = original["answer"] or ()
     _section(console, "answer", [_marked(part for run in runs for part in run["segments"])] if runs else ())
-    _section(console, "wrong or doubtful", _faults(original))
-    _section(console, "quotes not in the transcript", _quotes(original))
-    for name, none in (("entities", "nothing of it"), ("relations", "nothing of the two")):
-        _section(console, name, [_held(row, none) for row in original[name]])
-
-
-def _faults(original: View) -> Iterator[Text]:
+    faults, quotes = [], []
     for fault in original["faults"]:
         sign = Text("wrong     ", style="red") if fault["hard"] else Text("doubtful  ", style="yellow")
-        yield sign.append(f"{label(fault['why'])}: {escape_controls(fault['text'])}", style="default")
+        faults.append(
+            sign.append(f"{label(fault['why'])}: {escape_controls(fault['text'])}", style="default")
+        )
         if fault["says"]:
             instead = f"{', '.join(fault['instead'])}: " if fault["instead"] else ""
-            yield Text(escape_controls(f"          {fault['source']}: {instead}{fault['says']}"), style="dim")
+            says = f"          {fault['source']}: {instead}{fault['says']}"
+            faults.append(Text(escape_controls(says), style="dim"))
     if original["faults_left"]:
-        yield Text(f"and {original['faults_left']} more")
-
-
-def _quotes(original: View) -> Iterator[Text]:
+        faults.append(Text(f"and {original['faults_left']} more"))
+    _section(console, "wrong or doubtful", faults)
     for quote in original["quotes"]:
-        yield _plain(f"{quote['domain']}: {label(quote['why'])}: {quote['quote']}")
+        quotes.append(_plain(f"{quote['domain']}: {label(quote['why'])}: {quote['quote']}"))
         if quote["changes"]:
-            yield Text("  ").append_text(_difference(quote["changes"]))
+            quotes.append(Text("  ").append_text(_difference(quote["changes"])))
+    _section(console, "quotes not in the transcript", quotes)
+    for name, none in (("entities", "nothing of it"), ("relations", "nothing of the two")):
+        _section(console, name, [_held(row, none) for row in original[name]])
 
 
 def _held(row: Mapping[str, Any], none: str) -> Text:

@@ -8,7 +8,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Final
 
 import click
@@ -17,7 +16,6 @@ from rich.console import Console
 from groundwire.cli.options import format_option, reporting
 from groundwire.cli.output import columns
 from groundwire.config import load_settings
-from groundwire.errors import StateUnavailable, UsageError
 from groundwire.state.redis import GLOB, RedisState
 from groundwire.state.server import Server, connect
 
@@ -86,12 +84,7 @@ class StateSize:
         return sum(self.kinds[kind].total for kind in _REMEMBERED) / outcomes if outcomes else 0.0
 
     def projection(self, claims: int | None, daily: int | None) -> dict[str, float]:
-        """Return what follows from the mean of an outcome; nothing where there is none yet.
-
-        Args:
-            claims: how many more are to be remembered.
-            daily: how many more there are each day.
-        """
+        """Return what follows from the mean of an outcome for so many more claims; nothing where there is none yet."""
         mean = self.per_outcome
         if not mean:
             return {}
@@ -139,26 +132,16 @@ def size(*, claims: int | None, daily: int | None, sample: int, layout: str) -> 
     Example: groundwire state size --claims 1000000 --daily 50000
     """
     with reporting():
-        try:
-            found = asyncio.run(_ask(sample))
-        except StateUnavailable as exc:
-            raise UsageError(f"GROUNDWIRE_REDIS_URL: {exc}") from None
-        except KeyboardInterrupt:
-            raise SystemExit(130) from None
+        found = asyncio.run(_ask(sample))
     projection = found.projection(claims, daily)
     if layout == "json":
         kinds = {
             kind: {"keys": usage.number, "measured": usage.measured, "bytes": usage.total}
             for kind, usage in sorted(found.kinds.items())
         }
-        as_json = {
-            "kinds": kinds,
-            "pending_bytes": dict(sorted(found.pending.items())),
-            "used_memory": found.used,
-            "maxmemory": found.limit,
-            "projection": projection,
-        }
-        click.echo(json.dumps(as_json))
+        memory = {"used_memory": found.used, "maxmemory": found.limit, "projection": projection}
+        pending = dict(sorted(found.pending.items()))
+        click.echo(json.dumps({"kinds": kinds, "pending_bytes": pending, **memory}))
         return
     for line in _lines(found, projection):
         click.echo(line)
@@ -171,13 +154,8 @@ async def _ask(sample: int) -> StateSize:
         console = Console(stderr=True, highlight=False)
         await state_of.server.check_kind()
         with console.status("0 keys") as status:
-            return await measure(
-                state_of.server,
-                state_of,
-                settings.topic_prefix,
-                sample,
-                lambda n: status.update(f"{n:,} keys"),
-            )
+            where = state_of.server, state_of, settings.topic_prefix
+            return await measure(*where, sample, lambda n: status.update(f"{n:,} keys"))
     finally:
         await state_of.close()
 
@@ -187,25 +165,15 @@ async def measure(
 ) -> StateSize:
     """Count the keys under a prefix, and measure up to `sample` of each kind.
 
-    Args:
-        server: where they are.
-        state_of: the deployment's state, which tells what its tenants have pending.
-        prefix: the topic prefix.
-        sample: how many keys of a kind are measured.
-        counted: called with how many keys were counted so far.
-
-    Raises:
-        StateUnavailable: Redis does not answer.
+    `counted` is called with how many keys were counted so far. Raises: StateUnavailable.
     """
     found, total = StateSize(), 0
     pattern = prefix.translate(GLOB) + "*"
     async for keys in server.scan(pattern, 1_000):  # a few milliseconds of the server; a key may come twice
-        named = sorted((_kind(key, prefix), key) for key in keys)
-        for kind, group in groupby(named, key=lambda pair: pair[0]):
-            members = [key for _, key in group]
-            usage = found.kinds[kind]
-            usage.number += len(members)
-            for key in members[: max(0, sample - usage.measured)]:
+        for key in keys:
+            usage = found.kinds[_kind(key, prefix)]
+            usage.number += 1
+            if usage.measured < sample:
                 taken = await server.call("MEMORY USAGE", key)
                 if taken is not None:  # it has not expired meanwhile
                     usage.measured += 1

@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import aclosing
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 from rich.console import Console
 from rich.text import Text
 
-from groundwire.cli.options import (
-    Deployment,
-    StartParam,
-    deployment_options,
-)
+from groundwire.cli.options import Deployment, StartParam, deployment_options
 from groundwire.cli.output import TEXT_CELLS, bytes_json, compact_json, echo_json, fit, print_line
 from groundwire.errors import RecordError
 from groundwire.kafka.reader import Start, TopicSpan, follow
@@ -29,29 +25,21 @@ _STYLES: Final = {"approved": "green", "review": "yellow", "blocked": "red"}
 _FAILURE: Final = "__connect.errors."
 
 
-class Column(NamedTuple):
-    heading: str
-    width: int
-
-
-_TIME: Final = Column("time", 24)
-
-
-def columns_of(topic: TopicName) -> list[Column]:
-    """Return the columns of a topic's table; the last one takes what is left of the line."""
+def columns_of(topic: TopicName) -> dict[str, int]:
+    """Return the columns of a topic's table and their widths; the last one takes what is left of the line."""
     if topic in _DECISIONS:
-        names = [("verdict", 8), ("reason", 22), ("tenant:user", 22), ("id", 22), ("claim", TEXT_CELLS)]
+        names = {"verdict": 8, "reason": 22, "tenant:user": 22, "id": 22, "claim": TEXT_CELLS}
     elif topic is TopicName.DEAD_LETTER:
-        names = [("error", 19), ("attempts", 8), ("failed at", 32), ("key", 22), ("message", TEXT_CELLS)]
+        names = {"error": 19, "attempts": 8, "failed at": 32, "key": 22, "message": TEXT_CELLS}
     else:
-        names = [("partition", 9), ("offset", 10), ("key", 22), ("value", TEXT_CELLS)]
-    return [_TIME, *(Column(*name) for name in names)]
+        names = {"partition": 9, "offset": 10, "key": 22, "value": TEXT_CELLS}
+    return {"time": 24, **names}
 
 
 def heading(topic: TopicName) -> Text:
     """Return the first line of a topic's table."""
     columns = columns_of(topic)
-    return Text(_line([column.heading for column in columns], columns), style="bold")
+    return Text(fit(list(columns), list(columns.values())), style="bold")
 
 
 def row(record: InboundRecord, topic: TopicName) -> Text:
@@ -59,10 +47,13 @@ def row(record: InboundRecord, topic: TopicName) -> Text:
     if topic in _DECISIONS:
         cells = _decision_cells(record)
     elif topic is TopicName.DEAD_LETTER:
-        cells = _dead_letter_cells(record)
+        fields = {name: "?" if value is None else str(value) for name, value in _dead_letter(record).items()}
+        where = f"{fields['topic']}[{fields['partition']}]@{fields['offset']}"
+        cells = [fields["error"], fields["attempts"], where, _text(record.key), fields["message"]]
     else:
         cells = [str(record.partition), str(record.offset), _text(record.key), _text(record.value)]
-    return Text(_line([_time(record), *cells], columns_of(topic)), style=_STYLES.get(cells[0], ""))
+    line = fit([_time(record), *cells], list(columns_of(topic).values()))
+    return Text(line, style=_STYLES.get(cells[0], ""))
 
 
 def as_json(record: InboundRecord, topic: TopicName) -> str:
@@ -120,16 +111,6 @@ def _decision_cells(record: InboundRecord) -> list[str]:
     ]
 
 
-def _dead_letter_cells(record: InboundRecord) -> list[str]:
-    fields = {name: "?" if value is None else str(value) for name, value in _dead_letter(record).items()}
-    where = f"{fields['topic']}[{fields['partition']}]@{fields['offset']}"
-    return [fields["error"], fields["attempts"], where, _text(record.key), fields["message"]]
-
-
-def _line(cells: list[str], columns: list[Column]) -> str:
-    return fit(cells, [column.width for column in columns])
-
-
 def _time(record: InboundRecord) -> str:
     try:
         return format_time(from_milliseconds(record.timestamp))
@@ -150,7 +131,7 @@ def _number(text: str | None) -> int | None:
 @click.option(
     "--from",
     "start",
-    type=StartParam(),
+    type=StartParam("earliest", "latest"),
     metavar="earliest|latest|OFFSET|TIME",
     help="Where to begin.  [default: latest; earliest with --until-end]",
 )
@@ -183,23 +164,22 @@ def tail(
     """
     begin: Start = start if start is not None else "earliest" if until_end else "latest"
     span = TopicSpan(begin, partition, until_end, limit)
-    layout = layout or ("table" if sys.stdout.isatty() else "json")
+    name, known = f"{deployment.prefix}{topic}", TopicName(topic)
+    console = Console(highlight=False)
+
+    async def read(*, table: bool) -> None:
+        headed = False
+        async with aclosing(follow(deployment.brokers, name, span, deployment.seconds)) as records:
+            async for record in records:
+                if not table:
+                    echo_json(as_json(record, known))
+                    continue
+                if not headed:
+                    print_line(console, heading(known))
+                    headed = True
+                print_line(console, row(record, known))
+
     try:
-        asyncio.run(_print(deployment, TopicName(topic), span, layout))
+        asyncio.run(read(table=layout == "table" or (layout is None and sys.stdout.isatty())))
     except KeyboardInterrupt:
         raise SystemExit(130 if until_end or limit else 0) from None
-
-
-async def _print(deployment: Deployment, topic: TopicName, span: TopicSpan, layout: str) -> None:
-    name = f"{deployment.prefix}{topic}"
-    console = Console(highlight=False)
-    headed = False
-    async with aclosing(follow(deployment.brokers, name, span, deployment.seconds)) as records:
-        async for record in records:
-            if layout == "json":
-                echo_json(as_json(record, topic))
-                continue
-            if not headed:
-                print_line(console, heading(topic))
-                headed = True
-            print_line(console, row(record, topic))

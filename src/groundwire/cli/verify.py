@@ -1,4 +1,4 @@
-"""`groundwire verify`: derives decisions again and compares."""
+"""`groundwire verify`: derives decisions again and compares, and `groundwire seals`: what workers have signed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -24,17 +25,19 @@ from groundwire.cli.options import (
     quiet_kafka,
     reporting,
     seal_keys_option,
+    settings_with_seals,
 )
-from groundwire.cli.output import StepProgress, escape_json
-from groundwire.config import Settings, load_settings
+from groundwire.cli.output import StepProgress, columns, escape_json
+from groundwire.config import Settings
 from groundwire.errors import UsageError
 from groundwire.kafka.reader import Start
 from groundwire.keys.attestation import Keys
 from groundwire.keys.seal_keys import required_seal_keys
 from groundwire.logs import configure_logs
+from groundwire.messages.base import format_time
 from groundwire.policy import load_policy
 from groundwire.replay.reading import Rate, ReplayReader
-from groundwire.replay.seals import Unsealed, proof_of, read_heads, read_seals
+from groundwire.replay.seals import ChainHead, SealEvidence, Unsealed, proof_of, read_heads, read_seals
 from groundwire.replay.store import FileRecords, Store
 from groundwire.replay.verify import (
     Placed,
@@ -108,8 +111,7 @@ def verify(  # noqa: PLR0913 - one argument an option
     Example: groundwire verify --decisions decisions.jsonl --records claims.jsonl --policies policies/
     """
     with reporting():
-        settings = load_settings()
-        settings = settings.model_copy(update={"seal_keys": seal_keys or settings.seal_keys})
+        settings = settings_with_seals(seal_keys)
         configure_logs(settings.log_format, settings.log_level)
         if decision_id is not None:
             quiet_kafka()
@@ -133,14 +135,21 @@ def verify(  # noqa: PLR0913 - one argument an option
             raise UsageError("--decisions, --records and --policies are needed, or --from-topics")
         if not policies.is_dir():
             raise UsageError(f"--policies: {policies} is no folder")
-        sys.exit(asyncio.run(_verify_files(decisions, records, policies, replay_name, layout)))
+        with FileRecords(records, decisions) as store:
+            verifier = Verifier(store, PolicyStore(policies, None), replay=replay_name)
+            sys.exit(asyncio.run(_print(verify_files(store, verifier, decisions), layout)))
+
+
+@asynccontextmanager
+async def _sealed(settings: Settings) -> AsyncIterator[SealEvidence]:
+    keys = required_seal_keys(settings)
+    with TemporaryDirectory(prefix="groundwire-seals-") as scratch, Store(Path(scratch, "seals")) as store:
+        yield await read_seals(settings, keys, store)
 
 
 async def _prove(settings: Settings, decision_id: str) -> int:
     """Print the proof of a decision; return the exit status."""
-    keys = required_seal_keys(settings)
-    with TemporaryDirectory(prefix="groundwire-verify-") as scratch, Store(Path(scratch, "seals")) as store:
-        evidence = await read_seals(settings, keys, store)
+    async with _sealed(settings) as evidence:
         try:
             proof = await proof_of(settings, evidence, decision_id)
         except Unsealed as exc:
@@ -164,28 +173,13 @@ async def _verify_topics(
     with StepProgress() as progress, TemporaryDirectory(prefix="groundwire-verify-") as scratch:
         reader = ReplayReader(settings.brokers, settings.topic_prefix, Rate(rate), progress.show)
         findings = verify_topics(
-            reader,
-            settings.topic_prefix,
-            since,
-            policies,
-            Path(scratch),
-            progress.show,
+            *(reader, settings.topic_prefix, since, policies, Path(scratch), progress.show),
             signatures=signatures,
         )
-        async with aclosing(findings):
-            return await _print(findings, layout)
+        return await _print(findings, layout)
 
 
-async def _verify_files(
-    decisions: Path, records: Path, policies: Path, replay: str | None, layout: str
-) -> int:
-    with FileRecords(records, decisions) as store:
-        verifier = Verifier(store, PolicyStore(policies, None), replay=replay)
-        async with aclosing(verify_files(store, verifier, decisions)) as findings:
-            return await _print(findings, layout)
-
-
-async def _print(findings: AsyncIterator[Placed], layout: str) -> int:
+async def _print(findings: AsyncGenerator[Placed], layout: str) -> int:
     """Print what is not equal, and the counts; return the exit status.
 
     What has expired is counted only, but for JSON: on `approved` it comes to be nearly all.
@@ -193,23 +187,56 @@ async def _print(findings: AsyncIterator[Placed], layout: str) -> int:
     silent = {VerifyStatus.EQUAL, VerifyStatus.NOT_SEALED_YET}
     silent |= {VerifyStatus.EXPIRED} if layout != "json" else set()
     counts: Counter[VerifyStatus] = Counter()
-    async for placed in findings:
-        counts[placed.finding.status] += 1
-        if placed.finding.status not in silent:
-            where, finding = placed
-            fields: dict[str, object] = {
-                "where": where,
-                "decision_id": finding.decision_id,
-                "status": finding.status,
-            }
-            fields |= {"fields": finding.paths, "detail": finding.detail or None}
-            shown = " ".join(finding.paths[:_SHOWN]) + (" ..." if len(finding.paths) > _SHOWN else "")
-            parts = [where, finding.decision_id or "?", finding.status.value, shown, finding.detail]
+    async with aclosing(findings):
+        async for where, finding in findings:
+            counts[finding.status] += 1
+            if finding.status in silent:
+                continue
             if layout == "json":
+                named = {"where": where, "decision_id": finding.decision_id, "status": finding.status}
+                fields = {**named, "fields": finding.paths, "detail": finding.detail or None}
                 click.echo(escape_json(json.dumps(fields, ensure_ascii=False)))
             else:
+                shown = " ".join(finding.paths[:_SHOWN]) + (" ..." if len(finding.paths) > _SHOWN else "")
+                parts = [where, finding.decision_id or "?", finding.status.value, shown, finding.detail]
                 click.echo(escape_controls("  ".join(part for part in parts if part)))
     click.echo(told(counts), err=True)
     if any(counts[status] for status in _WRONG):
         return _DIFFERS
     return _UNDECIDED if any(counts[status] for status in _UNPROVEN) else 0
+
+
+@click.group(name="seals")
+def seals() -> None:
+    """Show what workers have sealed of what they published.
+
+    Example: groundwire seals head --seal-keys public.toml
+    """
+
+
+@seals.command(name="head")
+@seal_keys_option
+@format_option
+def head(*, seal_keys: Path | None, layout: str) -> None:
+    """Print the last seal of each input partition.
+
+    Whoever keeps it where nobody can change it notices when later somebody cuts the chain short:
+    `groundwire verify --from-topics --seal-keys FILE --heads KEPT`.
+
+    Example: groundwire seals head --seal-keys public.toml --format json >> heads.jsonl
+    """
+
+    async def read() -> list[ChainHead]:
+        async with _sealed(settings_with_seals(seal_keys)) as evidence:
+            return list(evidence.heads())
+
+    quiet_kafka()
+    with reporting():
+        heads = asyncio.run(read())
+    rows = [asdict(each) | {"at": format_time(each.at)} for each in heads]
+    if layout == "json":
+        for row in rows:
+            click.echo(json.dumps(row))
+    elif rows:
+        for line in columns([list(rows[0]), *(list(map(str, row.values())) for row in rows)]):
+            click.echo(line)

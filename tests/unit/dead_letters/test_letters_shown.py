@@ -9,8 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from groundwire.cli.dead_letters import PlaceParam
-from groundwire.cli.dead_letters_text import LetterPrinter, content_json, content_lines, letter_json
+from groundwire.cli.dead_letters import LetterPrinter, PlaceParam, content_json, content_lines, letter_json
 from groundwire.cli.main import main
 from groundwire.dead_letters.letters import LetterPlace, Redriven, Selection, Stands, read_letter
 from groundwire.errors import ErrorCode
