@@ -10,14 +10,13 @@ from typing import Any, Final
 
 from faust.auth import Credentials, SASLCredentials, SSLCredentials
 
-from agents.faust_patches import BatchApp, NoTables, check_versions
+from agents.faust_patches import BatchApp, NoTables, check_versions, raw_topic
 from agents.partitions import PartitionWorkers
-from groundwire.config import KafkaSecurity, Settings, kafka_security
+from groundwire.config import Settings, kafka_security
 from groundwire.kafka import name_client
 from groundwire.kafka.connection import MAX_RECORD_BYTES
 from groundwire.messages.headers import InboundRecord, deferred_record
 from groundwire.messages.topics import TopicName
-from topics.wire import raw_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,6 @@ class WorkerRole:
     """What differs between workers: each role reads one input topic in its own consumer group.
 
     Attributes:
-        topic: the input topic; also the metrics label.
         max_records: per fetch, and so per batch.
         deferred: reads `deferred`: may use the network, and waits for state (X-14, C-14).
         provisional: decides without state after the grace period if the policy says `state_outage = "defer"`.
@@ -50,12 +48,11 @@ ROLES: Final = {
 }
 """The roles by the names that `groundwire worker` takes."""
 
-_INPUTS: Final = {TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DECISIONS}
-
 
 def topics_of(name: str) -> list[TopicName]:
     """Return the topics that must exist before a role starts: its input, and all outputs."""
-    return [topic for topic in TopicName if topic not in _INPUTS or topic == ROLES[name].topic]
+    others = {TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DECISIONS} - {ROLES[name].topic}
+    return [topic for topic in TopicName if topic not in others]
 
 
 MAX_RECORDS_WITH_MODEL: Final = 8
@@ -66,12 +63,22 @@ def build_app(name: str, settings: Settings, *, with_model: bool = False) -> Bat
     """Build the app of a role. Raises: UsageError: another Faust, or unreadable GROUNDWIRE_KAFKA_... files."""
     check_versions()
     broker = ";".join(f"kafka://{address}" for address in settings.bootstrap)
-    session = settings.session_timeout
+    session, security = settings.session_timeout, kafka_security()
+    credentials: Credentials | None = None
+    if security.sasl_username is not None:
+        credentials = SASLCredentials(
+            username=security.sasl_username,
+            password=security.password(),
+            ssl_context=security.context(),
+            mechanism=security.sasl_mechanism,
+        )
+    elif security.encrypted:
+        credentials = SSLCredentials(context=security.context())
     return BatchApp(
         settings.group_prefix + name,
         broker=broker,
         broker_client_id=name_client(settings.topic_prefix, name),
-        broker_credentials=_credentials(kafka_security()),
+        broker_credentials=credentials,
         store="memory://",
         processing_guarantee="at_least_once",  # exactly_once swallows errors, and decisions are idempotent
         topic_allow_declare=False,
@@ -110,31 +117,16 @@ def declare_agent(app: BatchApp, name: str, topic_prefix: str, workers: Partitio
             workers.submit(event)
 
 
-def _credentials(security: KafkaSecurity) -> Credentials | None:
-    if security.sasl_username is not None:
-        return SASLCredentials(
-            username=security.sasl_username,
-            password=security.password(),
-            ssl_context=security.context(),
-            mechanism=security.sasl_mechanism,
-        )
-    return SSLCredentials(context=security.context()) if security.encrypted else None
-
-
 def quiet_faust() -> None:
     for name in ("faust", "mode", "aiokafka"):
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("mode.timers").setLevel(logging.ERROR)  # under load a commit is late
 
 
-_GC_THRESHOLDS: Final = (5_000, 10, 100)
-"""Allocations between collections, by generation.
-
-A collection blocks the event loop for as long as it has objects: 0.3 s with 50,000; Python's 700 gives 40 a batch.
-"""
-
-
 def tune_gc() -> None:
-    """Tune garbage collection for batches, and exclude everything loaded so far: a full collection takes 0.1 s."""
+    """Tune garbage collection for batches, and exclude everything loaded so far: a full collection takes 0.1 s.
+
+    A collection blocks the event loop for as long as it has objects: 0.3 s with 50,000; Python's 700 gives 40 a batch.
+    """
     gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.set_threshold(5_000, 10, 100)

@@ -31,8 +31,6 @@ from groundwire.state.model import State, SubjectState, SubjectStatus
 
 log = structlog.get_logger()
 
-_INTERVAL: Final = 60.0
-_RETRY: Final = 5.0
 _CHUNK: Final = 500
 _FORGET_ABOVE: Final = 20_000
 """Places in memory above which decided ones are dropped."""
@@ -54,11 +52,7 @@ class ReviewExpiry:
 
     Args:
         read: follows `review` from its beginning.
-        state: knows which reviews are pending.
-        publisher: publishes to `review-decisions`.
         sign: attests a record's value; raises UsageError without a key.
-        ttl: of a review.
-        now: the wall clock.
     """
 
     def __init__(
@@ -79,10 +73,20 @@ class ReviewExpiry:
         self._now = now
         self._waiting: list[WaitingPlace] = []
         self._forget_above = _FORGET_ABOVE
-        self._interval = min(_INTERVAL, max(1.0, ttl.total_seconds() / 4))
+        self._interval = min(60.0, max(1.0, ttl.total_seconds() / 4))
 
     async def run(self, health: Health) -> None:
-        await asyncio.gather(self._follow(), self._expire_for_ever(health))
+        async def expire_for_ever() -> None:
+            while True:
+                await asyncio.sleep(self._interval)
+                if health.current:
+                    continue
+                try:
+                    await self.expire()
+                except (StateError, BrokerUnavailable, ProducerBroken, UsageError) as exc:
+                    log.warning("review.expiry_interrupted", error=type(exc).__name__)
+
+        await asyncio.gather(self._follow(), expire_for_ever())
 
     async def _follow(self) -> None:
         while True:
@@ -96,17 +100,7 @@ class ReviewExpiry:
                                 heapq.heappush(self._waiting, place)
             except (BrokerUnavailable, UsageError) as exc:
                 log.warning("review.unreadable", error=str(exc))
-            await asyncio.sleep(_RETRY)
-
-    async def _expire_for_ever(self, health: Health) -> None:
-        while True:
-            await asyncio.sleep(self._interval)
-            if health.current:
-                continue
-            try:
-                await self.expire()
-            except (StateError, BrokerUnavailable, ProducerBroken, UsageError) as exc:
-                log.warning("review.expiry_interrupted", error=type(exc).__name__)
+            await asyncio.sleep(5.0)
 
     async def expire(self) -> int:
         """Expire all overdue reviews; return how many.
@@ -115,7 +109,16 @@ class ReviewExpiry:
             StateError, BrokerUnavailable: some are left for the next time.
             UsageError: the gate's key is no longer in the keys file.
         """
-        await self._forget_decided()
+        if len(self._waiting) >= self._forget_above:
+            known, undecided = list(self._waiting), set[str]()
+            for first in range(0, len(known), _CHUNK):
+                undecided |= {
+                    place.decision_id for place in await self._pending(known[first : first + _CHUNK])
+                }
+            gone = {place.decision_id for place in known} - undecided
+            self._waiting = [place for place in self._waiting if place.decision_id not in gone]
+            heapq.heapify(self._waiting)
+            self._forget_above = max(_FORGET_ABOVE, 2 * len(self._waiting))
         sent: list[WaitingPlace] = []
         until = self._now() - self._ttl
         while self._waiting and self._waiting[0].since <= until:
@@ -143,17 +146,6 @@ class ReviewExpiry:
             for place, status in zip(places, statuses, strict=True)
             if status == SubjectStatus(SubjectState.PENDING, place.revision)
         ]
-
-    async def _forget_decided(self) -> None:
-        if len(self._waiting) < self._forget_above:
-            return
-        known, still = list(self._waiting), set()
-        for first in range(0, len(known), _CHUNK):
-            still |= {place.decision_id for place in await self._pending(known[first : first + _CHUNK])}
-        gone = {place.decision_id for place in known} - still
-        self._waiting = [place for place in self._waiting if place.decision_id not in gone]
-        heapq.heapify(self._waiting)
-        self._forget_above = max(_FORGET_ABOVE, 2 * len(self._waiting))
 
     def _output(self, place: WaitingPlace) -> Output:
         subject = place.subject

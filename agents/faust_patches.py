@@ -18,7 +18,6 @@ import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from importlib.metadata import version
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
@@ -29,12 +28,12 @@ from aiokafka.errors import ConsumerStoppedError, UnsupportedCodecError
 from aiokafka.structs import OffsetAndMetadata
 from faust.tables.manager import TableManager
 from faust.transport.drivers import aiokafka as driver
-from faust.types import TP
+from faust.types import TP, TopicT
+from faust.utils import venusian
 from mode.utils.futures import maybe_async
 
 from groundwire.errors import UsageError
 from groundwire.kafka.connection import ISOLATION, back_off, codec_missing, inbound
-from groundwire.messages.headers import InboundRecord
 
 VERSIONS: Final = {"faust-streaming": "0.15.3", "mode-streaming": "0.7.1", "aiokafka": "0.14.0"}
 
@@ -57,17 +56,8 @@ _PREFETCH_PAUSE: Final = 0.005
 With aiokafka's 0.1 s, half of the records beside a busy partition were 50 ms old when they were read.
 """
 
-_FULL_POLL: Final = 0.1
-"""Seconds to wait for room in any partition."""
-
-_FETCH_SECONDS: Final = 1.0
-"""Seconds after which an empty fetch looks at the assignment again."""
-
-_OBJECT: Final = 500
-"""Bytes of a buffered record besides key and value."""
-
-_TABLES_POLL: Final = 0.01
-_NOTHING: Final = OffsetAndMetadata(-1, "")
+# Faust's bookkeeping for a scan that no worker makes would read the sources of all modules
+venusian.attach = lambda *_noted, **_options: None
 
 
 def check_versions() -> None:
@@ -87,6 +77,21 @@ def check_versions() -> None:
         ) from None
 
 
+class RawSchema(faust.Schema[Any, Any]):
+    """Passes keys and values through: the gate decodes them, so that a bad record is a dead letter."""
+
+    def loads_key(self, app: Any, message: Any, **_options: Any) -> Any:  # noqa: ANN401, ARG002 - Faust's signature
+        return message.key
+
+    def loads_value(self, app: Any, message: Any, **_options: Any) -> Any:  # noqa: ANN401, ARG002
+        return message.value
+
+
+def raw_topic(app: faust.App, name: str) -> TopicT:
+    """Return an existing topic to read raw batches from."""
+    return app.topic(name, schema=RawSchema(), allow_empty=True, internal=False)
+
+
 class NoTables(TableManager):
     """Subscribes as soon as all agents know their topics; no worker has a table.
 
@@ -99,7 +104,7 @@ class NoTables(TableManager):
             return all(read.issuperset(agent.get_topic_names()) for agent in self.app.agents.values())
 
         while not self.should_stop and not agents_read():
-            await self.sleep(_TABLES_POLL)  # ends when the worker does
+            await self.sleep(0.01)  # ends when the worker does
         if not self.should_stop:
             await self._update_channels()
             await self.recovery.start()
@@ -145,7 +150,16 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         consumer._fetch_max_wait_ms = FETCH_WAIT  # Faust has no setting for it
         consumer._isolation_level = ISOLATION  # Faust ties it to transactions of its own
         worker_consumer: Any = consumer  # mypy guards methods
-        worker_consumer.commit = partial(self._commit_sealed, consumer.commit)
+        commit: Any = consumer.commit
+
+        async def commit_sealed(offsets: Mapping[Any, OffsetAndMetadata]) -> None:
+            """Commit offsets with the hash of the seal that ends there as metadata, which Faust leaves empty."""
+            seals = {(*tp, end): seal for tp, (end, seal) in self.seals.items()}
+            await commit(
+                {tp: OffsetAndMetadata(at, seals.get((*tp, at), "")) for tp, (at, _) in offsets.items()}
+            )
+
+        worker_consumer.commit = commit_sealed
         return back_off(consumer)
 
     async def on_start(self) -> None:
@@ -153,21 +167,23 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         await super().on_start()
         fetcher: Any = self._ensure_consumer()._fetcher
         fetcher._prefetch_backoff = _PREFETCH_PAUSE
-        fetcher._get_actions_per_node = partial(_actions, fetcher, fetcher._get_actions_per_node)
-        fetcher._update_fetch_positions = partial(self._note_starts, fetcher._update_fetch_positions)
+        actions, update = fetcher._get_actions_per_node, fetcher._update_fetch_positions
 
-    async def _note_starts(
-        self,
-        update: Callable[[Any, int, Sequence[TopicPartition]], Awaitable[bool]],
-        assignment: Any,  # noqa: ANN401 - aiokafka's
-        node: int,
-        tps: Sequence[TopicPartition],
-    ) -> bool:
-        """Record the start positions of partitions before anything is read."""
-        updated = await update(assignment, node, tps)
-        consumer: Any = self.consumer
-        consumer.positions |= _positions(assignment, tps)
-        return updated
+        def hurry(assignment: Any) -> Any:  # noqa: ANN401 - aiokafka's
+            """Shorten the wait of fetches while records are buffered, then do as aiokafka."""
+            since = time.monotonic() - _SHORT_FOR
+            in_hurry = any(waiting._created > since for waiting in fetcher._records.values())
+            fetcher._fetch_max_wait_ms = _SHORT_WAIT if in_hurry else FETCH_WAIT
+            return actions(assignment)
+
+        async def note_starts(assignment: Any, node: int, tps: Sequence[TopicPartition]) -> bool:  # noqa: ANN401
+            """Record the start positions of partitions before anything is read."""
+            updated: bool = await update(assignment, node, tps)
+            consumer: Any = self.consumer
+            consumer.positions |= _positions(assignment, tps)
+            return updated
+
+        fetcher._get_actions_per_node, fetcher._update_fetch_positions = hurry, note_starts
 
     def wake(self) -> None:
         """Wake a waiting fetch: a partition that it left out has room now."""
@@ -176,36 +192,17 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
             for waiter in fetcher._fetch_waiters:
                 fetcher._notify(waiter)
 
-    async def _commit_sealed(
-        self, commit: Callable[..., Awaitable[None]], offsets: Mapping[Any, OffsetAndMetadata]
-    ) -> None:
-        """Commit offsets with the hash of the seal that ends there as metadata, which Faust leaves empty."""
-        seals = {(*tp, end): seal for tp, (end, seal) in self.seals.items()}
-        await commit({tp: OffsetAndMetadata(at, seals.get((*tp, at), "")) for tp, (at, _) in offsets.items()})
-
     async def committed(self, tps: Sequence[TP]) -> dict[TP, OffsetAndMetadata]:
         """Read committed offsets with their metadata. Raises: KafkaError."""
         coordinator: Any = self._ensure_consumer()._coordinator
         found = await coordinator.fetch_committed_offsets([TopicPartition(*tp) for tp in tps])
-        return {tp: found.get(TopicPartition(*tp), _NOTHING) for tp in tps}
-
-
-def _size(record: InboundRecord) -> int:
-    return _OBJECT + len(record.key or b"") + len(record.value or b"")
+        return {tp: found.get(TopicPartition(*tp), OffsetAndMetadata(-1, "")) for tp in tps}
 
 
 def _positions(assignment: Any, tps: Iterable[tuple[str, int]]) -> dict[TP, int]:  # noqa: ANN401 - aiokafka's
     """Return the next offset to read of each partition, if known."""
     states = {TP(*tp): assignment.state_value(tp) for tp in tps}
     return {tp: state.position for tp, state in states.items() if state and state.has_valid_position}
-
-
-def _actions(fetcher: Any, actions: Callable[[Any], Any], assignment: Any) -> Any:  # noqa: ANN401 - aiokafka's
-    """Shorten the wait of fetches while records are buffered, then do as aiokafka."""
-    since = time.monotonic() - _SHORT_FOR
-    in_hurry = any(waiting._created > since for waiting in fetcher._records.values())
-    fetcher._fetch_max_wait_ms = _SHORT_WAIT if in_hurry else FETCH_WAIT
-    return actions(assignment)
 
 
 class _NoOffsetsRead(defaultdict[Any, Any]):
@@ -260,7 +257,11 @@ class BatchConsumer(driver.Consumer):
         self.positions = before | _positions(assignment, self._ready) if assignment else before
         for tp in self._ready - records.keys():
             if self.positions.get(tp, 0) > before.get(tp, math.inf):
-                self._pass_over(tp)
+                # commit, in turn, past offsets without records, such as transaction markers
+                if waiting := self._under_way[tp]:
+                    waiting[-1].offset = self.positions[tp] - 1
+                else:
+                    self._note_done(tp, self.positions[tp])
         for tp, fetched in records.items():
             if not self.flow_active:
                 await self.wait_first(self.can_resume_flow.wait())
@@ -269,7 +270,9 @@ class BatchConsumer(driver.Consumer):
             message: Any = self._to_message(tp, fetched[-1])
             message.offset = max(message.offset, self.positions.get(tp, 0) - 1)
             message.value = [inbound(record) for record in fetched]
-            message.serialized_value_size = sum(map(_size, message.value))
+            # a buffered record takes 500 bytes besides key and value
+            sizes = (500 + len(one.key or b"") + len(one.value or b"") for one in message.value)
+            message.serialized_value_size = sum(sizes)
             message.time_in = time.monotonic()
             self._under_way[tp].append(message)
             self._undone[tp][id(message)] = message
@@ -279,7 +282,7 @@ class BatchConsumer(driver.Consumer):
         """Hand on fetched batches until the worker ends; Faust creates four tasks per message for that."""
         try:
             while not (self.should_stop or fetcher.should_stop):
-                async for _, message in self.getmany(timeout=_FETCH_SECONDS):
+                async for _, message in self.getmany(timeout=1.0):
                     await self.callback(message)
                 await asyncio.sleep(0)
         except (asyncio.CancelledError, ConsumerStoppedError):
@@ -295,16 +298,13 @@ class BatchConsumer(driver.Consumer):
         self._freed.clear()
         if not self._ready or self.should_stop:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_FULL_POLL):
+                async with asyncio.timeout(0.1):
                     await self._freed.wait()
             return None, {}
-        return await self._fetch_for(self._ready, timeout)
-
-    async def _fetch_for(self, tps: set[TP], timeout: float) -> tuple[Any, Mapping[TP, list[Any]]]:  # noqa: ASYNC109
-        """Fetch, and return the assignment it was for: nothing is awaited in between."""
-        consumer = self._thread._ensure_consumer()
+        consumer, ready = self._thread._ensure_consumer(), self._ready
         limit = consumer._max_poll_records
-        records = await self._thread._fetch_records(consumer, tps, timeout=timeout, max_records=limit)
+        records = await self._thread._fetch_records(consumer, ready, timeout=timeout, max_records=limit)
+        # the assignment that it was for: nothing is awaited in between
         return consumer._subscription.subscription.assignment, records
 
     def _has_room(self, tp: TP) -> bool:
@@ -326,13 +326,6 @@ class BatchConsumer(driver.Consumer):
             self._freed.set()
             thread: Any = self._thread
             thread.wake()
-
-    def _pass_over(self, tp: TP) -> None:
-        """Commit, in turn, past offsets without records, such as transaction markers."""
-        if waiting := self._under_way[tp]:
-            waiting[-1].offset = self.positions[tp] - 1
-        else:
-            self._note_done(tp, self.positions[tp])
 
     def _note_done(self, tp: TP, end: int) -> None:
         self._done_until[tp] = end

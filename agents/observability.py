@@ -43,15 +43,6 @@ Carrier = Callable[[list[Output]], list[Output]]
 STALL_SECONDS: Final = 120.0
 """Seconds without progress after which a busy worker counts as dead."""
 
-_SKEW: Final = 5.0
-"""Seconds of clock skew to tolerate: the gate's clock for a record is its timestamp."""
-
-
-TOO_MANY: Final = 100
-"""Internal errors in a row after which the configuration is suspected, not the records."""
-
-_MOST_OF_ONE_KEY: Final = 10
-
 
 class FailureRun:
     """Counts internal errors in a row, at most ten of one key, so that one producer stops nobody else.
@@ -73,14 +64,14 @@ class FailureRun:
         ):
             self.fresh = True
             key = result.record.key
-            self._by_key[key] = min(self._by_key[key] + 1, _MOST_OF_ONE_KEY)
+            self._by_key[key] = min(self._by_key[key] + 1, 10)
         elif not isinstance(result, DeadLetter):
             self._by_key.clear()
 
     @property
     def too_long(self) -> bool:
-        """Whether the worker should pause."""
-        return self._by_key.total() >= TOO_MANY
+        """Whether the worker should pause: the configuration is suspected, not the records."""
+        return self._by_key.total() >= 100
 
 
 class BatchMetrics:
@@ -95,19 +86,43 @@ class BatchMetrics:
     def count(self, results: Sequence[Result], fresh: AbstractSet[str]) -> None:
         """Count a published batch; decisions in `fresh` are this worker's and count once, others are repeats."""
         left = set(fresh)
-        counts = _Counts()
+        decisions: Counter[tuple[str, str, str]] = Counter()
+        checks: Counter[tuple[str, str]] = Counter()
+
+        def count_decided(record: InboundRecord, decision: Decision) -> None:
+            left.discard(decision.decision_id)
+            decisions[decision.kind, decision.tier, decision.reason_code] += 1
+            for result in ("passed", "failed", "skipped"):
+                # of a check only its name, what follows is text
+                checks.update(
+                    (check.partition(":")[0], result) for check in getattr(decision, f"checks_{result}")
+                )
+            is_full = decision.reason_code == ReasonCode.REVIEW_QUEUE_FULL
+            if is_full and decision.facts.place == Place.TENANT_FULL:
+                metrics.TENANT_REFUSALS.labels("review").inc()
+            age = time.time() - record.timestamp / 1000
+            self._latency.observe(max(0.0, age))
+            if age < -5.0:  # the gate's clock for a record is its timestamp; clocks may differ
+                metrics.FUTURE.inc()
+            if record.key != record_key(decision.tenant_id, decision.user_id):
+                metrics.MISKEYED.inc()
+
         for result in results:
             self.failures.count(result)
             match result:
                 case Decided(record=record, decision=decision) if decision.decision_id in left:
-                    left.discard(decision.decision_id)
-                    self._count_decided(record, decision, counts)
-                    _report_checks(result)
+                    count_decided(record, decision)
+                    quotes = (decision.report or {}).get("quotes")
+                    if quotes:
+                        count_quotes(quotes["validated"], quotes["rejected_count"])
+                        if "failure" in quotes:
+                            metrics.QUOTE_FAILURES.labels(quotes["failure"]["mode"]).inc()
+                    for event in result.events:
+                        emit(event)
                 case Acted(record=record, decision=decision) if (
                     decision.revision == result.revision and decision.decision_id in left
                 ):
-                    left.discard(decision.decision_id)
-                    self._count_decided(record, decision, counts)
+                    count_decided(record, decision)
                     metrics.REVIEW_ACTIONS.labels(result.review.action, decision.reason_code).inc()
                 case Decided() | Acted():
                     metrics.REPEATS.inc()
@@ -118,54 +133,20 @@ class BatchMetrics:
                     metrics.DEFERRED.inc()
                 case Deferred():
                     metrics.DEFERRED.inc()
-                case DeadLetter():
-                    _count_dead(result)
-        counts.publish()
-
-    def _count_decided(self, record: InboundRecord, decision: Decision, counts: _Counts) -> None:
-        counts.add(decision)
-        if decision.reason_code == ReasonCode.REVIEW_QUEUE_FULL and decision.facts.place == Place.TENANT_FULL:
-            metrics.TENANT_REFUSALS.labels("review").inc()
-        age = time.time() - record.timestamp / 1000
-        self._latency.observe(max(0.0, age))
-        if age < -_SKEW:
-            metrics.FUTURE.inc()
-        if record.key != record_key(decision.tenant_id, decision.user_id):
-            metrics.MISKEYED.inc()
-
-
-_NEAR: Final = 0.99
-"""Share of a limit at which a tenant counts as being at it: the next record may not fit."""
-
-
-def set_tenant_gauges(limit: str, used: Iterable[int], most: int) -> None:
-    """Show the highest use of a limit by any tenant, and how many are at it; never which."""
-    counts = list(used)
-    metrics.TENANT_MOST.labels(limit).set(max(counts, default=0))
-    metrics.TENANT_LIMIT.labels(limit).set(most)
-    metrics.TENANTS_AT_LIMIT.labels(limit).set(sum(count >= _NEAR * most for count in counts))
-
-
-class _Counts:
-    """Decisions and checks of a batch, so that metrics are looked up once a batch."""
-
-    def __init__(self) -> None:
-        self._decisions: Counter[tuple[str, str, str]] = Counter()
-        self._checks: dict[str, Counter[str]] = {name: Counter() for name in ("passed", "failed", "skipped")}
-
-    def add(self, decision: Decision) -> None:
-        self._decisions[decision.kind, decision.tier, decision.reason_code] += 1
-        self._checks["passed"].update(decision.checks_passed)
-        self._checks["failed"].update(decision.checks_failed)
-        self._checks["skipped"].update(decision.checks_skipped)
-
-    def publish(self) -> None:
-        """Add the counts to the metrics; of a check only its name, what follows is text."""
-        for labels, number in self._decisions.items():
+                case DeadLetter(record=record, error=error):
+                    metrics.DEAD_LETTERS.labels(error.code).inc()
+                    log.info(
+                        "record.dead",
+                        code=error.code,
+                        field=known_field(error.field),
+                        topic=record.topic,
+                        partition=record.partition,
+                        offset=record.offset,
+                    )
+        for labels, number in decisions.items():
             _decisions(*labels).inc(number)
-        for result, checks in self._checks.items():
-            for check, number in checks.items():
-                _checks(check.partition(":")[0], result).inc(number)
+        for name_and_result, number in checks.items():
+            _checks(*name_and_result).inc(number)
 
 
 # looking labels up takes longer than counting
@@ -173,26 +154,13 @@ _decisions: Final = cache(metrics.DECISIONS.labels)
 _checks: Final = cache(metrics.CHECKS.labels)
 
 
-def _count_dead(letter: DeadLetter) -> None:
-    metrics.DEAD_LETTERS.labels(letter.error.code).inc()
-    log.info(
-        "record.dead",
-        code=letter.error.code,
-        field=known_field(letter.error.field),
-        topic=letter.record.topic,
-        partition=letter.record.partition,
-        offset=letter.record.offset,
-    )
-
-
-def _report_checks(result: Decided) -> None:
-    quotes = (result.decision.report or {}).get("quotes")
-    if quotes:
-        count_quotes(quotes["validated"], quotes["rejected_count"])
-        if "failure" in quotes:
-            metrics.QUOTE_FAILURES.labels(quotes["failure"]["mode"]).inc()
-    for event in result.events:
-        emit(event)
+def set_tenant_gauges(limit: str, used: Iterable[int], most: int) -> None:
+    """Show the highest use of a limit by any tenant, and how many are at it; never which."""
+    counts = list(used)
+    metrics.TENANT_MOST.labels(limit).set(max(counts, default=0))
+    metrics.TENANT_LIMIT.labels(limit).set(most)
+    # at 99 %, the next record may not fit
+    metrics.TENANTS_AT_LIMIT.labels(limit).set(sum(count >= 0.99 * most for count in counts))
 
 
 class Tracing:
@@ -202,7 +170,6 @@ class Tracing:
     """
 
     def began(self) -> int:
-        """Return the start time of spans in nanoseconds, or 0."""
         return 0
 
     @contextmanager

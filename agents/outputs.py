@@ -30,9 +30,6 @@ from groundwire.replay.review_closures import closed_by
 
 ACTOR: Final = "groundwire"
 
-_SHORT_HEADER: Final = 300
-"""Bytes of a header that cannot be what made a record too large."""
-
 
 @immutable
 class Output:
@@ -52,12 +49,24 @@ def outputs(results: Sequence[Result]) -> list[Output]:
 
 def followers(results: Sequence[Result]) -> list[Output]:
     """Return what decisions cause, published once they are acknowledged: claims and regenerate requests."""
-    return [
-        output
-        for result in results
-        if isinstance(result, Decided) and result.decision.kind == Kind.RESPONSE
-        for output in _following(result)
-    ]
+    outgoing: list[Output] = []
+    for result in results:
+        if not isinstance(result, Decided) or result.decision.kind != Kind.RESPONSE:
+            continue
+        record, decision, request = result.record, result.decision, result.request
+        key = record_key(decision.tenant_id, decision.user_id)
+        for claim in fan_out(decision):
+            headers = [("content-type", b"application/json"), *passed(record.headers)]
+            value = claim.model_dump_json(exclude_unset=True).encode()
+            outgoing.append(Output(TopicName.CLAIMS, key, value, headers, record))
+        if request is not None:
+            time = format_time(decision.decided_at)
+            headers = event_headers(
+                "regenerate", request.request_id, time, decision.subject_id, record.headers
+            )
+            value = request.__pydantic_serializer__.to_json(request)
+            outgoing.append(Output(TopicName.REGENERATE, key, value, headers, record))
+    return outgoing
 
 
 def unpublishable(output: Output, why: str) -> Output:
@@ -70,10 +79,7 @@ def unpublishable(output: Output, why: str) -> Output:
 
 
 def of_worker(kind: AuditType, cause: dict[str, Any], at: datetime, *, recurs: bool = False) -> Output:
-    """Return the audit event of a worker's state or policy, which belongs to no tenant.
-
-    `cause` names the event; if it `recurs`, together with the time.
-    """
+    """Return the audit event of a worker, named by `cause`, and by the time if it `recurs`; it has no tenant."""
     named = {**cause, "at": format_time(at)} if recurs else cause
     return _audit(InboundRecord(None, 0, 0, to_milliseconds(at), None, None), kind, named, at, detail=cause)
 
@@ -112,8 +118,7 @@ def _outputs(result: Result) -> Iterator[Output]:
             yield _decision(record, decision)
             yield _acted(result)
             if retraction is not None:
-                yield _retraction(record, retraction)
-                yield _retracted(record, retraction, result.review.action_id)
+                yield from _retracted(record, retraction, result.review.action_id)
         case Refused(code=code, current=current):
             found = {
                 "outcome": code,
@@ -121,22 +126,6 @@ def _outputs(result: Result) -> Iterator[Output]:
                 "state": current.state.name.lower() if current else None,
             }
             yield _action("refused_action", result, None, found)
-
-
-def _following(result: Decided) -> Iterator[Output]:
-    record, decision, request = result.record, result.decision, result.request
-    key = record_key(decision.tenant_id, decision.user_id)
-    for claim in fan_out(decision):
-        headers = [("content-type", b"application/json"), *passed(record.headers)]
-        yield Output(
-            TopicName.CLAIMS, key, claim.model_dump_json(exclude_unset=True).encode(), headers, record
-        )
-    if request is not None:
-        time = format_time(decision.decided_at)
-        headers = event_headers("regenerate", request.request_id, time, decision.subject_id, record.headers)
-        yield Output(
-            TopicName.REGENERATE, key, request.__pydantic_serializer__.to_json(request), headers, record
-        )
 
 
 def _decision(record: InboundRecord, decision: Decision) -> Output:
@@ -158,7 +147,7 @@ def _dead_letter(record: InboundRecord, error: RecordError, *, with_headers: boo
     incoming = [
         (key, value)
         for key, value in record.headers
-        if with_headers or (key in kept and value is not None and len(value) <= _SHORT_HEADER)
+        if with_headers or (key in kept and value is not None and len(value) <= 300)
     ]
     headers = dead_letter_headers(error, record.topic or "", record.partition, record.offset, incoming)
     return Output(TopicName.DEAD_LETTER, record.key, record.value, headers, record)
@@ -225,18 +214,15 @@ def _action(kind: AuditType, result: Acted | Refused, decision: str | None, deta
     )
 
 
-def _retraction(record: InboundRecord, retraction: Retraction) -> Output:
+def _retracted(record: InboundRecord, retraction: Retraction, action_id: str) -> Iterator[Output]:
     time = format_time(retraction.at)
     ce_id = retraction_id(retraction.decision_id)
     headers = event_headers("retraction", ce_id, time, retraction.subject_id, record.headers)
     key = record_key(retraction.tenant_id, retraction.user_id)
     value = retraction.__pydantic_serializer__.to_json(retraction)
-    return Output(TopicName.RETRACTIONS, key, value, headers, record)
-
-
-def _retracted(record: InboundRecord, retraction: Retraction, action_id: str) -> Output:
+    yield Output(TopicName.RETRACTIONS, key, value, headers, record)
     more = (retraction.truncated or {}).get("affected", 0)
-    return _audit(
+    yield _audit(
         record,
         "retraction",
         action_id,

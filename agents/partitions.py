@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import structlog
 
-from agents.aside import Aside, split
 from groundwire import metrics
 from groundwire.errors import StateError
 from groundwire.logs import report_fault
@@ -31,9 +40,6 @@ _MARK_SECONDS: Final = 0.25
 _HEALTH_POLL: Final = 5.0
 
 _T = TypeVar("_T")
-
-Portion = tuple[Sequence[InboundRecord], int]
-"""Records that run together, and the crashes they have survived."""
 
 
 class CrashGuard:
@@ -78,8 +84,8 @@ class CrashGuard:
         """Whether suspects run alone: nothing is then set aside."""
         return self._left is not None and self._left.crashes >= ALONE
 
-    def portions(self, records: Sequence[InboundRecord]) -> list[Portion]:
-        """Split a batch into portions; suspects run alone from their second crash on."""
+    def portions(self, records: Sequence[InboundRecord]) -> list[tuple[Sequence[InboundRecord], int]]:
+        """Split a batch into portions that run together, each with the crashes it has survived."""
         left = self._left
         if left is None or records[0].offset > left.last:
             self._left = None
@@ -118,28 +124,26 @@ class CrashGuard:
 
     def _send(self, *, answered: bool = False) -> asyncio.Task[None]:
         """Write one mark over all in-flight records; after a crash what lies between is isolated too."""
-        marks = self._in_flight.values()
-        mark = (
-            InFlightMark(
+        mark = None
+        if marks := self._in_flight.values():
+            mark = InFlightMark(
                 min(one.first for one in marks),
                 max(one.last for one in marks),
                 max(one.crashes for one in marks),
             )
-            if marks
-            else None
-        )
-        sending = asyncio.create_task(self._write(mark, answered=answered))
+
+        async def write() -> None:
+            try:
+                answer = await self._state.mark(self._topic, self._partition, mark)
+                if answered:
+                    await answer
+            except StateError:
+                log.debug("crash.mark_not_kept", topic=self._topic, partition=self._partition)
+
+        sending = asyncio.create_task(write())
         self._sending.add(sending)  # the event loop holds no reference to it
         sending.add_done_callback(self._sending.discard)
         return sending
-
-    async def _write(self, mark: InFlightMark | None, *, answered: bool) -> None:
-        try:
-            answer = await self._state.mark(self._topic, self._partition, mark)
-            if answered:
-                await answer
-        except StateError:
-            log.debug("crash.mark_not_kept", topic=self._topic, partition=self._partition)
 
 
 LARGE: Final = 50_000
@@ -155,7 +159,7 @@ def small_first(
 
     Args:
         records: of one partition, by offset.
-        most: bytes that run first, the smallest records; None: all that are not large.
+        most: bytes that run first, of the smallest records; None: all that are not large.
         held: keys of unfinished records of earlier batches.
     """
     left = float("inf") if most is None else most
@@ -168,11 +172,11 @@ def small_first(
     return split(records, set(held), lambda record: record.offset not in fitting)
 
 
-def parts_of(records: Sequence[InboundRecord], most: int | None) -> Iterator[list[InboundRecord]]:
-    """Split large records into sub-batches of at most `most` bytes; None: each record alone."""
+def parts_of(records: Sequence[InboundRecord], most: int) -> Iterator[list[InboundRecord]]:
+    """Split large records into sub-batches of at most `most` bytes, or of one record."""
     part: list[InboundRecord] = []
     for record in records:
-        if part and sum(map(_size, part)) + _size(record) > (most or 0):
+        if part and sum(map(_size, part)) + _size(record) > most:
             yield part
             part = []
         part.append(record)
@@ -182,6 +186,70 @@ def parts_of(records: Sequence[InboundRecord], most: int | None) -> Iterator[lis
 
 def _size(record: InboundRecord) -> int:
     return len(record.value or b"")
+
+
+def keys_of(records: Iterable[InboundRecord]) -> Counter[bytes | None]:
+    return Counter(record.key for record in records)
+
+
+def split(
+    items: Iterable[_T],
+    keys: set[bytes | None],
+    waits: Callable[[_T], bool],
+    key_of: Callable[[Any], bytes | None] = attrgetter("key"),
+) -> tuple[list[_T], list[_T]]:
+    """Split items into free ones, and those that wait or follow a waiting one in their key; `keys` wait already.
+
+    Items without a key follow whichever waits.
+    """
+    free: list[_T] = []
+    follow: list[_T] = []
+    for item in items:
+        key = key_of(item)
+        if key in keys or (keys and key is None) or waits(item):
+            keys.add(key)
+            follow.append(item)
+        else:
+            free.append(item)
+    return free, follow
+
+
+class Aside:
+    """The records that are set aside, with those that follow them in their key.
+
+    Attributes:
+        buckets: of state that a record depends on, by offset, once known.
+    """
+
+    def __init__(self) -> None:
+        self.buckets: dict[int, set[int]] = {}
+        self._keys: dict[int, bytes | None] = {}
+
+    def split(self, records: Sequence[InboundRecord]) -> tuple[list[InboundRecord], list[InboundRecord]]:
+        """Split records into free ones, and those that follow a set-aside one in their key."""
+        return split(records, set(self._keys.values()), lambda _record: False)
+
+    def add(self, records: Iterable[InboundRecord]) -> None:
+        self._keys |= {record.offset: record.key for record in records}
+
+    def ready(
+        self, records: Sequence[InboundRecord], waits: Callable[[set[int]], bool]
+    ) -> list[InboundRecord]:
+        """Return the records that neither wait nor follow a waiting one or one of an earlier batch."""
+
+        def wait(record: InboundRecord) -> bool:
+            return waits(self.buckets.get(record.offset, set()))
+
+        if all(map(wait, records)):
+            return []
+        first = records[0].offset
+        earlier = {key for offset, key in self._keys.items() if offset < first}
+        return split(records, earlier, wait)[0]
+
+    def remove(self, records: Iterable[InboundRecord]) -> None:
+        for record in records:
+            self._keys.pop(record.offset, None)
+            self.buckets.pop(record.offset, None)
 
 
 class LeaseLost(Exception):
@@ -199,9 +267,8 @@ class PartitionLease:
     """
 
     def __init__(self, earlier: Collection[asyncio.Task[None]] = ()) -> None:
-        """Begin a lease after the unfinished batches of the one before (`earlier`)."""
         self._over = asyncio.Event()
-        self._earlier = earlier
+        self._earlier = earlier  # the unfinished batches of the lease before
         self._first, self._behind = asyncio.Lock(), asyncio.Lock()  # both are fair
         self.held: Counter[bytes | None] = Counter()
         self.aside = Aside()
@@ -281,6 +348,7 @@ class Health:
 
     @property
     def current(self) -> frozenset[str]:
+        """The dependencies that batches wait for."""
         return frozenset(self._current)
 
     def begin(self, dependency: str) -> None:
@@ -381,18 +449,14 @@ class PartitionWorkers:
         message, consumer = event.message, event.app.consumer
         try:
             await self._process_batch(event.value, lease, partial(consumer.read_on, message))
-        except LeaseLost:
-            lease.broken = True  # later batches must not commit past this one
+        except BaseException as exc:
+            lease.broken = True  # later batches must not commit past this one; the next holder reads it again
             consumer.give_back(message)
-        except asyncio.CancelledError:
-            lease.broken = True
-            consumer.give_back(message)
-            raise
-        except Exception as exc:  # noqa: BLE001 - the next owner reads the batch again
-            lease.broken = True
-            consumer.give_back(message)
-            report_fault("partition.failed", exc, topic=message.topic, partition=message.partition)
-            await event.app.crash(exc)
+            if not isinstance(exc, Exception):
+                raise
+            if not isinstance(exc, LeaseLost):
+                report_fault("partition.failed", exc, topic=message.topic, partition=message.partition)
+                await event.app.crash(exc)
         else:
             consumer.mark_done(message)
         finally:

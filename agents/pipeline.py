@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +19,6 @@ import structlog
 from faust.types import TP
 
 from agents.app import WorkerRole
-from agents.aside import keys_of, split
 from agents.observability import BatchMetrics, Tracing
 from agents.outputs import Output, followers, outputs
 from agents.partitions import (
@@ -30,9 +29,10 @@ from agents.partitions import (
     Health,
     LeaseLost,
     PartitionLease,
-    Portion,
+    keys_of,
     parts_of,
     small_first,
+    split,
 )
 from agents.publisher import ProducerBroken, Publisher
 from agents.recovery import StateReconciler, StateRecovery
@@ -64,16 +64,15 @@ LAST_TRIAL: Final = 300.0
 
 _TELL: Final = 60.0
 """Seconds between two log lines about the broker."""
+
 _RETRY: Final = 0.5
+
 COPY_AGE: Final = 20.0
 """Seconds for which a record on `deferred` that is not due stays there before it is copied to the end of the topic.
 
 An outage so copies each claim at most three times a minute, besides its look-ups, and delays what follows by this much.
 """
-_INTERNAL_RETRY: Final = 5.0
 _KEY_OF_ENTRY: Final = attrgetter("record.key")
-_YIELD_EVERY: Final = 50
-"""Results that are serialized before the event loop gets a turn."""
 
 Batch = list[Any]
 """Entries that the handler has prepared."""
@@ -86,9 +85,7 @@ class _PartlyAway(Exception):
 class Handler(Protocol):
     """Decides batches: `groundwire.gate.gate.Gate` or `groundwire.gate.reviews.ReviewGate`; entries are opaque here."""
 
-    async def prepare(self, records: Sequence[InboundRecord], *, ask_network: bool = False) -> list[Any]:
-        """Decode a batch, without state."""
-        ...
+    async def prepare(self, records: Sequence[InboundRecord], *, ask_network: bool = False) -> list[Any]: ...
 
     async def apply_step(self, batch: Sequence[Any], *, deferred: bool = False) -> list[Result]:
         """Decide a prepared batch. Raises: StateUnavailable, StateLost."""
@@ -101,9 +98,7 @@ class Handler(Protocol):
         """
         ...
 
-    def provisional(self, batch: Sequence[Any]) -> list[Result]:
-        """Decide a prepared batch without state."""
-        ...
+    def provisional(self, batch: Sequence[Any]) -> list[Result]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +116,8 @@ class Pipeline:
     """Processes the batches of one worker.
 
     Args:
-        role: of the worker.
-        handler: decides the records.
-        services: state, publisher and what recovers state.
         grace: seconds without state after which records are decided provisionally; None: wait without limit.
         ask_model: asks a language model about a prepared batch; cancelled when the partition is revoked.
-        clock: in seconds.
     """
 
     def __init__(
@@ -177,47 +168,33 @@ class Pipeline:
             if lease.guard is None:
                 lease.guard = CrashGuard(self._services.state, records[0].topic or "", records[0].partition)
                 await lease.guard.load()
-            portions = lease.guard.portions(records)
-            behind: list[InboundRecord] = []
-            if lease.guard.suspects or self._by_due(records)[1]:
-                async with lease.behind():
-                    left = await self._process_alone(portions, lease, lease.guard)
+            guard, left, behind = lease.guard, list[InboundRecord](), list[InboundRecord]()
+            portions = guard.portions(records)
+            if guard.suspects or self._by_due(records)[1]:
+                async with (
+                    lease.behind()
+                ):  # exclusively: the batch may crash the worker, or waits until it is due
+                    for portion, crashes in portions:
+                        due, later = self._by_due(portion)
+                        first, large = small_first(due)
+                        for part in filter(None, (first, *parts_of(large, 0))):
+                            left += await self._process_here(part, crashes, lease, guard)
+                        if later:
+                            left += await self._process_later(later, crashes, lease, guard)
             else:
                 first, behind = small_first(records, self._role.together, lease.held)
                 lease.held += keys_of(behind)
-                left = await self._process_here(first, 0, lease, lease.guard) if first else []
+                left = await self._process_here(first, 0, lease, guard) if first else []
         if behind:
             read_on()
-            left += await self._process_behind(behind, lease, lease.guard)
+            async with lease.behind():
+                for part in parts_of(behind, self._role.together or LARGE):
+                    lease.insist_held()
+                    left += await self._process_here(part, 0, lease, guard, beside=True)
+                    lease.held -= keys_of(part)
         if left:
             read_on()
-            await self._process_aside(left, portions[0][1], lease, lease.guard)
-
-    async def _process_alone(
-        self, portions: Sequence[Portion], lease: PartitionLease, guard: CrashGuard
-    ) -> list[InboundRecord]:
-        """Process a batch exclusively: it may crash the worker, or waits until it is due."""
-        left: list[InboundRecord] = []
-        for portion, crashes in portions:
-            due, later = self._by_due(portion)
-            first, behind = small_first(due)
-            for part in ([first] if first else []) + [[record] for record in behind]:
-                left += await self._process_here(part, crashes, lease, guard)
-            if later:
-                left += await self._process_later(later, crashes, lease, guard)
-        return left
-
-    async def _process_behind(
-        self, records: Sequence[InboundRecord], lease: PartitionLease, guard: CrashGuard
-    ) -> list[InboundRecord]:
-        """Process large records beside the batches that follow."""
-        left: list[InboundRecord] = []
-        async with lease.behind():
-            for part in parts_of(records, self._role.together or LARGE):
-                lease.insist_held()
-                left += await self._process_here(part, 0, lease, guard, beside=True)
-                lease.held -= keys_of(part)
-        return left
+            await self._process_aside(left, portions[0][1], lease, guard)
 
     async def _process_here(
         self,
@@ -331,28 +308,26 @@ class Pipeline:
         Returns:
             The records that depend on an unreachable shard, and those that follow them in their key.
         """
-        if not self._metrics.failures.too_long:
+        failures = self._metrics.failures
+        if not failures.too_long:
             return await self._process_until_done(records, crashes, lease, guard, beside=beside)
         left: list[InboundRecord] = []
         for record in records:
             free, follow = split([record], set(keys_of(left)), lambda _record: False)
             left += follow
-            if free:
-                await self._pause_after_failures(lease)
-                left += await self._process_until_done(free, crashes, lease, guard, beside=beside)
+            if not free:
+                continue
+            if failures.too_long and failures.fresh:  # broken input is no trial
+                if "internal_errors" not in self._health.current:
+                    hint = "the gate failed at 100 records in a row, of ten keys or more:"
+                    hint += " check the version, policy and keys"
+                    log.error("worker.paused", why="internal_errors", hint=hint)
+                self._health.begin("internal_errors")
+                await lease.pause(self._trial)
+                failures.fresh = False
+                self._trial = min(2 * self._trial, LAST_TRIAL)
+            left += await self._process_until_done(free, crashes, lease, guard, beside=beside)
         return left
-
-    async def _pause_after_failures(self, lease: PartitionLease) -> None:
-        failures = self._metrics.failures
-        if not (failures.too_long and failures.fresh):  # broken input is no trial
-            return
-        if "internal_errors" not in self._health.current:
-            hint = "the gate failed at 100 records in a row, of ten keys or more: check the version, policy and keys"
-            log.error("worker.paused", why="internal_errors", hint=hint)
-        self._health.begin("internal_errors")
-        await lease.pause(self._trial)
-        failures.fresh = False
-        self._trial = min(2 * self._trial, LAST_TRIAL)
 
     async def _process_until_done(
         self,
@@ -389,13 +364,16 @@ class Pipeline:
                 async with self._beside if beside and self._role.together else nullcontext():
                     batch = await self._prepare(records, crashes, guard)
                 published, left = await self._decide_in_parts(batch, lease, began)
-                self._note_published(records, published)
+                if self._services.sealer is not None:
+                    offsets = {_place_of(self._role.original(record)): record.offset for record in records}
+                    of_records = [(offsets[_place_of(each.cause)], each) for each in published]
+                    self._services.sealer.note(_partition_of(records[0]), of_records)
             except (LeaseLost, MemoryError, ProducerBroken):
                 raise
             except Exception as exc:  # noqa: BLE001 - whatever it is, records are never dropped over it
                 report_fault("batch.failed", exc, records=len(records), offset=records[0].offset)
                 self._health.begin("internal")
-                await lease.pause(_INTERNAL_RETRY)
+                await lease.pause(5.0)
             else:
                 self._health.end("internal")
                 # entries hold the original record, which is on another topic for the role `deferred`
@@ -411,40 +389,22 @@ class Pipeline:
         with self._timed("prepare"):
             originals = [self._role.original(record) for record in records]
             if crashes >= GIVEN_UP:
+                record, message = originals[0], f"a worker died {crashes} times over this record"
+                letter = DeadLetter(record, RecordError(ErrorCode.WORKER_CRASH, message))
+                is_dead = True
                 try:
-                    letter = await self._given_up(originals[0], crashes)
+                    if crashes == GIVEN_UP:  # at the next crash even its identity is not read again
+                        is_dead = await self._handler.abandon(record, self._services.state.give_up)
+                except RecordError as error:
+                    letter = DeadLetter(record, error)
                 except StateError:
                     # reading its identity did not crash: after each further crash state is asked again
                     await guard.mark(records, ALONE)
                     raise
                 await guard.mark(records, ALONE)
-                if letter is not None:
+                if is_dead:
                     return [letter]
             return await self._handler.prepare(originals, ask_network=self._role.deferred)
-
-    async def _given_up(self, record: InboundRecord, crashes: int) -> DeadLetter | None:
-        """Return the dead letter of a record that crashed its worker too often; None if it is decided.
-
-        At the next crash even its identity is not read again.
-        """
-        message = f"a worker died {crashes} times over this record"
-        letter = DeadLetter(record, RecordError(ErrorCode.WORKER_CRASH, message))
-        if crashes > GIVEN_UP:
-            return letter
-        try:
-            abandoned = await self._handler.abandon(record, self._services.state.give_up)
-        except RecordError as error:
-            return DeadLetter(record, error)
-        return letter if abandoned else None
-
-    def _note_published(self, records: Sequence[InboundRecord], published: Iterable[Output]) -> None:
-        if self._services.sealer is None:
-            return
-        offsets: dict[tuple[str | None, int, int], int] = {}
-        for record in records:
-            offsets[_place_of(self._role.original(record))] = record.offset
-        of_records = [(offsets[_place_of(each.cause)], each) for each in published]
-        self._services.sealer.note(_partition_of(records[0]), of_records)
 
     async def _decide_in_parts(
         self, batch: Batch, lease: PartitionLease, began: int
@@ -492,9 +452,9 @@ class Pipeline:
             asked_at, results = await self._decide(batch, lease)
             fresh |= {r.decision.decision_id for r in results if isinstance(r, Decided | Acted) and r.fresh}
             outgoing: list[Output] = []
-            for first in range(0, len(results), _YIELD_EVERY):
-                outgoing += outputs(results[first : first + _YIELD_EVERY])
-                await asyncio.sleep(0)
+            for first in range(0, len(results), 50):
+                outgoing += outputs(results[first : first + 50])
+                await asyncio.sleep(0)  # the event loop gets a turn
             following = followers(results)
             if self._clock() - asked_at > STALE:
                 continue
@@ -520,7 +480,7 @@ class Pipeline:
                 return published
 
     async def _decide(self, batch: Batch, lease: PartitionLease) -> tuple[float, list[Result]]:
-        """Return when state was asked, and the results. Raises: _PartlyAway."""
+        """Return when state was asked, and the results; past the grace, provisional ones. Raises: _PartlyAway."""
         reconciler = self._services.reconciler
         failed_at: float | None = None
         while True:
@@ -539,36 +499,28 @@ class Pipeline:
                 reconciler.failed()
                 if self._apart(batch)[1]:
                     raise _PartlyAway from exc
-                failed_at = self._clock() if failed_at is None else failed_at
-                provisional = await self._without_state(batch, exc, lease, failed_at)
-                if provisional is not None:
-                    return asked_at, provisional
+                now, away = self._clock(), self._services.state.away()
+                failed_at = now if failed_at is None else failed_at
+                buckets = [bucket for entry in batch for bucket in self._buckets_of(entry)]
+                if since := [away[bucket] for bucket in buckets if bucket in away]:
+                    lost_at = max(since)
+                    self._health.begin("shard")
+                else:
+                    if self._state_lost_at is None:
+                        self._state_lost_at = now
+                        log.warning("state.unavailable", error=str(exc))
+                    self._health.begin("state")
+                    # answers to other batches do not end this wait
+                    lost_at = min(self._state_lost_at, failed_at)
+                if self._grace is not None and now - lost_at > self._grace:
+                    return asked_at, self._handler.provisional(batch)
+                await lease.pause(_RETRY)
             else:
                 reconciler.answered()
                 self._state_lost_at = None
                 self._health.end("state")
                 self._note_shards()
                 return asked_at, results
-
-    async def _without_state(
-        self, batch: Batch, error: StateUnavailable, lease: PartitionLease, failed_at: float
-    ) -> list[Result] | None:
-        """Wait for state; past the grace, decide provisionally."""
-        now, away = self._clock(), self._services.state.away()
-        since = [away[bucket] for entry in batch for bucket in self._buckets_of(entry) & away.keys()]
-        if since:
-            lost_at = max(since)
-            self._health.begin("shard")
-        else:
-            if self._state_lost_at is None:
-                self._state_lost_at = now
-                log.warning("state.unavailable", error=str(error))
-            self._health.begin("state")
-            lost_at = min(self._state_lost_at, failed_at)  # answers to other batches do not end this wait
-        if self._grace is not None and now - lost_at > self._grace:
-            return self._handler.provisional(batch)
-        await lease.pause(_RETRY)
-        return None
 
     def _timed(self, stage: str) -> AbstractContextManager[Any]:
         return self._metrics.stage(stage).time()

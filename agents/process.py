@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NoReturn
 
@@ -20,7 +20,6 @@ import structlog
 import uvloop
 from aiokafka.errors import KafkaError
 from faust.types import TP
-from faust.utils import venusian
 
 from agents.app import ROLES, quiet_faust, topics_of, tune_gc
 from agents.observability import serve_health, set_tenant_gauges
@@ -45,9 +44,6 @@ _SWITCH: Final = 0.0005
 
 A small response wakes the loop some ten times; beside a large one it took four times as long.
 """
-_TENANTS_EVERY: Final = 30
-"""Ticks between two reads of all tenants' use of the queue."""
-_TOPICS_POLL: Final = 2.0
 
 log = structlog.get_logger()
 
@@ -88,15 +84,19 @@ def advice(role: str, policy: Policy, settings: Settings) -> Iterator[tuple[str,
 
 async def await_broker(brokers: str, seconds: float = BROKER_SECONDS) -> None:
     """Wait until the broker answers. Raises: UsageError: it does not, or `brokers` is malformed."""
+    logger = logging.getLogger("aiokafka")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)  # its error is reported once, at the end
     try:
-        with _silenced("aiokafka"):
-            async with consumer(brokers, seconds):
-                pass
+        async with consumer(brokers, seconds):
+            pass
     except BrokerUnavailable:
         raise UsageError(
             f"GROUNDWIRE_BROKERS: no broker at {brokers} answered within {seconds:g} s;"
             f" is it up, and GROUNDWIRE_BROKERS{kafka_security().variables} right?"
         ) from None
+    finally:
+        logger.setLevel(level)
 
 
 async def await_topics(settings: Settings, role: str, health: Health) -> None:
@@ -112,20 +112,8 @@ async def await_topics(settings: Settings, role: str, health: Health) -> None:
                 if "topics" not in health.current:
                     log.error("topics.missing", topics=missing, hint="`groundwire topics declare` makes them")
                 health.begin("topics")
-            await asyncio.sleep(_TOPICS_POLL)
+            await asyncio.sleep(2.0)
     health.end("topics")
-
-
-@contextmanager
-def _silenced(name: str) -> Iterator[None]:
-    """Mute a library whose error is reported once at the end."""
-    logger = logging.getLogger(name)
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 class Process(faust.Worker):
@@ -143,16 +131,16 @@ class Process(faust.Worker):
         self._parts = worker
         self._settings = settings
         self._error: UsageError | None = None
-        worker.app.give_up = self._give_up
+
+        def give_up(error: UsageError) -> None:
+            self._error = error  # exit with the status of an error that no restart repairs
+            self._on_sigterm()
+
+        worker.app.give_up = give_up
 
     async def on_shutdown(self) -> None:
         if self._parts.model is not None:
             await self._parts.model.close()
-
-    def _give_up(self, error: UsageError) -> None:
-        """End cleanly, with the exit status of an error that no restart repairs."""
-        self._error = error
-        self._on_sigterm()
 
     def execute_from_commandline(self) -> NoReturn:
         try:
@@ -163,13 +151,25 @@ class Process(faust.Worker):
 
     def install_signal_handlers(self) -> None:
         """SIGTERM and SIGINT end cleanly, SIGUSR1 prints stacks, SIGHUP toggles debug logs."""
+
+        def print_stacks() -> None:
+            faulthandler.dump_traceback()
+            for task in asyncio.all_tasks(self.loop):
+                task.print_stack(limit=4)
+
         self.loop.add_signal_handler(signal.SIGINT, self._on_sigint)
         self.loop.add_signal_handler(signal.SIGTERM, self._on_sigterm)
-        self.loop.add_signal_handler(signal.SIGUSR1, _print_stacks, self.loop)
+        self.loop.add_signal_handler(signal.SIGUSR1, print_stacks)
         self.loop.add_signal_handler(signal.SIGHUP, _toggle_debug)
 
     def _schedule_shutdown(self, received: signal.Signals) -> None:
-        deadline = threading.Timer(self._settings.shutdown_deadline, _exit_at_deadline)
+        def exit_now() -> None:
+            threading.Timer(1.0, os._exit, (0,)).start()  # the reader of the log may block
+            log.error("stopped.at_deadline", hint="what was not acknowledged will be read again")
+            sys.stderr.flush()
+            os._exit(0)
+
+        deadline = threading.Timer(self._settings.shutdown_deadline, exit_now)
         deadline.daemon = True
         deadline.start()
         log.info("stopping", signal=received.name)
@@ -177,35 +177,16 @@ class Process(faust.Worker):
         super()._schedule_shutdown(received)
 
 
-def _print_stacks(loop: asyncio.AbstractEventLoop) -> None:
-    faulthandler.dump_traceback()
-    for task in asyncio.all_tasks(loop):
-        task.print_stack(limit=4)
-
-
 def _toggle_debug() -> None:
     log.critical("log.level", now=toggle_debug())
 
 
-def _exit_at_deadline() -> None:
-    threading.Timer(1.0, os._exit, (0,)).start()  # the reader of the log may block
-    log.error("stopped.at_deadline", hint="what was not acknowledged will be read again")
-    sys.stderr.flush()
-    os._exit(0)
-
-
 def run(role: str, *, declare_topics: bool = False) -> None:
-    """Run a worker until SIGTERM; a wrong configuration ends the process with 2.
-
-    Args:
-        role: one of `agents.app.ROLES`.
-        declare_topics: create missing topics first.
-    """
+    """Run a worker until SIGTERM; a wrong configuration ends the process with 2."""
     try:
         settings = load_settings()
         configure_logs(settings.log_format, settings.log_level)
         quiet_faust()
-        _skip_scan()
         uvloop.install()
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
@@ -229,11 +210,6 @@ def run(role: str, *, declare_topics: bool = False) -> None:
 def _refuse(error: Exception) -> NoReturn:
     click.echo(f"error: {error}", err=True)
     sys.exit(2)
-
-
-def _skip_scan() -> None:
-    """Skip Faust's bookkeeping for a scan that no worker makes: it reads the sources of all modules."""
-    venusian.attach = lambda *_noted, **_options: None
 
 
 async def _prepare(worker: Worker) -> None:
@@ -278,7 +254,13 @@ def _add_tasks(worker: Worker, role: str) -> None:
         app.task(partial(worker.expiry.run, worker.health))
     app.task(partial(_watch, worker, role))
     worker.audit.note("policy_loaded", {"version": policy.version, "sha256": policy.sha256}, recurs=True)
-    app.task(partial(_publish_audit, worker))
+
+    async def publish_audit() -> None:
+        while not app.should_stop:
+            await asyncio.sleep(_TICK)
+            await worker.audit.publish()
+
+    app.task(publish_audit)
 
 
 def share_time(role: str) -> None:
@@ -288,7 +270,6 @@ def share_time(role: str) -> None:
 
 
 async def _watch(worker: Worker, role: str) -> None:
-    """Update gauges and health every second."""
     app: Any = worker.app
     ticks = 0
     while not app.should_stop:
@@ -305,7 +286,7 @@ async def _watch(worker: Worker, role: str) -> None:
         try:
             metrics.REVIEW_DEPTH.set(await worker.state.queue_depth())
             metrics.WAITING.set(await worker.state.waiting_count())
-            if role == "reviews" and ticks % _TENANTS_EVERY == 0:
+            if role == "reviews" and ticks % 30 == 0:  # it reads all tenants' use of the queue
                 places, stored = await worker.state.tenants_use()
                 limits = worker.policy.limits
                 set_tenant_gauges("places", places.values(), limits.review_per_tenant)
@@ -315,9 +296,3 @@ async def _watch(worker: Worker, role: str) -> None:
         ticks += 1
         worker.health.state_answered()
         worker.pipeline.state_answered()
-
-
-async def _publish_audit(worker: Worker) -> None:
-    while not worker.app.should_stop:
-        await asyncio.sleep(_TICK)
-        await worker.audit.publish()

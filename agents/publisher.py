@@ -38,9 +38,6 @@ _NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidMessageError
 _BROKEN = (OutOfOrderSequenceNumber, ProducerFenced)
 """Errors after which an idempotent producer publishes nothing more, e.g. after one refused record."""
 
-
-_MAX_PENDING: Final = 100
-
 log = structlog.get_logger()
 
 
@@ -52,10 +49,6 @@ class Publisher:
     """Sends through Faust's aiokafka producer.
 
     Faust's own `send` returns before the acknowledgement, and gathered sends reorder records.
-
-    Args:
-        producer: returns the running AIOKafkaProducer.
-        prefix: of topic names.
     """
 
     def __init__(self, producer: Callable[[], Any], prefix: str) -> None:
@@ -64,7 +57,7 @@ class Publisher:
 
     @classmethod
     def of(cls, app: BatchApp, prefix: str) -> Self:
-        """Return the publisher of a worker, usable once the app has started its producer."""
+        """Return a publisher that is usable once the app has started its producer."""
 
         def producer() -> Any:  # noqa: ANN401 - aiokafka's, which the type of Faust's wrapper does not show
             held: Any = app.producer
@@ -97,15 +90,23 @@ class Publisher:
         fitting: list[Output] = []
         refused: list[tuple[Output, str]] = []
         for output in outputs:
-            if _fits(output):
+            headers: Any = output.headers
+            size = DefaultRecordBatchBuilder.estimate_size_in_bytes(output.key, output.value, headers)
+            if size <= (MAX_LETTER_BYTES if output.topic is TopicName.DEAD_LETTER else MAX_RECORD_BYTES):
                 fitting.append(output)
             else:
                 refused.append((output, MessageSizeTooLargeError.__name__))
+        groups: defaultdict[tuple[str, int], list[Output]] = defaultdict(list)
+        partitions: dict[str, list[int]] = {}
         try:
             async with asyncio.timeout(ACK_SECONDS):
                 producer = self._producer()
-                by_partition = await self._by_partition(producer, fitting)
-                sending = [_send(producer, *tp, group) for tp, group in by_partition.items()]
+                for output in fitting:
+                    topic = self._prefix + output.topic
+                    if topic not in partitions:
+                        partitions[topic] = sorted(await producer.partitions_for(topic))
+                    groups[topic, partition_of(output.key, partitions[topic])].append(output)
+                sending = [_send(producer, *tp, group) for tp, group in groups.items()]
                 sent = await asyncio.gather(*sending, return_exceptions=True)
         except (KafkaError, TimeoutError) as exc:
             raise BrokerUnavailable(
@@ -119,27 +120,24 @@ class Publisher:
             refused += result
         return refused
 
-    async def _by_partition(
-        self, producer: AIOKafkaProducer, outputs: Sequence[Output]
-    ) -> dict[tuple[str, int], list[Output]]:
-        groups: defaultdict[tuple[str, int], list[Output]] = defaultdict(list)
-        partitions: dict[str, list[int]] = {}
-        for output in outputs:
-            topic = self._prefix + output.topic
-            if topic not in partitions:
-                partitions[topic] = sorted(await producer.partitions_for(topic))
-            groups[topic, partition_of(output.key, partitions[topic])].append(output)
-        return groups
-
 
 async def _send(
     producer: AIOKafkaProducer, topic: str, partition: int, outputs: Sequence[Output]
 ) -> list[tuple[Output, str]]:
     """Send records of a partition in batches filled here, at half the cost; return refused ones, and why."""
+    batches: list[tuple[Any, list[Output]]] = []
+    for output in outputs:
+        record = {"timestamp": None, "key": output.key, "value": output.value, "headers": output.headers}
+        if not batches or batches[-1][0].append(**record) is None:
+            batch = producer.create_batch()
+            batch.append(**record)  # a batch takes its first record, however large
+            batches.append((batch, []))
+        batches[-1][1].append(output)
     sent: list[tuple[list[Output], asyncio.Future[Any]]] = []
-    for batch, members in _batches(producer, outputs):
+    for batch, members in batches:
         acknowledged = await producer.send_batch(batch, topic, partition=partition)
-        acknowledged.add_done_callback(_retrieve)  # only the first failure of a partition is raised
+        # only the first failure of a partition is raised; asyncio does not log one that was retrieved
+        acknowledged.add_done_callback(lambda done: done.cancelled() or done.exception())
         sent.append((members, acknowledged))
     refused: list[tuple[Output, str]] = []
     for members, acknowledged in sent:
@@ -148,31 +146,6 @@ async def _send(
         except _NEVER as exc:
             refused += [(output, type(exc).__name__) for output in members]
     return refused
-
-
-def _retrieve(acknowledged: asyncio.Future[Any]) -> None:
-    """Retrieve an error, so that asyncio does not log it."""
-    if not acknowledged.cancelled():
-        acknowledged.exception()
-
-
-def _batches(producer: AIOKafkaProducer, outputs: Sequence[Output]) -> list[tuple[Any, list[Output]]]:
-    """Fill batches in order; each takes its first record, however large."""
-    batches: list[tuple[Any, list[Output]]] = []
-    for output in outputs:
-        record = {"timestamp": None, "key": output.key, "value": output.value, "headers": output.headers}
-        if not batches or batches[-1][0].append(**record) is None:
-            batch = producer.create_batch()
-            batch.append(**record)
-            batches.append((batch, []))
-        batches[-1][1].append(output)
-    return batches
-
-
-def _fits(output: Output) -> bool:
-    headers: Any = output.headers
-    size: int = DefaultRecordBatchBuilder.estimate_size_in_bytes(output.key, output.value, headers)
-    return size <= (MAX_LETTER_BYTES if output.topic is TopicName.DEAD_LETTER else MAX_RECORD_BYTES)
 
 
 class AuditPublisher:
@@ -184,7 +157,7 @@ class AuditPublisher:
     def __init__(self, publisher: Publisher, *, now: Callable[[], datetime]) -> None:
         self._publisher = publisher
         self._now = now
-        self._pending: deque[Output] = deque(maxlen=_MAX_PENDING)
+        self._pending: deque[Output] = deque(maxlen=100)
 
     def note(self, kind: AuditType, cause: dict[str, Any], *, recurs: bool = False) -> None:
         """Queue an event; `cause` names it, together with the time if it `recurs`."""
@@ -201,7 +174,7 @@ class AuditPublisher:
             BrokerUnavailable,
             ProducerBroken,
             NotReady,
-        ) as exc:  # NotReady: Faust's producer is not started
+        ) as exc:  # NotReady: Faust's producer has not started
             log.info("audit.waits", events=len(pending), error=str(exc))
             return
         for output in pending:

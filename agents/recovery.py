@@ -27,20 +27,11 @@ WINDOW: Final = 60.0
 """Seconds before the last answer of state whose outcomes are reasserted on another server."""
 
 _CHUNK: Final = 200
-_RECOVERY_POLL: Final = 1.0
 _LOST: Final = "state_lost"
 
 
 class StateRecovery:
-    """Rebuilds lost state once for all partitions; one worker rebuilds, the others wait.
-
-    Args:
-        state: carries an epoch unless it is lost.
-        rebuilder: rebuilds it unless another worker does.
-        read: reads the output topics.
-        health: shows `state_lost`.
-        note: takes the audit events `state_lost` and `state_rebuilt`.
-    """
+    """Rebuilds lost state once for all partitions; one worker rebuilds, the others wait."""
 
     def __init__(
         self,
@@ -73,10 +64,12 @@ class StateRecovery:
             if self._running is None or self._running.done():
                 self._running = asyncio.create_task(self._once())
             running = self._running
-            await lease.wait_for(_end_of(running))  # it goes on for other partitions if this lease ends
+            await lease.wait_for(
+                asyncio.wait({running})
+            )  # it goes on for other partitions if this lease ends
             if running.result():
                 return
-            await lease.pause(_RECOVERY_POLL)
+            await lease.pause(1.0)
 
     async def _once(self) -> bool:
         """Adopt another worker's epoch, or rebuild; True when state is usable."""
@@ -84,7 +77,14 @@ class StateRecovery:
         try:
             if await self._adopted():
                 return True
-            self._note_lost(known)
+            if _LOST not in self._health.current:
+                log.warning(
+                    "state.lost", hint="it is empty, was flushed or restored: rebuilt from the topics"
+                )
+                self._health.begin(_LOST)
+                self._note(
+                    "state_lost", {"epoch": known}, recurs=True
+                )  # each worker's event is named by its time
             done = await self._rebuilder.rebuild(only_lost=True)
         except (StateUnavailable, BrokerUnavailable, UsageError) as exc:
             log.warning("state.rebuild_interrupted", error=str(exc))
@@ -100,14 +100,6 @@ class StateRecovery:
             self._note("state_rebuilt", {"epoch": self._state.epoch})
         return adopted
 
-    def _note_lost(self, epoch: str | None) -> None:
-        """Report the loss once; each worker's event is named by its time."""
-        if _LOST in self._health.current:
-            return
-        log.warning("state.lost", hint="it is empty, was flushed or restored: rebuilt from the topics")
-        self._health.begin(_LOST)
-        self._note("state_lost", {"epoch": epoch}, recurs=True)
-
     async def _adopted(self) -> bool:
         epoch = await self._state.adopt_epoch()
         if epoch is not None:
@@ -115,22 +107,11 @@ class StateRecovery:
         return epoch is not None
 
 
-async def _end_of(task: asyncio.Task[bool]) -> None:
-    await asyncio.wait({task})
-
-
 class StateReconciler:
     """Reasserts recent outcomes after an outage of state, and stores the policy before anything is decided by it.
 
     A restarted server or a promoted replica may have lost the last second. The output topics are authoritative: who
     finds another server rereads their last minute before the next step.
-
-    Args:
-        state: takes the outcomes.
-        policy: the worker's.
-        policies: store it.
-        read: yields the values of the output topics from a time on.
-        clock: in seconds since 1970.
     """
 
     def __init__(

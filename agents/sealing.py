@@ -60,11 +60,8 @@ class Sealer:
     """Collects what was published of partitions, and seals it when their offsets are committed.
 
     Args:
-        signer: holds the key.
         publish: returns what the broker refused once it has the rest; raises BrokerUnavailable.
-        committed: reads the group's committed offsets.
         waits: called with the dependency that is waited for, or None.
-        now: the wall clock.
     """
 
     def __init__(
@@ -122,10 +119,18 @@ class Sealer:
         """
         began = self._began
         try:
-            reached = await self._reached_by(offsets)
+            # the end of each chain, as sealed here or as committed by its last holder
+            reached = {tp: self._reached[tp] for tp in offsets if tp in self._reached}
+            unknown = [tp for tp in offsets if tp not in reached]
+            for tp, committed in (await self._committed(unknown)).items() if unknown else ():
+                first = self._began.get(tp)
+                begins_anew = committed.offset is not None and first is not None and first < committed.offset
+                reached[tp] = Committed(first, None) if begins_anew else committed  # the topic was recreated
             sealing = [self._seals(tp, reached[tp], end) for tp, end in offsets.items()]
             sealed = dict(zip(offsets, await asyncio.gather(*sealing), strict=True))
-            await self._publish_all([of_seal(seal) for seals in sealed.values() for seal in seals])
+            if await self._publish([of_seal(seal) for seals in sealed.values() for seal in seals]):
+                why = "the broker refuses seals: is max.message.bytes of audit as declared?"
+                raise SealUnavailable(why)  # noqa: TRY301 - as without a key: the next commit tries again
         except (BrokerUnavailable, SealUnavailable) as exc:
             if str(exc) != self._why:  # it is tried every second
                 log.warning("seal.waits", error=str(exc))
@@ -145,20 +150,6 @@ class Sealer:
             self._outputs[tp] = {at: of for at, of in self._outputs[tp].items() if at >= last.end}
         self._held = sum(len(of) for held in self._outputs.values() for of in held.values())
         return done
-
-    async def _publish_all(self, seals: Sequence[Output]) -> None:
-        if await self._publish(seals):
-            raise SealUnavailable("the broker refuses seals: is max.message.bytes of audit as declared?")
-
-    async def _reached_by(self, offsets: Iterable[TP]) -> dict[TP, Committed]:
-        """Return the end of each partition's chain, as sealed here or as committed by its last holder."""
-        reached = {tp: self._reached[tp] for tp in offsets if tp in self._reached}
-        unknown = [tp for tp in offsets if tp not in reached]
-        for tp, committed in (await self._committed(unknown)).items() if unknown else ():
-            first = self._began.get(tp)
-            begins_anew = committed.offset is not None and first is not None and first < committed.offset
-            reached[tp] = Committed(first, None) if begins_anew else committed  # the topic was recreated
-        return reached
 
     async def _seals(self, tp: TP, reached: Committed, end: int) -> list[Seal]:
         """Build the seals up to an offset, at most `MAX_AT_ONCE` while clearing a backlog."""

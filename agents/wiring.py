@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import product
-from typing import Any, Final, get_args
+from typing import Any, get_args
 
 import structlog
 from aiokafka.errors import KafkaError
@@ -52,9 +52,6 @@ from groundwire.verify.results import RedisCache
 from groundwire.verify.url import UrlChecker
 
 log = structlog.get_logger()
-
-_FOLLOW_SECONDS: Final = 30.0
-"""Seconds of silence after which `review` counts as unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +137,18 @@ def build_worker(name: str, settings: Settings) -> Worker:
 def build_verifier(settings: Settings, pacer: Pacer | None = None) -> CitationVerifier:
     """Build the citation verifier; network results are shared through Redis, a tenant's requests by one pacer."""
     pacer = pacer or Pacer()
+
+    def count(kind: str, state: str, seconds: float) -> None:
+        metrics.VERIFICATIONS.labels(kind, state).inc()
+        metrics.VERIFICATION_SECONDS.labels(kind).observe(seconds)
+
     return CitationVerifier(
         load_sources(settings),
         network=not settings.no_network,
         cache=RedisCache(connect(settings.redis_url, patience=1.0), settings.topic_prefix),
         urls=UrlChecker.of(settings, pacer=pacer),
         pacer=pacer,
-        on_result=_count_verification,
+        on_result=count,
     )
 
 
@@ -213,18 +215,13 @@ def build_expiry(
     with naming("GROUNDWIRE_REVIEW_KEY"):
         sign(b"")  # fails for a public key
     topic = settings.topic_prefix + TopicName.REVIEW
-    read = partial(follow, settings.brokers, topic, TopicSpan("earliest"), _FOLLOW_SECONDS)
+    read = partial(follow, settings.brokers, topic, TopicSpan("earliest"), 30.0)
     ttl = timedelta(days=settings.review_ttl)
     return ReviewExpiry(read, state, publisher, sign, ttl=ttl, now=_now)
 
 
 def _now() -> datetime:
     return datetime.now(UTC)
-
-
-def _count_verification(kind: str, state: str, seconds: float) -> None:
-    metrics.VERIFICATIONS.labels(kind, state).inc()
-    metrics.VERIFICATION_SECONDS.labels(kind).observe(seconds)
 
 
 def count_model(facts: VerifierFacts, seconds: float) -> None:

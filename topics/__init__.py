@@ -1,1 +1,1 @@
-"""The topics: what they are, how they are declared, how agents read them."""
+"""The topics: what they are, and how they are declared."""

@@ -70,7 +70,10 @@ async def declare(settings: Settings) -> list[str]:
             elif code:
                 reason = detail[0] if detail and detail[0] else for_code(code).__name__
                 raise UsageError(f"topic {topic}: {reason}")
-        await _until_known(admin, {topic.name for topic in new})
+        names = {topic.name for topic in new}
+        async with asyncio.timeout(_WAIT):
+            while not names <= set(await admin.list_topics()):  # noqa: ASYNC110 - the cluster sends no event
+                await asyncio.sleep(0.1)
     finally:
         await admin.close()
     return [str(spec.name) for spec in missing if settings.topic_prefix + spec.name not in there]
@@ -80,49 +83,32 @@ async def check(settings: Settings) -> list[TopicFinding]:
     """Compare the cluster with the catalogue. Raises: BrokerUnavailable."""
     admin = await _connect(settings)
     try:
-        names = [settings.topic_prefix + spec.name for spec in CATALOG]
-        described = {topic["topic"]: topic for topic in await admin.describe_topics(names)}
-        findings = []
-        inputs = {}
-        for spec in CATALOG:
-            name = settings.topic_prefix + spec.name
-            found = described.get(name)
-            if found is None or found["error_code"]:
-                findings.append(TopicFinding(name, "does not exist; run `groundwire topics declare`"))
-            else:
-                inputs[name] = len(found["partitions"])
-        findings += await _compare_configs(admin, list(inputs), settings.topic_prefix)
-        return findings
+        wanted = {settings.topic_prefix + spec.name: spec.config for spec in CATALOG}
+        described = {topic["topic"]: topic for topic in await admin.describe_topics(list(wanted))}
+        there = [name for name in wanted if name in described and not described[name]["error_code"]]
+        missing = [name for name in wanted if name not in there]
+        findings = [TopicFinding(name, "does not exist; run `groundwire topics declare`") for name in missing]
+        try:
+            responses = await admin.describe_configs(
+                [ConfigResource(ConfigResourceType.TOPIC, name) for name in there]
+            )
+        except (IncompatibleBrokerVersion, KafkaError):
+            return findings  # not every broker shows its configuration
     finally:
         await admin.close()
-
-
-async def _compare_configs(admin: AIOKafkaAdminClient, names: list[str], prefix: str) -> list[TopicFinding]:
-    wanted = {prefix + spec.name: spec.config for spec in CATALOG}
-    try:
-        responses = await admin.describe_configs(
-            [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
-        )
-    except (IncompatibleBrokerVersion, KafkaError):
-        return []  # not every broker shows its configuration
-    findings = []
     for response in responses:
         for _, _, _, name, entries in response.resources:  # type: ignore[attr-defined] # built by name
             actual = {entry[0]: entry[1] for entry in entries}
             for key in ("cleanup.policy", *_RETENTION, _TIME):
                 value, want = actual.get(key), wanted[name][key]
-                if value is not None and value != want:
-                    fatal = key == "cleanup.policy" or (key == _TIME and want == "LogAppendTime")
-                    fatal = fatal or (key in _RETENTION and _is_less(value, want))
-                    findings.append(
-                        TopicFinding(name, f"{key} is {value}, the catalogue says {want}", fatal=fatal)
-                    )
+                if value is None or value == want:
+                    continue
+                fatal = key == "cleanup.policy" or (key == _TIME and want == "LogAppendTime")
+                if key in _RETENTION:  # -1 keeps everything
+                    fatal = int(value) >= 0 and (int(want) < 0 or int(value) < int(want))
+                problem = f"{key} is {value}, the catalogue says {want}"
+                findings.append(TopicFinding(name, problem, fatal=fatal))
     return findings
-
-
-def _is_less(value: str, want: str) -> bool:
-    """Return whether a retention keeps less than another; -1 keeps everything."""
-    return int(value) >= 0 and (int(want) < 0 or int(value) < int(want))
 
 
 async def _connect(settings: Settings) -> AIOKafkaAdminClient:
@@ -138,9 +124,3 @@ async def _connect(settings: Settings) -> AIOKafkaAdminClient:
         await admin.close()
         raise BrokerUnavailable(f"no broker at {settings.brokers} (GROUNDWIRE_BROKERS): {exc}") from None
     return admin
-
-
-async def _until_known(admin: AIOKafkaAdminClient, names: set[str]) -> None:
-    async with asyncio.timeout(_WAIT):
-        while not names <= set(await admin.list_topics()):  # noqa: ASYNC110 - the cluster sends no event
-            await asyncio.sleep(0.1)

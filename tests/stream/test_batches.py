@@ -10,11 +10,10 @@ import pytest
 
 from agents import faust_patches
 from agents.app import build_app
-from agents.faust_patches import BatchApp, BatchConsumer, check_versions
+from agents.faust_patches import BatchApp, BatchConsumer, check_versions, raw_topic
 from groundwire.config import Settings
 from groundwire.errors import UsageError
 from tests.stream.harness import SESSION, Deployment, until
-from topics.wire import raw_topic
 
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
 

@@ -62,8 +62,6 @@ class Bench:
         self.failing = set(users)
         self.noticed = dict.fromkeys(users, 0.0) if noticed else {}
 
-    # The gate
-
     async def prepare(self, records, *, ask_network):
         self.prepared += 1
         _raise_next(self.prepare_errors)
@@ -77,9 +75,7 @@ class Bench:
         self.now += self.slow
         _raise_next(self.state_errors)
         subjects = [one.subject for one in batch if not isinstance(one, DeadLetter)]
-        concerned = {self.bucket_of(one) for one in subjects} | {
-            self.actions_bucket(one.tenant_id) for one in subjects
-        }
+        concerned = {one.user_id for one in subjects} | {f"actions of {one.tenant_id}" for one in subjects}
         if concerned & self.failing:
             self.noticed = dict.fromkeys(self.failing, 0.0)
             raise StateUnavailable("away")
@@ -94,8 +90,6 @@ class Bench:
 
     def provisional(self, batch):
         return [Provisional(one.record, _decision(one.record)) for one in batch]
-
-    # Publisher, recovery, reconciler
 
     async def publish(self, outputs):
         _raise_next(self.publish_errors)
@@ -113,8 +107,6 @@ class Bench:
 
     def failed(self):
         pass
-
-    # State
 
     def away(self):
         return self.noticed

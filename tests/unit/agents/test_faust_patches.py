@@ -24,9 +24,6 @@ from groundwire.config import Settings
 A, B = TP("claims", 0), TP("claims", 1)
 
 
-# How far a partition is read, and what of it is not done
-
-
 def batch(first: int, last: int, *, size: int = 400, taken: float = 990.0, tp: TP = A) -> Any:
     records = [SimpleNamespace(offset=offset) for offset in range(first, last + 1)]
     return SimpleNamespace(value=records, offset=last, time_in=taken, serialized_value_size=size, tp=tp)
@@ -68,17 +65,21 @@ def test_unfinished_records_count_from_the_first_one_to_the_end_of_the_partition
     assert consumer.backlog() == (0, 0.0), "revoked partitions count for nothing"
 
 
-@pytest.mark.parametrize("let_go", [BatchConsumer.mark_done, BatchConsumer.read_on])
-def test_the_fetch_in_flight_takes_in_a_partition_once_it_has_room(consumer: Any, let_go):
-    one = batch(0, 0)
-    hand_out(consumer, one)
-    let_go(consumer, one)
-    assert consumer._ready == {A}
-    assert consumer._freed.is_set()
-    consumer._thread.wake.assert_called_once_with()
-
-
-async def test_the_fetch_in_flight_takes_in_newly_assigned_partitions(consumer: Any, monkeypatch):
+async def test_the_fetch_in_flight_takes_in_partitions_that_have_room_or_are_newly_assigned(
+    consumer, monkeypatch
+):
+    for free in (BatchConsumer.read_on, BatchConsumer.mark_done):
+        one = batch(0, 0)
+        consumer._ready.clear()
+        consumer._freed.clear()
+        consumer._thread.wake.reset_mock()
+        hand_out(consumer, one)
+        free(consumer, one)
+        assert consumer._ready == {A}
+        assert consumer._freed.is_set()
+        consumer._thread.wake.assert_called_once_with()
+        consumer._forget()
+    consumer._ready.clear()
     monkeypatch.setattr(faust_patches.driver.Consumer, "on_partitions_assigned", AsyncMock())
     consumer.app = Mock()
     hand_out(consumer, batch(0, 0))
@@ -103,9 +104,6 @@ def test_a_partition_is_read_past_resumed_batches_up_to_so_many_bytes(consumer: 
     assert list(consumer._under_way[A]) == batches[:3], "the first is not done: nothing may be committed"
     consumer.mark_done(batches[0])
     assert (consumer._under_way[A], consumer._done_until) == (deque(), {A: batches[2].offset + 1})
-
-
-# The consumer in the event loop
 
 
 async def test_a_fetch_that_waits_for_a_node_that_is_away_does_not_keep_the_consumer_from_ending():
@@ -153,13 +151,20 @@ async def test_a_fetch_that_waits_takes_the_records_of_a_partition_that_has_room
     assert await asyncio.wait_for(fetching, 5) == {A: ["a record"]}
 
 
-def test_a_broker_is_asked_to_answer_soon_while_records_of_a_partition_wait_here_for_a_moment():
+async def test_a_broker_is_asked_to_answer_soon_while_records_of_a_partition_wait_here_for_a_moment(
+    monkeypatch,
+):
+    monkeypatch.setattr(AIOKafkaConsumerThread, "on_start", AsyncMock())
     waits: list[int] = []
-    fetcher: Any = SimpleNamespace(_records={}, _fetch_max_wait_ms=None)
+    fetcher: Any = SimpleNamespace(_records={}, _fetch_max_wait_ms=None, _update_fetch_positions=None)
+    fetcher._get_actions_per_node = lambda _: waits.append(fetcher._fetch_max_wait_ms)
+    thread = LoopConsumer.__new__(LoopConsumer)
+    thread._consumer = SimpleNamespace(_fetcher=fetcher)
+    await thread.on_start()
     new, old = (SimpleNamespace(_created=time.monotonic() - age) for age in (0.1, 60))
     for records in ({A: old, B: new}, {A: old}, {}):
         fetcher._records = records
-        faust_patches._actions(fetcher, lambda _: waits.append(fetcher._fetch_max_wait_ms), None)
+        fetcher._get_actions_per_node(None)
     assert waits == [10, FETCH_WAIT, FETCH_WAIT], "one whose batches take for long is in no hurry"
 
 
@@ -170,9 +175,6 @@ def test_workers_have_such_a_consumer_and_no_tables(monkeypatch):
     monkeypatch.setattr(LoopConsumer, "__init__", lambda *_made, **_options: None)
     consumer: Any = SimpleNamespace(loop=None, beacon=None)
     assert isinstance(BatchConsumer._new_consumer_thread(consumer), LoopConsumer)
-
-
-# No tables
 
 
 async def test_topics_are_subscribed_once_those_of_every_agent_are_known_unless_the_worker_ends() -> None:
@@ -193,9 +195,6 @@ async def test_topics_are_subscribed_once_those_of_every_agent_are_known_unless_
         assert waiting._update_channels.await_count == (not ended)
 
 
-# The producer
-
-
 async def test_what_was_sent_is_kept_however_long_its_partition_has_no_leader(monkeypatch) -> None:
     producer = PatientProducer(bootstrap_servers="127.0.0.1:1", enable_idempotence=True, request_timeout_ms=1)
     accumulator = producer._message_accumulator
@@ -206,9 +205,6 @@ async def test_what_was_sent_is_kept_however_long_its_partition_has_no_leader(mo
     assert (nodes, leaderless) == ({}, True)
     assert not sent.done()
     producer._closed = True  # was never started, and would flush
-
-
-# What could not be sealed
 
 
 async def test_an_offset_that_could_not_be_sealed_is_tried_at_the_next_commit_though_nothing_new_is_done(

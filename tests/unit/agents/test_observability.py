@@ -36,26 +36,9 @@ from groundwire.verify.models import ModelLimits, OpenAIModel
 from tests.unit.gate.office import TEXT, Office
 from tests.unit.gate.world import World
 
-# Metrics of batches
 
-
-def counters() -> Counter[tuple[str, ...]]:
-    names = {"groundwire_decisions_total": ("reason_code",), "groundwire_repeats_total": ()}
-    names["groundwire_review_actions_total"] = ("action", "outcome")
-    return Counter(
-        {
-            (sample.name, *(sample.labels[label] for label in names[sample.name])): int(sample.value)
-            for metric in REGISTRY.collect()
-            for sample in metric.samples
-            if sample.name in names
-        }
-    )
-
-
-def counted(results: list[Result], fresh: set[str] | None = None) -> dict[tuple[str, ...], int]:
-    before = counters()
-    BatchMetrics("reviews").count(results, fresh_of(results) if fresh is None else fresh)
-    return {name[1:] or name: count for name, count in (counters() - before).items()}
+def value(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(f"groundwire_{name}", labels) or 0.0
 
 
 def fresh_of(results: list[Any]) -> set[str]:
@@ -88,6 +71,20 @@ def test_a_hundred_internal_errors_of_ten_keys_are_too_many_until_a_record_is_de
 
 
 async def test_each_decision_and_action_counts_once_and_everything_else_is_a_repeat():
+    names = {"groundwire_decisions_total": ("reason_code",), "groundwire_repeats_total": ()}
+    names["groundwire_review_actions_total"] = ("action", "outcome")
+
+    def counters() -> Counter[tuple[str, ...]]:
+        samples = [one for metric in REGISTRY.collect() for one in metric.samples if one.name in names]
+        return Counter(
+            {(one.name, *(one.labels[label] for label in names[one.name])): int(one.value) for one in samples}
+        )
+
+    def counted(results: list[Result], fresh: set[str] | None = None) -> dict[tuple[str, ...], int]:
+        before = counters()
+        BatchMetrics("reviews").count(results, fresh_of(results) if fresh is None else fresh)
+        return {name[1:] or name: count for name, count in (counters() - before).items()}
+
     office = Office()
     (pending,) = await office.decide(office.claim("a", TEXT))
     actions = office.action("approve", pending), office.action("retract", pending, expected_revision=2)
@@ -118,12 +115,6 @@ async def test_each_decision_and_action_counts_once_and_everything_else_is_a_rep
     assert counted(results) == {("ungrounded",): 1} | repeat
 
 
-# Questions to a language model
-
-
-SPENT = {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.5}
-
-
 def facts(*calls: ModelCall) -> VerifierFacts:
     return VerifierFacts(model="haiku", calls=list(calls))
 
@@ -132,11 +123,7 @@ def call(**fields: object) -> ModelCall:
     return ModelCall.model_validate({"claim_id": "r/claim#1", "kind": "support", **fields})
 
 
-def value(name: str, **labels: str) -> float:
-    return REGISTRY.get_sample_value(f"groundwire_model_{name}", labels) or 0.0
-
-
-def test_questions_are_counted_by_what_came_of_them_with_what_they_cost():
+def test_questions_are_counted_by_their_result_with_their_cost():
     names = {
         ("questions_total", "kind", "support", "result", "answered"): 1,
         ("questions_total", "kind", "support", "result", "cached"): 1,
@@ -150,21 +137,25 @@ def test_questions_are_counted_by_what_came_of_them_with_what_they_cost():
     }
 
     def values() -> list[float]:
-        return [value(name, **dict(zip(labels[::2], labels[1::2], strict=True))) for name, *labels in names]
+        return [
+            value(f"model_{name}", **dict(zip(labels[::2], labels[1::2], strict=True)))
+            for name, *labels in names
+        ]
 
     before = values()
-    calls = (call(requests=2, **SPENT), call(cached=True, requests=0), call(fault="timeout", requests=3))
+    spent = {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.5}
+    calls = (call(requests=2, **spent), call(cached=True, requests=0), call(fault="timeout", requests=3))
     count_model(facts(*calls), 1.5)
     assert [new - old for new, old in zip(values(), before, strict=True)] == list(names.values())
 
 
 def test_a_service_that_is_left_alone_is_shown_until_it_is_asked_again():
     count_model(facts(call(fault="paused", requests=0)), 0.0)
-    assert value("paused") == 1
+    assert value("model_paused") == 1
     count_model(facts(call(cached=True, requests=0), call(fault="over_budget", requests=0)), 0.0)
-    assert value("paused") == 1, "nobody was asked: nothing is known"
+    assert value("model_paused") == 1, "nobody was asked: nothing is known"
     count_model(facts(call()), 0.0)
-    assert value("paused") == 0
+    assert value("model_paused") == 0
 
 
 def test_each_response_that_was_asked_about_is_progress_and_every_fault_is_counted_from_0():
@@ -181,9 +172,6 @@ def test_each_response_that_was_asked_about_is_progress_and_every_fault_is_count
     assert assessor.at_once == 3
     labels = {"kind": "prior", "result": "unreachable"}
     assert REGISTRY.get_sample_value("groundwire_model_questions_total", labels) is not None
-
-
-# Spans
 
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -213,11 +201,21 @@ def traced(tracing, *results):
 
 
 def test_what_comes_of_a_record_carries_a_span_between_it_and_the_sender(tracing, exporter) -> None:
-    (output,) = traced(tracing, Deferred(record()))
-    (span,) = exporter.get_finished_spans()
+    other = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+    output, second = traced(tracing, Deferred(record(7)), Deferred(record(0, other)))
+    span, _ = exporter.get_finished_spans()[::-1]
+    assert (header(second.headers, TRACEPARENT) or "").split("-")[1] == "a" * 32, "each has its own trace"
     assert (span.context.trace_id, span.parent.span_id) == (int(TRACE, 16), int(PARENT, 16))
     assert header(output.headers, TRACEPARENT) == f"00-{TRACE}-{span.context.span_id:016x}-01"
     assert [key for key, _ in output.headers].count(TRACEPARENT) == 1
+    assert dict(span.attributes) == {  # codes and places, and neither ids nor text
+        "messaging.system": "kafka",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": "groundwire.claims",
+        "messaging.destination.partition.id": "3",
+        "messaging.kafka.offset": 7,
+        "groundwire.outcome": "deferred",
+    }
 
 
 def test_a_record_without_a_readable_trace_begins_one(tracing, exporter) -> None:
@@ -230,14 +228,6 @@ def test_a_record_without_a_readable_trace_begins_one(tracing, exporter) -> None
         assert sent_on.startswith(f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-")
 
 
-def test_each_record_of_a_batch_has_its_own_span_in_its_own_trace(tracing, exporter) -> None:
-    other = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
-    first, second = traced(tracing, Deferred(record(0)), Deferred(record(1, other)))
-    assert (header(first.headers, TRACEPARENT) or "").split("-")[1] == TRACE
-    assert (header(second.headers, TRACEPARENT) or "").split("-")[1] == "a" * 32
-    assert len(exporter.get_finished_spans()) == 2
-
-
 def test_a_dead_letter_keeps_the_headers_that_its_record_had_and_its_audit_event_goes_on(
     tracing, exporter
 ) -> None:
@@ -246,19 +236,6 @@ def test_a_dead_letter_keeps_the_headers_that_its_record_had_and_its_audit_event
     assert header(letter.headers, TRACEPARENT) == SENT
     assert f"{span.context.span_id:016x}" in (header(event.headers, TRACEPARENT) or "")
     assert span.attributes["groundwire.error"] == "invalid_json"
-
-
-def test_spans_hold_codes_and_places_and_neither_ids_nor_text(tracing, exporter) -> None:
-    traced(tracing, Deferred(record(7)))
-    (span,) = exporter.get_finished_spans()
-    assert dict(span.attributes) == {
-        "messaging.system": "kafka",
-        "messaging.operation.type": "process",
-        "messaging.destination.name": "groundwire.claims",
-        "messaging.destination.partition.id": "3",
-        "messaging.kafka.offset": 7,
-        "groundwire.outcome": "deferred",
-    }
 
 
 def test_what_was_not_acknowledged_ends_as_an_error(tracing, exporter) -> None:
@@ -270,33 +247,24 @@ def test_what_was_not_acknowledged_ends_as_an_error(tracing, exporter) -> None:
     assert not span.events
 
 
-def test_without_tracing_the_senders_context_is_passed_on(exporter) -> None:
-    (output,) = traced(Tracing(), Deferred(record()))
-    assert header(output.headers, TRACEPARENT) == SENT
-
-
 def test_tracing_without_its_packages_says_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(UsageError, match=r"GROUNDWIRE_TRACING: pip install 'groundwire\[tracing\]'"):
         open_tracing("claims", enabled=True)
-    assert type(open_tracing("claims", enabled=False)) is Tracing
-
-
-# Limits of tenants
-
-
-def tenant_sample(name: str, limit: str) -> float:
-    return REGISTRY.get_sample_value(f"groundwire_{name}", {"limit": limit}) or 0.0
+    off = open_tracing("claims", enabled=False)
+    assert type(off) is Tracing
+    (output,) = traced(off, Deferred(record()))
+    assert header(output.headers, TRACEPARENT) == SENT, "the sender's context is passed on"
 
 
 async def test_gauges_show_the_fullest_tenant_and_a_refusal_counts_at_its_limit():
     names = ("tenant_most", "tenant_limit", "tenants_at_limit")
     for used, expected in (([], (0, 100, 0)), ([3, 98], (98, 100, 0)), ([99, 1, 100], (100, 100, 2))):
         set_tenant_gauges("bytes", used, 100)
-        assert tuple(tenant_sample(name, "bytes") for name in names) == expected
+        assert tuple(value(name, limit="bytes") for name in names) == expected
     for limits, more in (({"review_per_tenant": 0}, 1), ({"review_per_user": 0}, 0)):
         world = World(policy=Policy(limits=limits))
         results = await world.results(world.claim())
-        before = tenant_sample("tenant_refusals_total", "review")
+        before = value("tenant_refusals_total", limit="review")
         BatchMetrics("claims").count(results, fresh_of(results))
-        assert tenant_sample("tenant_refusals_total", "review") - before == more
+        assert value("tenant_refusals_total", limit="review") - before == more

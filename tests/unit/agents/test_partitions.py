@@ -1,17 +1,21 @@
-"""Partitions of a worker: isolation after crashes, the order of batches and records, liveness and readiness."""
+"""A worker's partitions: isolation after crashes, order of batches and records; its health, and its start."""
 
 # ruff: noqa: ARG002 - stand-ins take what the real parts take
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from itertools import chain
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents import process
+from agents.app import ROLES, build_app, declare_agent
 from agents.observability import STALL_SECONDS
 from agents.partitions import (
     LARGE,
@@ -24,11 +28,11 @@ from agents.partitions import (
     parts_of,
     small_first,
 )
-from groundwire.errors import StateUnavailable
+from groundwire.config import Settings
+from groundwire.errors import StateUnavailable, UsageError
 from groundwire.messages.headers import InboundRecord
+from groundwire.policy import Policy
 from groundwire.state.model import InFlightMark
-
-# The crash guard
 
 
 class Marks:
@@ -131,9 +135,6 @@ async def test_state_that_takes_no_mark_holds_up_nothing():
     assert [(len(portion), crashes) for portion, crashes in guard.portions(records(0, 1))] == [(2, 0)]
 
 
-# The order within a batch
-
-
 def batch(*rows: tuple[bytes | None, int]) -> list[InboundRecord]:
     return [InboundRecord("t", 0, offset, 0, key, b"x" * size) for offset, (key, size) in enumerate(rows)]
 
@@ -154,7 +155,7 @@ def test_small_records_pass_large_ones_of_other_keys_alone():
     for given_rows, most, held, expected in rows:
         parts = small_first(batch(*given_rows), most, held)
         assert [[record.offset for record in part] for part in parts] == expected
-    for most, expected in ((70, [[0], [1, 2], [3], [4]]), (None, [[0], [1], [2], [3], [4]])):
+    for most, expected in ((70, [[0], [1, 2], [3], [4]]), (0, [[0], [1], [2], [3], [4]])):
         parts = parts_of(batch(*sized[:3], (b"d", 90), (b"e", 10)), most)
         assert [[record.offset for record in part] for part in parts] == expected
 
@@ -169,14 +170,11 @@ def test_small_records_pass_large_ones_of_other_keys_alone():
 )
 def test_every_record_is_processed_once_and_those_of_a_key_in_their_order(rows, most):
     first, behind = small_first(batch(*rows), most)
-    done = [*first, *chain.from_iterable(parts_of(behind, most))]
+    done = [*first, *chain.from_iterable(parts_of(behind, most or 0))]
     assert sorted(record.offset for record in done) == list(range(len(rows)))
     for key in {key for key, _ in rows}:
         of_key = [record.offset for record in done if record.key == key]
         assert of_key == sorted(of_key)
-
-
-# The order of batches
 
 
 class Office:
@@ -188,7 +186,6 @@ class Office:
         self.given_back: list[int] = []
         self.crashed: list[type[BaseException]] = []
         self.ends: dict[int, asyncio.Future[None]] = {}
-        self.leases: dict[int, PartitionLease] = {}
         self.health = Health()
         self.workers = PartitionWorkers(self.process_batch, self.health)
         self.consumer = SimpleNamespace(
@@ -203,7 +200,7 @@ class Office:
     async def process_batch(self, number: int, lease: PartitionLease, read_on) -> None:
         async with lease.first():
             self.began.append(number)
-            self.leases[number] = lease
+            self.lease = lease
             await self.ends.setdefault(number, asyncio.get_running_loop().create_future())
 
     async def submit(self, *batches: tuple[int, int]) -> None:
@@ -249,7 +246,7 @@ async def test_after_a_release_work_in_progress_ends_and_nothing_else_begins():
     office = Office()
     await office.submit((1, 0), (2, 0), (3, 1))
     office.workers.release()
-    assert all(lease.over for lease in office.leases.values())
+    assert office.lease.over
     await office.finish(1)
     assert (office.done, office.given_back) == ([1], [2])
     office.workers.stop()
@@ -295,11 +292,62 @@ def test_a_worker_is_dead_when_its_loop_or_its_work_stalls_for_no_known_reason()
     assert health.alive(STALL_SECONDS)
 
 
-@pytest.mark.parametrize("role", ["responses", "claims"])
-def test_where_checks_run_beside_the_event_loop_it_gets_its_turns_sooner(monkeypatch, role):
-    from agents.process import share_time  # noqa: PLC0415 - two seconds of work
+# The start of a worker
 
-    chosen: list[float] = []
-    monkeypatch.setattr("sys.setswitchinterval", chosen.append)
-    share_time(role)
-    assert [seconds < 0.005 for seconds in chosen] == [True] * (role == "responses")
+
+def test_where_checks_run_beside_the_event_loop_it_gets_its_turns_sooner(monkeypatch):
+    for role in ("responses", "claims"):
+        chosen: list[float] = []
+        monkeypatch.setattr("sys.setswitchinterval", chosen.append)
+        process.share_time(role)
+        assert [seconds < 0.005 for seconds in chosen] == [True] * (role == "responses")
+
+
+def test_agents_and_tasks_are_declared_without_reading_the_sources_of_all_modules(monkeypatch):
+    def look(*_frame: object) -> None:
+        raise AssertionError("the sources of all modules are read")
+
+    async def task(*_batch: object) -> None: ...
+
+    monkeypatch.setattr("inspect.getframeinfo", look)
+    app = build_app("claims", Settings())
+    declare_agent(app, "claims", "", PartitionWorkers(task, Health()))
+    app.task(task)
+    assert list(app.agents) == ["claims"]
+    assert len(app._app_tasks) == 1
+
+
+async def test_an_unreachable_broker_is_reported_once_and_its_client_is_muted(caplog):
+    level = logging.getLogger("aiokafka").level
+    with pytest.raises(UsageError, match=r"^GROUNDWIRE_BROKERS: no broker at 127\.0\.0\.1:1 answered"):
+        await process.await_broker("127.0.0.1:1", 0.5)
+    assert caplog.text == ""
+    assert logging.getLogger("aiokafka").level == level
+
+
+def test_advice_names_settings_that_are_valid_but_hardly_meant(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.environ", {"GROUNDWIRE_REDIS_ULR": "x", "GROUNDWIRE_REDIS_URL": "redis://x"})
+
+    def advice(role, policy=None, **settings):
+        return dict(process.advice(role, policy or Policy(), Settings(**settings)))
+
+    here, mistyped = Path(__file__), tmp_path / "mistyped"
+    strict, keyed = Policy(attestation="hmac"), {"keys_file": here}
+    rows = [
+        *[(role, strict, {}, "attestation.no_keys", True) for role in set(ROLES) - {"reviews"}],
+        *[(role, strict, keyed, "attestation.no_keys", False) for role in ROLES],
+        *[(role, None, {}, "attestation.no_keys", False) for role in ROLES],
+        ("reviews", strict, {}, "review.no_keys", True),
+        ("reviews", None, keyed, "review.no_keys", False),
+        *[(role, None, {}, "sources.none", role in {"claims", "deferred"}) for role in ROLES],
+        *[("claims", None, {n: here}, "sources.none", False) for n in ("adr_dir", "repo", "tenants_file")],
+        *[("claims", None, {n: mistyped}, "path.missing", True) for n in ("adr_dir", "repo", "keys_file")],
+    ]
+    wrong = [row for row in rows if (row[3] in advice(row[0], row[1], **row[2])) is not row[4]]
+    assert wrong == []
+    sentence = advice("reviews")["review.no_keys"]
+    assert "GROUNDWIRE_KEYS_FILE" in sentence
+    assert "groundwire keys new" in sentence
+    assert advice("claims", repo=mistyped)["path.missing"] == f"GROUNDWIRE_REPO: there is no {mistyped}"
+    misspelt = "GROUNDWIRE_REDIS_ULR is no setting of Groundwire; did you mean GROUNDWIRE_REDIS_URL?"
+    assert advice("responses", redis_url="redis://x") == {"setting.unknown": misspelt}

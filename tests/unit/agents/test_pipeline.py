@@ -1,24 +1,33 @@
-"""A batch is settled whatever happens to state, broker and process."""
+"""A batch is settled whatever happens to state, broker and process (X-14)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import random
+from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from agents import pipeline as module
-from agents.partitions import LARGE, LeaseLost, PartitionLease
+from agents.app import ROLES
+from agents.outputs import outputs
+from agents.partitions import LARGE, Health, LeaseLost, PartitionLease
+from agents.pipeline import COPY_AGE
+from groundwire.config import Settings
 from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable
 from groundwire.gate.types import Decided, Provisional
 from groundwire.messages.headers import InboundRecord, LookupRetry, deferred_headers
+from groundwire.messages.topics import TopicName
 from groundwire.state.model import InFlightMark
 from tests.unit.agents.standins import Bench, InstantLease, record
+from tests.unit.gate.world import NOW, World, verifier
 
 AWAY = StateUnavailable("away")
 CLAIM = json.dumps({"claim_id": "c", "user_id": "u", "content": "text"}).encode()
@@ -27,13 +36,6 @@ CLAIM = json.dumps({"claim_id": "c", "user_id": "u", "content": "text"}).encode(
 @pytest.fixture(autouse=True)
 def _results_are_published(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "outputs", list)
-
-
-def sample(name: str, **labels: str) -> float:
-    return REGISTRY.get_sample_value(f"groundwire_{name}_total", labels) or 0.0
-
-
-# Publishing
 
 
 async def test_an_answer_that_is_too_old_to_publish_is_asked_for_again():
@@ -48,6 +50,9 @@ async def test_an_answer_that_is_too_old_to_publish_is_asked_for_again():
 
 
 async def test_after_a_failed_publication_state_is_asked_again_and_each_decision_counts_once():
+    def sample(name: str, **labels: str) -> float:
+        return REGISTRY.get_sample_value(f"groundwire_{name}_total", labels) or 0.0
+
     bench, labels = Bench(), {"kind": "claim", "tier": "tier_1", "reason_code": "grounded"}
     before = sample("decisions", **labels), sample("repeats")
     bench.publish_errors, bench.fresh = [BrokerUnavailable("away"), None], [True, False, False]
@@ -68,37 +73,55 @@ async def test_an_unreachable_broker_is_logged_once_a_minute():
     assert [line["event"] for line in lines].count("broker.unavailable") == 2
 
 
-# State that is away
-
-
 async def test_state_is_waited_for_within_the_grace_of_each_outage_and_then_decided_without():
-    """Each row: seconds that a step takes, how often it fails, and what is published."""
+    """Each row: seconds that a step takes, how often it fails, and what is published.
+
+    The grace begins anew when state has answered in between: to another batch, or to an idle worker.
+    """
     for slow, failures, expected in ((0.0, 3, Decided), (6.0, 2, Decided), (6.0, 9, Provisional)):
-        bench = Bench()
-        bench.slow, bench.state_errors = slow, [AWAY] * failures
-        await bench.run(record())
-        assert [type(result) for result in bench.published[0]] == [expected]
-        assert bench.health.current == ({"state"} if expected is Provisional else set())
-        bench.now += 100
-        bench.state_errors = [AWAY, None]
-        await bench.run(record(1))
-        assert [type(result) for result in bench.published[1]] == [expected]
+        for idle in (False, True):
+            bench = Bench()
+            bench.slow, bench.state_errors = slow, [AWAY] * failures
+            await bench.run(record())
+            assert [type(result) for result in bench.published[0]] == [expected]
+            assert bench.health.current == ({"state"} if expected is Provisional else set())
+            if idle:
+                bench.health.start_batch()
+                bench.pipeline.state_answered()
+                still = {"state"} if expected is Provisional else set()
+                assert bench.health.current == still, "a batch that is under way finds out for itself"
+                bench.health.under_way = 0
+                bench.pipeline.state_answered()
+                assert not bench.health.current
+            bench.now += 100
+            bench.state_errors = [AWAY, None]
+            await bench.run(record(1))
+            assert type(bench.published[1][0]) is (Decided if idle else expected)
 
 
-async def test_an_idle_worker_ends_the_outage_when_state_answers_and_the_next_batch_has_its_grace():
-    bench = Bench()
-    bench.slow, bench.state_errors = 6.0, [AWAY] * 3
-    await bench.run(record())
-    bench.health.start_batch()
-    bench.pipeline.state_answered()
-    assert bench.health.current == {"state"}, "a batch that is under way finds out for itself"
-    bench.health.under_way = 0
-    bench.pipeline.state_answered()
-    assert not bench.health.current
-    bench.now += 100
-    bench.state_errors = [AWAY, None]
-    await bench.run(record(1))
-    assert isinstance(bench.published[1][0], Decided)
+async def test_an_answer_to_another_partition_begins_the_grace_anew_but_not_that_of_a_batch_that_waits():
+    bench, away = Bench(grace=10.0), {b"t:ada", b"t:cy"}
+    step = bench.apply_step
+
+    async def answer(batch, *, deferred):
+        if any(one.record.key in away for one in batch):
+            raise AWAY
+        return await step(batch, deferred=deferred)
+
+    async def begin(seconds: float, offset: int, user: str) -> asyncio.Task[None]:
+        bench.now, bench.lease = seconds, InstantLease()
+        return await bench.begin(record(offset, user))
+
+    bench.apply_step = answer
+    ada = await begin(0, 0, "ada")
+    await (await begin(6, 1, "bob"))
+    cy = await begin(8, 2, "cy")
+    bench.now = 12
+    await ada
+    away.clear()
+    await cy
+    found = [(type(result), result.record.offset) for (result,) in bench.published]
+    assert found == [(Decided, 1), (Provisional, 0), (Decided, 2)]
 
 
 async def test_without_a_grace_state_is_waited_for_until_the_partition_is_released():
@@ -123,9 +146,6 @@ async def test_an_error_of_our_own_is_tried_again_and_never_raised():
     bench.prepare_errors = [RuntimeError("ours"), KeyError("ours"), None]
     await bench.run(record())
     assert (bench.prepared, bench.health.current) == (3, frozenset())
-
-
-# A shard that is away
 
 
 async def test_users_of_other_shards_are_published_first_and_those_away_after_the_grace():
@@ -216,12 +236,8 @@ async def test_records_of_deferred_are_set_aside_and_marked_by_their_own_place()
 
 async def test_whichever_shards_are_away_when_each_record_is_decided_once_and_those_of_a_key_in_order():
     for seed in range(40):
-        rng, users, changes, bench = (
-            random.Random(seed),
-            ["ada", "bob", "eve"],
-            iter(range(60)),
-            Bench("claims", None),
-        )
+        rng, changes, bench = random.Random(seed), iter(range(60)), Bench("claims", None)
+        users = ["ada", "bob", "eve"]
 
         def change(rng=rng, users=users, changes=changes, bench=bench) -> None:
             bench.fail(*rng.sample(users, rng.randrange(4)) if next(changes, None) is not None else ())
@@ -240,9 +256,6 @@ async def test_whichever_shards_are_away_when_each_record_is_decided_once_and_th
         for key in {one.key for one in records}:
             of_key = [one.offset for one in decided if one.key == key]
             assert of_key == sorted(of_key), seed
-
-
-# Internal errors in a row
 
 
 def of_many_keys(value: bytes, first: int, end: int) -> list[InboundRecord]:
@@ -276,9 +289,6 @@ async def test_broken_records_neither_pause_a_worker_nor_prolong_its_pause():
     assert (bench.lease.pauses, bench.health.current) == ([5], {"internal_errors"})
     await bench.run(*of_many_keys(b"internal", 301, 302), *of_many_keys(b"bad", 302, 303))
     assert bench.lease.pauses == [5, 10]
-
-
-# Records that crash workers
 
 
 async def test_what_becomes_of_a_record_at_its_crashes():
@@ -317,9 +327,6 @@ async def test_a_crash_over_the_identity_itself_counts_and_one_while_state_is_as
         assert [mark for mark in bench.marked if mark][-1] == last
 
 
-# A language model
-
-
 async def test_the_model_is_asked_before_state_and_waits_for_state_that_is_away():
     errors, order = [StateUnavailable("1"), StateLost("2"), None], []
 
@@ -352,9 +359,6 @@ async def test_the_model_is_cancelled_when_the_partition_is_revoked_and_nothing_
             await bench.run(record())
     assert cancelled.is_set()
     assert (bench.asked, bench.published) == (0, [])
-
-
-# Large records run beside later batches
 
 
 @pytest.fixture
@@ -424,4 +428,96 @@ async def test_large_records_of_several_partitions_are_checked_one_at_a_time(slo
     slow.enough.set()
     await asyncio.gather(*tasks)
     assert slow.offsets == [[0]] * 3
-    assert isinstance(slow.lease, PartitionLease)
+
+
+class Topic:
+    """The partition of `deferred` with its worker and its gate; claims in it cite a host that fails.
+
+    Only pauses and batches move its clock.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, claims: int) -> None:
+        self.began = self.time = NOW.timestamp()
+        self.log: list[InboundRecord] = []
+        self.copies: Counter[bytes | None] = Counter()
+        self.decided: dict[str, tuple[TopicName, float]] = {}
+        self.read = 0
+        patience = Settings.model_fields["citation_patience"].default
+        self.urls = {f"https://docs.example/{n}": 503 for n in range(claims)}
+        self.world = World(verifier=verifier(urls=self.urls), patience=patience)
+        self.world.now = lambda: datetime.fromtimestamp(self.time, UTC)
+        parts = Bench("deferred")
+        services = module.Services(parts, self, parts, parts, Health())
+        self.pipeline = module.Pipeline(ROLES["deferred"], self.world.gate, services, clock=lambda: self.time)
+        self.lease = PartitionLease()
+        self.lease.pause = self.pause
+        monkeypatch.setattr(module, "outputs", outputs)
+        monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: self.time))
+        for n, url in enumerate(self.urls):
+            self.write(self.world.claim(f"c{n}", f"Rule {n} of the harbour, see {url}"))
+
+    async def pause(self, seconds: float) -> None:
+        self.time += seconds
+
+    def write(self, record: InboundRecord) -> None:
+        self.append(record.key, record.value, deferred_headers(record))
+
+    def append(self, key, value, headers) -> None:
+        at = round(1000 * self.time)
+        self.log.append(
+            InboundRecord("groundwire.deferred", 0, len(self.log), at, key, value, tuple(headers))
+        )
+
+    async def publish(self, outgoing):
+        for output in outgoing:
+            if output.topic is TopicName.DEFERRED:
+                self.copies[output.value] += 1
+                self.append(output.key, output.value, output.headers)
+            elif output.topic in {TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED}:
+                claim = json.loads(output.value or b"")["subject_id"]
+                self.decided[claim] = (output.topic, self.time - self.began)
+        return []
+
+    async def run(self, seconds: float = 1e9) -> None:
+        while self.read < len(self.log) and self.time < self.began + seconds:
+            batch = self.log[self.read : self.read + ROLES["deferred"].max_records]
+            self.read += len(batch)
+            await self.pipeline.process_batch(batch, self.lease)
+            self.time += 0.01
+
+
+@pytest.mark.slow
+async def test_an_outage_copies_a_claim_three_times_a_minute_at_most_beside_its_look_ups(monkeypatch):
+    """With the default patience of ten minutes and more claims than a batch takes; then people get them."""
+    topic, claims = Topic(monkeypatch, 600), 600
+    await topic.run()
+    look_ups = 7
+    assert len(topic.decided) == claims
+    assert not any(where is TopicName.APPROVED for where, _ in topic.decided.values())
+    assert min(at for _, at in topic.decided.values()) >= 600
+    assert max(at for _, at in topic.decided.values()) <= 600 + COPY_AGE + 5
+    assert len(topic.copies) == claims
+    assert max(topic.copies.values()) <= 600 / COPY_AGE + look_ups
+
+
+async def test_a_claim_that_can_be_decided_waits_behind_an_outage_for_one_copy_at_most(monkeypatch):
+    topic = Topic(monkeypatch, 150)
+    await topic.run(90)
+    written = topic.time - topic.began
+    topic.write(topic.world.claim("plain", "The parser reads tokens", source="user"))
+    await topic.run(200)
+    where, at = topic.decided["plain"]
+    assert where is TopicName.APPROVED
+    assert at - written <= COPY_AGE + 1
+
+
+async def test_what_is_due_is_decided_before_the_pause_and_what_falls_due_in_it_at_its_time(monkeypatch):
+    topic = Topic(monkeypatch, 3)
+    await topic.run(15)
+    topic.write(topic.world.claim("plain", "The parser reads tokens", source="user"))
+    written = topic.time - topic.began
+    topic.urls |= dict.fromkeys(topic.urls, 200)
+    await topic.run()
+    assert topic.decided["plain"][1] - written <= COPY_AGE
+    assert topic.decided["c0"][0] is TopicName.APPROVED
+    assert all(29 < topic.decided[f"c{n}"][1] < 32 for n in range(3)), "after a twentieth of the patience"

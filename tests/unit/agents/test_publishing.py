@@ -1,0 +1,520 @@
+"""Published outputs count once acknowledged, and are sealed before the commit; lost state is rebuilt (X-13)."""
+
+# ruff: noqa: ARG002 - stand-ins take what the real parts take
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import math
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from aiokafka.errors import (
+    InvalidMessageError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    OutOfOrderSequenceNumber,
+)
+from aiokafka.partitioner import DefaultPartitioner
+from aiokafka.structs import OffsetAndMetadata
+from faust.types import TP
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents import publisher as publishing
+from agents import recovery
+from agents.outputs import Output
+from agents.partitions import Health, PartitionLease
+from agents.publisher import AuditPublisher, ProducerBroken, Publisher
+from agents.recovery import WINDOW, StateReconciler, StateRecovery
+from agents.sealing import Committed, Sealer
+from groundwire import metrics
+from groundwire.errors import BrokerUnavailable, SealUnavailable, StateUnavailable
+from groundwire.kafka.connection import partition_of
+from groundwire.keys import ed25519
+from groundwire.messages.base import sha256_hex
+from groundwire.messages.headers import InboundRecord
+from groundwire.messages.identity import event_id
+from groundwire.messages.seals import MAX_OUTPUTS, Seal, seal_of
+from groundwire.messages.topics import TopicName
+
+
+class Producer:
+    """Acknowledges, refuses a batch at once or later, or says nothing, by the values of its records."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, bytes | None]] = []
+        self.refused: dict[bytes, Exception] = {}
+        self.failed: dict[bytes, Exception] = {}
+
+    async def partitions_for(self, topic):
+        return {0, 1, 2}
+
+    def create_batch(self):
+        return Batch()
+
+    async def send_batch(self, batch, topic, *, partition):
+        for value in batch:
+            if value in self.refused:
+                raise self.refused[value]
+        self.sent += [(topic, value) for value in batch]
+        future = asyncio.get_running_loop().create_future()
+        failed = [value for value in batch if value in self.failed]
+        if failed:
+            future.set_exception(self.failed[failed[0]])
+        elif b"silence" not in batch:
+            future.set_result(None)
+        return future
+
+
+class Batch(list):
+    """Takes the values of three records."""
+
+    def append(self, *, timestamp, key, value, headers):
+        if len(self) == 3:
+            return None
+        super().append(value)
+        return value
+
+
+def output(value: bytes, *, large: bool = False) -> Output:
+    cause = InboundRecord("p.claims", 1, 2, 0, b"key", value, (("h", b"v"),))
+    return Output(TopicName.APPROVED, b"t:u", value, [("h", bytes(1_048_000))] * large, cause)
+
+
+@pytest.fixture
+def producer() -> Producer:
+    return Producer()
+
+
+@pytest.fixture
+def publisher(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> Publisher:
+    monkeypatch.setattr(publishing, "ACK_SECONDS", 0.1)
+    return Publisher(lambda: producer, "p.")
+
+
+@given(st.binary(max_size=60), st.integers(1, 50))
+def test_a_key_has_the_partition_that_aiokafka_gives_it(key, count):
+    partitions = list(range(count))
+    expected = DefaultPartitioner()(key, partitions, partitions)
+    assert [partition_of(key, partitions) for _ in range(2)] == [expected, expected]
+    assert partition_of(None, partitions) in partitions
+
+
+async def test_records_are_sent_in_order_and_one_that_is_too_large_is_a_dead_letter(publisher, producer):
+    await publisher.publish([output(b"%d" % n) for n in range(8)])
+    assert producer.sent == [("p.approved", b"%d" % n) for n in range(8)]
+    producer.sent.clear()
+    await publisher.publish([output(b"a"), output(b"large", large=True), output(b"b")])
+    assert producer.sent == [("p.approved", b"a"), ("p.approved", b"b"), ("p.dead-letter", b"large")]
+    largest = b"x" * 1_047_990
+    await publisher.publish([output(largest)])
+    assert producer.sent[3:] == [("p.dead-letter", largest)], "the largest that a topic holds fits there"
+
+
+async def test_what_the_broker_refuses_is_a_dead_letter_with_all_of_its_batch(publisher, producer):
+    producer.failed[b"wrong"] = InvalidMessageError()
+    send = producer.send_batch
+
+    async def sending(batch, topic, *, partition):
+        if topic.endswith("dead-letter"):
+            producer.failed.clear()
+        return await send(batch, topic, partition=partition)
+
+    producer.send_batch = sending
+    await publisher.publish([output(value) for value in (b"1", b"wrong", b"3", b"4")])
+    assert [value for topic, value in producer.sent if topic == "p.dead-letter"] == [b"1", b"wrong", b"3"]
+    assert ("p.approved", b"4") in producer.sent
+
+
+async def test_batches_that_fail_behind_one_that_failed_leave_no_complaint_in_the_log(publisher, producer):
+    complaints: list[dict] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    producer.failed = {b"%d" % n: OutOfOrderSequenceNumber() for n in range(7)}
+    with pytest.raises(ProducerBroken):
+        await publisher.publish([output(b"%d" % n) for n in range(7)])
+    producer.refused[b"3"] = KafkaTimeoutError()  # at once: the batch before it is under way
+    with pytest.raises(BrokerUnavailable):
+        await publisher.publish([output(b"%d" % n) for n in range(7)])
+    producer.failed, producer.refused = {}, {}  # an error keeps hold of all that was there when it was raised
+    await asyncio.sleep(0)
+    gc.collect()
+    assert not complaints
+
+
+async def test_what_may_pass_is_an_outage_a_broken_producer_is_none_and_each_failure_counts(
+    publisher, producer
+):
+    def counted() -> dict[str, float]:
+        found = (sample for family in metrics.PUBLISH_ERRORS.collect() for sample in family.samples)
+        return {sample.labels["why"]: sample.value for sample in found if sample.name.endswith("_total")}
+
+    before = counted()
+    outages = (KafkaTimeoutError(), KafkaConnectionError(), MessageSizeTooLargeError())
+    for error in (*outages, OutOfOrderSequenceNumber()):
+        for when in ("refused", "failed"):
+            producer.refused, producer.failed = {}, {}
+            getattr(producer, when)[b"x"] = error
+            if when == "refused" and isinstance(error, MessageSizeTooLargeError):
+                continue  # aiokafka raises it only for an acknowledgement
+            # of a record that is too large even the dead letter is refused
+            with pytest.raises(BrokerUnavailable if error in outages else ProducerBroken):
+                await publisher.publish([output(b"a"), output(b"x")])
+    async with asyncio.timeout(60):
+        with pytest.raises(BrokerUnavailable):
+            await publisher.publish([output(b"silence")])
+    producer.failed = {}
+    await publisher.publish([output(b"good"), output(b"large", large=True)])
+    grown = {why: count - before[why] for why, count in counted().items()}
+    assert grown == {"refused": 3, "unavailable": 5, "broken": 2}
+
+
+# Seals
+
+TP0, TP1 = TP("t.claims", 0), TP("t.claims", 1)
+KEY = ed25519.new_private_key()
+
+
+class Desk:
+    """A sealer, its signer, what it published, and what the group has committed."""
+
+    def __init__(self) -> None:
+        self.published: list[Seal] = []
+        self.committed = {TP0: Committed(None, None), TP1: Committed(None, None)}
+        self.broker_away = self.refuses = self.signer_away = False
+        self.waits: list[str | None] = []
+        self.sealer = Sealer(
+            self, self.publish, self.committed_of, self.waits.append, now=lambda: datetime.now(UTC)
+        )
+
+    def key_id(self, _at: datetime) -> str:
+        if self.signer_away:
+            raise SealUnavailable("no key is valid")
+        return "gate"
+
+    async def sign(self, _key_id: str, data: bytes) -> bytes:
+        return ed25519.sign(KEY, data)
+
+    async def publish(self, outputs) -> list[Output]:
+        if self.broker_away:
+            raise BrokerUnavailable("away")
+        if self.refuses:
+            return list(outputs)
+        self.published += [seal_of(output.value) for output in outputs]
+        return []
+
+    async def committed_of(self, tps):
+        return {tp: self.committed[tp] for tp in tps}
+
+    def note(self, first: int, *published: int | tuple, tp: TP = TP0) -> None:
+        """Note a batch from an offset on, and what was published: (offset, value, topic), or the offset alone."""
+        self.sealer.note_batch(tp, first)
+        for one in published:
+            given = one if isinstance(one, tuple) else (one, b"{}")
+            offset, value, topic = given if len(given) == 3 else (*given, TopicName.APPROVED)
+            name = f"00000000-0000-5000-8000-00000000000{offset % 10}".encode()
+            cause = InboundRecord("t.claims", 0, offset, 0, None, b"")
+            self.sealer.note(tp, [(offset, Output(topic, b"k", value, [("ce_id", name)], cause))])
+
+    async def commit(self, **offsets: int):
+        """Seal, and commit what may be."""
+        done = await self.sealer.seal({TP("t.claims", int(name[1:])): end for name, end in offsets.items()})
+        self.committed |= {tp: Committed(*each) for tp, each in done.items()}
+        return done
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+async def test_a_seal_names_what_was_published_of_the_committed_offsets_in_one_chain_of_all_holders(desk):
+    desk.note(3, (3, b"a"), (3, b"b", TopicName.AUDIT), (5, b"c"))
+    done = await desk.commit(p0=5)
+    (seal,) = desk.published
+    assert (seal.head.first, seal.head.end, seal.head.before, seal.head.partition) == (3, 5, None, 0)
+    assert [each[:2] for each in seal.outputs] == [(3, "approved"), (3, "audit")]
+    assert seal.outputs[0].sha256 == sha256_hex(b"a")
+    assert ed25519.is_signed(ed25519.public_key_of(KEY), seal.head.to_bytes(), seal.signature)
+    assert done == {TP0: (5, seal.head.sha256)}
+    await desk.commit(p0=6)
+    assert [each.sha256 for each in desk.published[1].outputs] == [sha256_hex(b"c")], "offset 5 came next"
+    desk.sealer.take_over()  # by whoever holds the partition next
+    desk.note(6, 6)
+    await desk.commit(p0=7)
+    second, third = (seal.head for seal in desk.published[1:])
+    assert (third.first, third.before) == (second.end, second.sha256)
+
+
+async def test_what_a_crash_left_uncommitted_is_sealed_again_and_another_decision_beside_the_first(desk):
+    desk.note(0, (0, b"x"))
+    await desk.sealer.seal({TP0: 1})  # the seal was acknowledged, the commit was not
+    desk.sealer.take_over()
+    desk.note(0, (0, b"x"))
+    await desk.commit(p0=1)
+    first, again = ((seal.outputs, seal.head.root, seal.head.before) for seal in desk.published)
+    assert first == again
+    desk.note(1, (1, b"first"), (1, b"second"), (1, b"first"))
+    await desk.commit(p0=2)
+    assert [each.sha256 for each in desk.published[2].outputs] == [
+        sha256_hex(b"first"),
+        sha256_hex(b"second"),
+    ]
+
+
+async def test_nothing_is_committed_that_could_not_be_sealed(desk):
+    reasons = (("broker_away", "broker"), ("refuses", "seal"), ("signer_away", "seal"))
+    for offset, (away, why) in enumerate(reasons):
+        desk.waits.clear()
+        desk.note(offset, offset)
+        setattr(desk, away, True)
+        assert await desk.commit(p0=offset + 1) == {}
+        assert desk.waits == [why]
+        setattr(desk, away, False)
+        assert (await desk.commit(p0=offset + 1))[TP0][0] == offset + 1
+        assert desk.waits == [why, None]
+        assert [len(seal.outputs) for seal in desk.published] == [1] * (offset + 1)
+
+
+async def test_partitions_have_chains_of_their_own_and_a_stretch_without_sealed_outputs_is_sealed_too(desk):
+    desk.note(0, 0, (0, b"{}", TopicName.DEFERRED), (0, b"{}", TopicName.DEAD_LETTER))
+    desk.note(4, tp=TP1)
+    await desk.commit(p0=1, p1=9)
+    one, other = (seal.head for seal in desk.published)
+    assert (one.partition, one.count, other.partition, other.count, other.first) == (0, 1, 1, 0, 4)
+
+
+async def test_a_backlog_is_sealed_in_several_seals_of_one_chain_limited_per_commit(desk):
+    end = 9 * MAX_OUTPUTS
+    desk.note(0, *range(end))
+    assert (await desk.commit(p0=end))[TP0][0] == 8 * MAX_OUTPUTS
+    done = await desk.commit(p0=end)
+    heads = [seal.head for seal in desk.published]
+    assert done[TP0] == (end, heads[-1].sha256)
+    assert {head.count for head in heads} == {MAX_OUTPUTS}
+    assert [(one.end, one.sha256) for one in heads[:-1]] == [(one.first, one.before) for one in heads[1:]]
+    assert [each.offset for seal in desk.published for each in seal.outputs] == list(range(end))
+
+
+async def test_a_sealer_is_full_until_what_it_holds_is_sealed(desk, monkeypatch):
+    monkeypatch.setattr("agents.sealing._MOST_HELD", 3)
+    desk.note(0, 0, 1, 1)
+    assert not desk.sealer.is_full
+    desk.note(0, 2)
+    assert desk.sealer.is_full
+    await desk.commit(p0=3)
+    assert not desk.sealer.is_full
+
+
+async def test_a_recreated_topic_begins_a_chain_and_metadata_of_another_tool_is_no_seal(desk):
+    desk.committed[TP0] = Committed(200, "a" * 64)
+    desk.note(0, 0)
+    await desk.commit(p0=50)
+    (seal,) = desk.published
+    assert (seal.head.first, seal.head.end, seal.head.before, seal.head.count) == (0, 50, None, 1)
+    assert Committed.of(OffsetAndMetadata(7, "somebody's words")) == Committed(7, None)
+    assert Committed.of(OffsetAndMetadata(-1, "")) == Committed(None, None)
+    assert Committed.of(OffsetAndMetadata(7, "a" * 64)) == Committed(7, "a" * 64)
+
+
+# Audit events of a worker
+
+
+class Broker:
+    def __init__(self) -> None:
+        self.away = False
+        self.published: list[Output] = []
+        times = (datetime(2026, 1, 31, 12, 0, n, tzinfo=UTC) for n in range(60))
+        self.audit = AuditPublisher(self, now=lambda: next(times))
+
+    async def publish(self, outputs):
+        if self.away:
+            raise BrokerUnavailable("away")
+        self.published += outputs
+
+    @property
+    def events(self):
+        return [json.loads(output.value or b"") for output in self.published]
+
+
+async def test_an_event_of_a_worker_belongs_to_no_tenant_is_published_once_and_may_recur():
+    broker = Broker()
+    broker.audit.note("state_rebuilt", {"epoch": "e"})
+    for broker.away in (True, False, False):
+        await broker.audit.publish()
+    (output,), (event,) = broker.published, broker.events
+    assert (output.topic, output.key) == ("audit", b"")
+    assert (event["tenant_id"], event["actor"], event["subject_id"]) == ("", "groundwire", None)
+    assert event["event_id"] == event_id("state_rebuilt", {"epoch": "e"})
+    for recurs in (True, True, False, False):
+        broker.audit.note("policy_loaded", {"sha256": "s"}, recurs=recurs)
+    await broker.audit.publish()
+    one, two, three, four = [event["event_id"] for event in broker.events[1:]]
+    assert len({one, two, three}) == 3, "what recurs is named by its time"
+    assert three == four
+    assert {json.dumps(event["detail"]) for event in broker.events[1:]} == {'{"sha256": "s"}'}
+
+
+async def test_the_loss_of_state_and_its_rebuild_are_reported_with_their_epochs():
+    class State:
+        """Lost once, until it is rebuilt."""
+
+        carried: str | None = None
+
+        def __init__(self, epoch: str | None) -> None:
+            self.epoch = epoch
+
+        async def adopt_epoch(self):
+            self.epoch = self.carried
+            return self.epoch
+
+        async def rebuild(self, *, only_lost: bool):
+            assert only_lost
+            self.carried = "new"
+            return True
+
+    for known in ("old", None):
+        broker = Broker()
+        for _ in range(2):  # two workers notice at two times: two events
+            state = State(known)
+            await StateRecovery(state, state, None, Health(), broker.audit.note).recover(PartitionLease())
+        await broker.audit.publish()
+        reported = [(event["type"], event["detail"]["epoch"]) for event in broker.events]
+        assert reported == [("state_lost", known), ("state_rebuilt", "new")] * 2
+        assert len({event["event_id"] for event in broker.events if event["type"] == "state_lost"}) == 2
+
+
+# Outcomes that are reasserted
+
+
+class Servers:
+    """Two buckets whose servers change, the policies they store, and the output topics."""
+
+    def __init__(self) -> None:
+        self.runs: dict[int, tuple[str, str | None]] = {0: ("", "one"), 1: ("", "one")}
+        self.in_doubt = {0: 0, 1: 0}
+        self.read_since: list[datetime] = []
+        self.since = math.inf
+        self.asserted: list[object] = []
+        self.unreadable = False
+        self.server = self
+        self.epoch: str | None = "first"
+        self.kept: list[object] = []
+        self.takes_policies = True
+        self.subject = StateReconciler(self, "policy", self, self.read, clock=lambda: 10_000.0)
+
+    async def put(self, policy):
+        if not self.takes_policies:
+            raise StateUnavailable("away")
+        self.kept.append(policy)
+
+    def watch_servers(self):
+        pass
+
+    def suspect(self):
+        self.in_doubt = {0: 0, 1: 0}
+
+    def doubtful(self):
+        return self.in_doubt
+
+    async def server_runs(self, buckets):
+        return {bucket: self.runs[bucket] for bucket in buckets if bucket in self.runs}
+
+    def doubted_at(self, buckets):
+        return self.since
+
+    def trust(self, runs, doubtful):
+        assert doubtful.keys() >= runs.keys()
+        self.in_doubt = dict.fromkeys(self.in_doubt.keys() - runs.keys(), 0)
+
+    def bucket_of(self, subject):
+        return 0
+
+    async def read(self, since):
+        self.read_since.append(since)
+        if self.unreadable:
+            raise BrokerUnavailable("away")
+        for value in (b"a", b"b", b"c"):
+            yield value
+
+    async def reassert(self, outcomes):
+        self.asserted += outcomes
+        return len(outcomes)
+
+    async def outage(self, server: str | None, bucket: int = 0) -> None:
+        await self.subject.before_step()
+        self.subject.answered()
+        self.subject.failed()
+        self.runs[bucket] = ("", server)
+        await self.subject.before_step()
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> type[Servers]:
+    class Published(bytes):
+        subject = None
+
+    def stored(value, _policy):
+        return None if value == b"b" else Published(value)
+
+    monkeypatch.setattr(recovery, "stored_outcome", stored)
+    return Servers
+
+
+async def test_what_is_reasserted_depends_on_which_servers_answer_after_an_outage(servers):
+    """Each row: the bucket that failed, its server afterwards, what was asserted, and from when on."""
+    window = datetime.fromtimestamp(10_000 - WINDOW, UTC)
+    rows = [
+        (0, "one", math.inf, [], []),
+        (0, "two", math.inf, [b"a", b"c"], [window]),
+        (0, None, math.inf, [b"a", b"c"], [window]),
+        (0, "two", 4_000.0, [b"a", b"c"], [window - timedelta(seconds=6_000)]),  # away for longer
+        (1, "two", math.inf, [], [window]),  # no user of it was published
+    ]
+    for bucket, server, since, asserted, read_since in rows:
+        bench = servers()
+        await bench.subject.before_step()
+        assert not bench.read_since, "nothing was asked yet"
+        bench.since = since
+        await bench.outage(server, bucket)
+        assert (bench.asserted, bench.read_since) == (asserted, read_since)
+        await bench.subject.before_step()
+        assert bench.read_since == read_since, "once"
+    unnamed = servers()
+    unnamed.runs[0] = ("", None)
+    await unnamed.outage(None)
+    assert unnamed.asserted == [b"a", b"c"], "an unidentified server counts as new"
+
+
+async def test_nothing_is_asked_of_state_until_the_topics_are_read_and_the_policy_is_stored(servers):
+    bench = servers()
+    bench.unreadable = True
+    with pytest.raises(StateUnavailable):
+        await bench.outage("two")
+    bench.unreadable = False
+    await bench.subject.before_step()
+    assert bench.asserted == [b"a", b"c"]
+    bench = servers()
+    bench.takes_policies = False
+    with pytest.raises(StateUnavailable):
+        await bench.subject.before_step()
+    bench.takes_policies = True
+    for bench.epoch in ("first", "first", "second"):
+        await bench.subject.before_step()
+    assert bench.kept == ["policy", "policy"], "once an epoch"
+
+
+async def test_a_bucket_that_does_not_answer_is_compared_once_it_does(servers):
+    bench = servers()
+    await bench.subject.before_step()
+    bench.subject.answered()
+    bench.subject.failed()
+    del bench.runs[0]
+    await bench.subject.before_step()
+    assert (bench.in_doubt, bench.asserted) == ({0: 0}, [])
+    bench.runs[0] = ("", "two")
+    await bench.subject.before_step()
+    assert (bench.in_doubt, bench.asserted) == ({}, [b"a", b"c"])
