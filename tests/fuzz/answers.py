@@ -6,8 +6,7 @@ import gzip
 import json
 import ssl
 import zlib
-from collections.abc import Callable, Iterable
-from random import Random
+from collections.abc import Callable
 from typing import Any, Final
 
 import httpcore
@@ -25,7 +24,7 @@ from groundwire.verify.results import CitationState
 from groundwire.verify.ssrf import AddressGuard
 from groundwire.verify.transport import GuardedTransport
 from groundwire.verify.url import UrlChecker
-from tests.fuzz.inputs import CANARY, TABLES, any_value, mutated, scratched, text, written
+from tests.fuzz.inputs import CANARY, TABLES, Dice, any_value, mutated, scratched, text, written
 from tests.fuzz.records import check_decision, check_outputs
 from tests.fuzz.runner import entry, hold, quiet
 from tests.unit.gate.world import World, response_bytes
@@ -76,37 +75,37 @@ def _longer(body: bytes, times: int) -> bytes:
     return (body * min(times, _LONG // max(1, len(body)) + 1))[:_LONG]
 
 
-def spoken(rng: Random, body: bytes) -> Wire:
+def spoken(rng: Dice, body: bytes) -> Wire:
     headers = [("content-type", rng.choice(TABLES["content_types"]))]
     kind = rng.random()
     if kind < 0.15:
-        body = rng.choice((gzip.compress, zlib.compress))(_longer(body, rng.choice((1, 1, 500))))
-        headers.append(("content-encoding", rng.choice(("gzip", "deflate", "br", "identity, gzip", "x"))))
+        body = rng.one(gzip.compress, zlib.compress)(_longer(body, rng.one(1, 1, 500)))
+        headers.append(("content-encoding", rng.one("gzip", "deflate", "br", "identity, gzip", "x")))
     elif kind < 0.25:
-        body = _longer(body, rng.choice((2, 50, 5_000)))
+        body = _longer(body, rng.one(2, 50, 5_000))
     length = rng.choice((str(len(body)),) * 8 + ("-1", "0", "99999999999", str(len(body) + 1), "x", "1, 2"))
     headers.append(
         ("content-length", length)
-        if rng.random() < 0.8
-        else ("transfer-encoding", rng.choice(("chunked", "gzip, chunked", "x")))
+        if rng.chance(0.8)
+        else ("transfer-encoding", rng.one("chunked", "gzip, chunked", "x"))
     )
     status = rng.choice(_STATUS)
-    if status in {301, 302, 307, 308} or rng.random() < 0.05:
-        headers.append(("location", rng.choice((*_PLACES, text(rng)[:200]))))
-    if rng.random() < 0.1:
-        headers.append(("retry-after", rng.choice((*TABLES["retry_after"], text(rng)[:30]))))
-    if rng.random() < 0.05:
-        headers += [("x-" + text(rng)[:20], text(rng)[:5_000])] * rng.choice((1, 100))
-    head = f"HTTP/1.1 {status} {rng.choice(('OK', '', text(rng)[:20]))}\r\n" + "".join(
+    if status in {301, 302, 307, 308} or rng.chance(0.05):
+        headers.append(("location", rng.one(*_PLACES, text(rng)[:200])))
+    if rng.chance(0.1):
+        headers.append(("retry-after", rng.one(*TABLES["retry_after"], text(rng)[:30])))
+    if rng.chance(0.05):
+        headers += [("x-" + text(rng)[:20], text(rng)[:5_000])] * rng.one(1, 100)
+    head = f"HTTP/1.1 {status} {rng.one('OK', '', text(rng)[:20])}\r\n" + "".join(
         f"{k}: {v}\r\n" for k, v in headers
     )
     said = head.encode("utf-8", "surrogatepass") + b"\r\n" + body
-    if rng.random() < 0.1:
+    if rng.chance(0.1):
         said = scratched(rng, said[: len(head) + 50]) + said[len(head) + 50 :]
     return Wire(
         said,
-        rng.choice((65_536, 4_096, 100, 7)) if len(said) < 5_000 else 65_536,
-        endless=rng.random() < 0.03,
+        rng.one(65_536, 4_096, 100, 7) if len(said) < 5_000 else 65_536,
+        endless=rng.chance(0.03),
     )
 
 
@@ -124,63 +123,44 @@ class Pages:
     def __init__(self, wires: Wires) -> None:
         self._wires = wires
 
-    async def __call__(self, rng: Random) -> int:
+    async def __call__(self, rng: Dice) -> int:
         size = 0
 
         def reply() -> Wire:
             nonlocal size
-            page = (
-                "<html><head><title>"
-                + text(rng)
-                + "</title></head>"
-                + "<p>" * rng.choice((1, 1, 3_000))
-                + text(rng)
-            )
+            body = "<p>" * rng.one(1, 1, 3_000) + text(rng)
+            page = f"<html><head><title>{text(rng)}</title></head>{body}"
             issue = written(rng, mutated(rng, {"title": text(rng), "body": text(rng), "description": "x"}))
-            wire = spoken(rng, rng.choice((page.encode("utf-8", "surrogatepass"), issue, any_bytes(rng))))
+            wire = spoken(rng, rng.one(page.encode("utf-8", "surrogatepass"), issue, any_bytes(rng)))
             size += len(wire.said)
             return wire
 
         self._wires.reply = reply
         self._wires.asked.clear()
         transport = GuardedTransport(AddressGuard(resolver=_resolved), inner=self._wires, ssl_context=_TLS)
-        want = rng.random() < 0.5
-        if rng.random() < 0.7:
+        want = rng.chance(0.5)
+        if rng.chance(0.7):
             checker = UrlChecker(transport=transport, pacer=_pacer(), guard=AddressGuard(resolver=_resolved))
-            check = await checker.check(
-                rng.choice(
-                    (
-                        "https://docs.example.org/a",
-                        "http://docs.example.org/",
-                        f"http://docs.example.org/{text(rng)}",
-                    )
-                ),
-                want_text=want,
-            )
+            hosts = ("https://docs.example.org/a", "http://docs.example.org/")
+            address = rng.one(*hosts, f"http://docs.example.org/{text(rng)}")
+            check = await checker.check(address, want_text=want)
             await checker.close()
         else:
-            kind = rng.choice((GitHubTracker, GitLabTracker))
+            kind = rng.one(GitHubTracker, GitLabTracker)
             tracker = kind("https://tracker.example.org", "owner/name", KEY, transport=transport)
-            check = await tracker.exists(rng.choice(("1", "12", text(rng)[:20])), want_text=want)
+            check = await tracker.exists(rng.one("1", "12", text(rng)[:20]), want_text=want)
             await tracker.close()
-        hold(
-            set(self._wires.asked) <= {_PUBLIC}, f"connected to {sorted(set(self._wires.asked) - {_PUBLIC})}"
-        )
+        elsewhere = set(self._wires.asked) - {_PUBLIC}
+        hold(not elsewhere, f"connected to {sorted(elsewhere)}")
         hold(KEY not in check.detail and check.detail.isprintable(), "the detail is not for people")
         hold(check.state in CitationState, "no state")
         return size
 
 
-def any_bytes(rng: Random) -> bytes:
-    return rng.choice(
-        (
-            b"",
-            b"\x00" * 100,
-            b"\xff\xfe" + b"a\x00" * 50,
-            written(rng, any_value(rng, 3)),
-            bytes(rng.randbytes(50)),
-        )
-    )
+def any_bytes(rng: Dice) -> bytes:
+    odd = (b"", b"\x00" * 100, b"\xff\xfe" + b"a\x00" * 50)
+    found: bytes = rng.one(*odd, written(rng, any_value(rng, 3)), bytes(rng.randbytes(50)))
+    return found
 
 
 class Models:
@@ -189,29 +169,23 @@ class Models:
     def __init__(self, wires: Wires, heard: Callable[[], str]) -> None:
         self._wires, self._heard = wires, heard
 
-    async def __call__(self, rng: Random) -> int:
-        api = rng.choice(("openai", "anthropic"))
+    async def __call__(self, rng: Dice) -> int:
+        api = rng.one("openai", "anthropic")
         size = 0
 
         def reply() -> Wire:
             nonlocal size
-            said = rng.choice(
-                (YES, YES, written(rng, mutated(rng, json.loads(YES))).decode("utf-8", "replace"), text(rng))
-            )
+            odd = written(rng, mutated(rng, json.loads(YES))).decode("utf-8", "replace")
+            said = rng.one(YES, YES, odd, text(rng))
             body = written(rng, mutated(rng, _answer(rng, api, said), 0, 2))
-            wire = (
-                spoken(rng, body)
-                if rng.random() < 0.5
-                else Wire(
-                    b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body, 65_536, endless=False
-                )
-            )
+            plain = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+            wire = spoken(rng, body) if rng.chance(0.5) else Wire(plain, 65_536, endless=False)
             size += len(body)
             return wire
 
         self._wires.reply = reply
         model = self._model(api)
-        if rng.random() < 0.5:
+        if rng.chance(0.5):
             try:
                 answer = await model.answer(ModelRequest("data", "haiku", timeout=20))
                 hold(isinstance(answer, ModelAnswer) and isinstance(answer.text, str), "no answer")
@@ -226,15 +200,8 @@ class Models:
         kind: Any = {"openai": OpenAIModel, "anthropic": AnthropicModel}[api]
         more = {"logprobs": True} if api == "openai" else {}
         limits = ModelLimits(attempts=2, failures=10**9)
-        model: HttpModel = kind(
-            "https://model.example.org",
-            KEY,
-            limits=limits,
-            backoff=lambda _failures: 0.0,
-            sleep=_awake,
-            tls=_TLS,
-            **more,
-        )
+        waiting = {"backoff": lambda _failures: 0.0, "sleep": _awake}
+        model: HttpModel = kind("https://model.example.org", KEY, limits=limits, tls=_TLS, **waiting, **more)
         transport = httpx.AsyncHTTPTransport(verify=_TLS)
         transport._pool._network_backend = self._wires  # type: ignore[attr-defined]
 
@@ -257,25 +224,18 @@ class Models:
         check_outputs(results)
 
 
-def _answer(rng: Random, api: str, said: str) -> Any:
-    made = document(
-        api, said, end=rng.choice(("good", "good", "good", "truncated", "refused", text(rng)[:10]))
-    )
+def _answer(rng: Dice, api: str, said: str) -> Any:
+    made = document(api, said, end=rng.one("good", "good", "good", "truncated", "refused", text(rng)[:10]))
     if api == "openai":
+        pieces = [said[at : at + 4] for at in range(0, len(said), 4)][:20]
+        others = [{"token": "x", "logprob": -3}]
+        logprobs = [rng.one(-0.1, -1e400, 5, float("nan")) for _ in pieces]
         tokens = [
-            {
-                "token": t,
-                "logprob": rng.choice((-0.1, -1e400, 5, float("nan"))),
-                "top_logprobs": [{"token": "x", "logprob": -3}],
-            }
-            for t in _pieces(said)
+            {"token": piece, "logprob": logprob, "top_logprobs": others}
+            for piece, logprob in zip(pieces, logprobs, strict=True)
         ]
-        made["choices"][0]["logprobs"] = {"content": tokens[:20]}
+        made["choices"][0]["logprobs"] = {"content": tokens}
     return made
-
-
-def _pieces(said: str) -> Iterable[str]:
-    return (said[at : at + 4] for at in range(0, len(said), 4))
 
 
 async def _awake(_seconds: float) -> None: ...

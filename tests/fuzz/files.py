@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from random import Random
 from typing import Final
 
 from click.testing import CliRunner
@@ -24,7 +23,7 @@ from groundwire.policy import load_policy, parse_policy
 from groundwire.review.tokens import Tokens
 from groundwire.verify.citations import load_sources
 from tests.fuzz import inputs
-from tests.fuzz.inputs import CANARY, ODD, TABLES, mutated, scratched, text, written
+from tests.fuzz.inputs import CANARY, ODD, TABLES, Dice, mutated, scratched, text, written
 from tests.fuzz.runner import entry, hold
 from tests.unit.console import rooms
 
@@ -35,7 +34,7 @@ SECRET: Final = re.compile("swordfish|c3dvcmRmaXNo")
 _VALUES: Final = (*TABLES["toml_values"], "9" * 5_000, "[" * 2_000 + "]" * 2_000, '"' + "a" * 5_000 + '"')
 
 
-def toml(rng: Random, plain: str) -> bytes:
+def toml(rng: Dice, plain: str) -> bytes:
     """Return a TOML file with lines changed, doubled, left out or moved."""
     lines = plain.strip().split("\n")
     for _ in range(rng.randint(0, 3)):
@@ -51,14 +50,14 @@ def toml(rng: Random, plain: str) -> bytes:
                 lines = lines or [""]
             case 3:
                 lines[at] = lines[at].replace(
-                    name, rng.choice((name[:-1], f'"{text(rng)[:30]}"', f"{name}.a.b", "x")), 1
+                    name, rng.one(name[:-1], f'"{text(rng)[:30]}"', f"{name}.a.b", "x"), 1
                 )
             case 4:
                 lines[at] = lines[at] + text(rng)[:60]
             case _:
                 lines[at] = f"{name} = {json.dumps(text(rng))}"
     data = "\n".join(lines).encode("utf-8", "surrogatepass")
-    return scratched(rng, data) if rng.random() < 0.1 else data
+    return scratched(rng, data) if rng.chance(0.1) else data
 
 
 class Settings:
@@ -67,7 +66,7 @@ class Settings:
     def __init__(self, folder: Path, heard: Callable[[], str]) -> None:
         self._folder, self._heard = folder, heard
 
-    async def __call__(self, rng: Random) -> int:
+    async def __call__(self, rng: Dice) -> int:
         kind = rng.randrange(6)
         data = toml(rng, (POLICY, KEYS, TOKENS, SOURCES, POLICY, KEYS)[kind])
         path = self._folder / "file.toml"
@@ -80,16 +79,12 @@ class Settings:
         hold(not SECRET.search(self._heard()), "a log names a secret")
         return len(data)
 
-    def _read(self, rng: Random, kind: int, path: Path, data: bytes) -> None:
+    def _read(self, rng: Dice, kind: int, path: Path, data: bytes) -> None:
         if kind == 0:
-            environment = {
-                f"GROUNDWIRE_{name}": text(rng)[:50]
-                for name in ("ENABLE_DEDUP", "ON_CRITICAL")
-                if rng.random() < 0.2
-            }
-            hold(
-                re.fullmatch("[0-9a-f]{64}", load_policy(path, environment).sha256), "a policy without a hash"
-            )
+            names = [name for name in ("ENABLE_DEDUP", "ON_CRITICAL") if rng.chance(0.2)]
+            environment = {f"GROUNDWIRE_{name}": text(rng)[:50] for name in names}
+            found = load_policy(path, environment).sha256
+            hold(re.fullmatch("[0-9a-f]{64}", found), "a policy without a hash")
         elif kind == 1:
             public, _ = public_keys(Keys.load(path))
             hold(not SECRET.search(public.decode()), "the public halves name a private one")
@@ -101,14 +96,9 @@ class Settings:
         elif kind == 4:
             parse_policy(written(rng, mutated(rng, json.loads(load_policy(None, {}).canonical))))
         else:
-            tenants = [rng.choice(("acme", text(rng)[:50]))]
-            new_key(
-                path,
-                rng.choice(("fresh", "docs-sync", text(rng)[:50])),
-                tenants=tenants,
-                sources=[text(rng)[:40] or "x"],
-                asymmetric=rng.random() < 0.5,
-            )
+            name, tenant = rng.one("fresh", "docs-sync", text(rng)[:50]), rng.one("acme", text(rng)[:50])
+            sources, asymmetric = [text(rng)[:40] or "x"], rng.chance(0.5)
+            new_key(path, name, tenants=[tenant], sources=sources, asymmetric=asymmetric)
 
 
 class Lines:
@@ -117,13 +107,14 @@ class Lines:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def __call__(self, rng: Random) -> int:
-        make, arguments = _COMMANDS[rng.choice(sorted(_COMMANDS))]
+    async def __call__(self, rng: Dice) -> int:
+        name = rng.choice(sorted(_COMMANDS))
+        command, make = _COMMANDS[name]
         data = make(rng)
         path = self._folder / "lines.jsonl"
         path.write_bytes(data)
-        given = [str(path) if part == "FILE" else part for part in arguments(rng)]
-        given = [str(self._folder) if part == "FOLDER" else part for part in given]
+        places = {"FILE": str(path), "FOLDER": str(self._folder)}
+        given = [places.get(part, part) for part in (*command.split(), *_arguments(rng, name))]
         run = await asyncio.to_thread(CliRunner().invoke, main, given)  # commands have loops of their own
         if run.exception is not None and not isinstance(run.exception, SystemExit):
             raise run.exception
@@ -136,101 +127,70 @@ class Lines:
         return len(data)
 
 
-def _lines(rng: Random, one: Callable[[Random], object]) -> bytes:
+def _lines(rng: Dice, one: Callable[[Dice], object]) -> bytes:
     made = [written(rng, mutated(rng, one(rng))) for _ in range(rng.randint(1, 4))]
-    return rng.choice((b"\n", b"\n", b"\r\n", b"\n\n")).join(made)
+    return rng.one(b"\n", b"\n", b"\r\n", b"\n\n").join(made)
 
 
-def _row(rng: Random) -> object:
-    evidence = rng.choice(
-        ("It retries 3 times.", ["It retries 3 times.", CANARY], {"a": "It retries 3 times."})
-    )
+def _row(rng: Dice) -> object:
+    evidence = rng.one("It retries 3 times.", ["It retries 3 times.", CANARY], {"a": "It retries 3 times."})
     label = rng.choice(("supported", "false", True, False, "contradicted"))
-    return {
-        rng.choice(("claim", "answer")): inputs.content(rng),
-        "evidence": evidence,
-        "label": label,
-        "group": "g",
-    }
+    claim = rng.one("claim", "answer")
+    return {claim: inputs.content(rng), "evidence": evidence, "label": label, "group": "g"}
 
 
-def _table(rng: Random) -> bytes:
-    cut = rng.choice((",", ",", "\t"))
+def _table(rng: Dice) -> bytes:
+    cut = rng.one(",", ",", "\t")
     rows = [["claim", "evidence", "label", "group"]]
     rows += [
-        [text(rng), text(rng), rng.choice(("supported", "false", text(rng)[:20])), "g"]
+        [text(rng), text(rng), rng.one("supported", "false", text(rng)[:20]), "g"]
         for _ in range(rng.randint(1, 4))
     ]
-    if rng.random() < 0.5:
+    if rng.chance(0.5):
         row = rng.choice(rows)
-        row[rng.randrange(len(row))] = rng.choice(
-            ('"', '""', '"a\nb"', "a" * rng.choice((10, 140_000)), *ODD)
-        )
-    if rng.random() < 0.2:
+        row[rng.randrange(len(row))] = rng.one('"', '""', '"a\nb"', "a" * rng.one(10, 140_000), *ODD)
+    if rng.chance(0.2):
         rng.choice(rows).append("more")
     data = "\n".join(cut.join(cells) for cells in rows).encode("utf-8", "surrogatepass")
-    return scratched(rng, data) if rng.random() < 0.2 else data
+    return scratched(rng, data) if rng.chance(0.2) else data
 
 
-def _document(rng: Random) -> bytes:
+def _document(rng: Dice) -> bytes:
     found = [inputs.response(rng) for _ in range(rng.randint(1, 3))]
     for one in found:
-        if rng.random() < 0.3:
+        if rng.chance(0.3):
             del one["response_id"], one["user_id"]
-    return written(rng, mutated(rng, found if rng.random() < 0.5 else found[0]))
+    return written(rng, mutated(rng, found if rng.chance(0.5) else found[0]))
 
 
-def _check(rng: Random) -> list[str]:
-    odd = [
-        "--now",
-        rng.choice(("2026-01-31T12:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", text(rng))),
-    ]
-    return [
-        "check",
-        "FILE",
-        "--no-network",
-        "--format",
-        rng.choice(("json", "table")),
-        *(odd if rng.random() < 0.5 else []),
-    ]
+def _arguments(rng: Dice, command: str) -> list[str]:
+    layout = ["--format", rng.one("json", "table")]
+    times = ("2026-01-31T12:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", text(rng))
+    return {
+        "check": ["--no-network", *layout, *(["--now", rng.choice(times)] if rng.chance(0.5) else [])],
+        "audit": ["--no-network", *layout],
+        "evaluate": ["--draws", "10", *layout],
+        "csv": ["--draws", "10", "--input", rng.one("csv", "tsv")],
+        "verify": ["--policies", "FOLDER", *layout],
+    }[command]
 
 
-_Command = tuple[Callable[[Random], bytes], Callable[[Random], list[str]]]
-_COMMANDS: Final[Mapping[str, _Command]] = {
-    "check": (lambda rng: _lines(rng, rng.choice((inputs.claim, inputs.response))), _check),
-    "audit": (
-        _document,
-        lambda rng: ["audit", "FILE", "--no-network", "--format", rng.choice(("json", "table"))],
-    ),
-    "evaluate": (
-        lambda rng: _lines(rng, _row),
-        lambda rng: ["evaluate", "FILE", "--draws", "10", *_layout(rng)],
-    ),
-    "csv": (_table, lambda rng: ["evaluate", "FILE", "--draws", "10", "--input", rng.choice(("csv", "tsv"))]),
+_COMMANDS: Final[Mapping[str, tuple[str, Callable[[Dice], bytes]]]] = {
+    "check": ("check FILE", lambda rng: _lines(rng, rng.one(inputs.claim, inputs.response))),
+    "audit": ("audit FILE", _document),
+    "evaluate": ("evaluate FILE", lambda rng: _lines(rng, _row)),
+    "csv": ("evaluate FILE", _table),
     "verify": (
+        "verify --decisions FILE --records FILE",
         lambda rng: _lines(rng, lambda rng: rooms.make_decision("c1", inputs.content(rng))),
-        lambda rng: [
-            "verify",
-            "--decisions",
-            "FILE",
-            "--records",
-            "FILE",
-            "--policies",
-            "FOLDER",
-            *_layout(rng),
-        ],
     ),
 }
 
 
-def _layout(rng: Random) -> list[str]:
-    return ["--format", rng.choice(("json", "table"))]
-
-
-async def _labels(rng: Random) -> int:
-    csv = rng.random() < 0.5
+async def _labels(rng: Dice) -> int:
+    csv = rng.chance(0.5)
     data = _table(rng) if csv else _lines(rng, _row)
-    for row in read_labelled(data, rng.choice(("csv", "tsv")) if csv else "jsonl"):
+    for row in read_labelled(data, rng.one("csv", "tsv") if csv else "jsonl"):
         hold(not isinstance(row, BadRow) or row.error.message, "refused without a reason")
     for line in data.split(b"\n"):
         for topic in (None, TopicName.CLAIMS):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,32 +22,46 @@ NUMBERS: Final = tuple(TABLES["numbers"])
 TIMES: Final = tuple(TABLES["times"])
 
 
-def text(rng: Random, longest: int = 400) -> str:
+class Dice(Random):
+    """A seed's draws."""
+
+    def one(self, *choices: Any) -> Any:
+        return self.choice(choices)
+
+    def chance(self, share: float) -> bool:
+        return self.random() < share
+
+    def said(self, longest: int = 400) -> bytes:
+        """An odd text as bytes."""
+        return text(self)[:longest].encode("utf-8", "replace")
+
+
+def text(rng: Dice, longest: int = 400) -> str:
     """Make a text of words and oddities; now and then one that says the same thing over and over."""
     kind = rng.random()
     if kind < 0.25:
         return rng.choice(ODD)
     if kind < 0.33:
-        unit = rng.choice((*ODD, *WORDS, rng.choice("()[]{}<>.,:;-_*~`'\"#|/\\ 0a1e")))
+        unit = rng.one(*ODD, *WORDS, rng.choice("()[]{}<>.,:;-_*~`'\"#|/\\ 0a1e"))
         return unit * length(rng, 20 * longest, per=len(unit))
-    pieces = [rng.choice(WORDS if rng.random() < 0.85 else ODD) for _ in range(rng.randint(1, 12))]
-    return rng.choice(("", " ", ". ", " ")).join(pieces)[: 10 * longest]
+    pieces = [rng.choice(WORDS if rng.chance(0.85) else ODD) for _ in range(rng.randint(1, 12))]
+    return rng.one("", " ", ". ", " ").join(pieces)[: 10 * longest]
 
 
-def length(rng: Random, longest: int, *, per: int = 1) -> int:
+def length(rng: Dice, longest: int, *, per: int = 1) -> int:
     """Return how often something is repeated: mostly a few times, seldom until the longest is reached."""
     return int(longest ** (rng.random() ** 2)) // max(1, per) + 1
 
 
-def scratched(rng: Random, data: bytes) -> bytes:
+def scratched(rng: Dice, data: bytes) -> bytes:
     """Break a few bytes: changed, cut out, doubled, cut off."""
     out = bytearray(data)
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(out) + 1)
         match rng.randrange(5):
             case 0:
-                out[at:at] = rng.choice(
-                    (b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\x00", b'"', b"{", b"[", b",", b"\\u")
+                out[at:at] = rng.one(
+                    b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\x00", b'"', b"{", b"[", b",", b"\\u"
                 )
             case 1:
                 del out[at : at + rng.randint(1, 8)]
@@ -64,40 +79,40 @@ CONTENTS: Final = tuple(TABLES["contents"])
 SOURCES: Final = tuple(TABLES["sources"])
 
 
-def content(rng: Random) -> str:
-    said = rng.choice(CONTENTS) if rng.random() < 0.6 else text(rng)
-    return f"{said} {CANARY}" if rng.random() < 0.8 else said
+def content(rng: Dice) -> str:
+    said = rng.choice(CONTENTS) if rng.chance(0.6) else text(rng)
+    return f"{said} {CANARY}" if rng.chance(0.8) else said
 
 
-def claim(rng: Random, number: int = 1) -> dict[str, Any]:
+def claim(rng: Dice, number: int = 1) -> dict[str, Any]:
     whole = {
         "claim_id": f"c{number}",
         "tenant_id": "default",
         "user_id": USER,
         "content": content(rng),
-        "memory_type": rng.choice(("fact", "preference", "decision")),
+        "memory_type": rng.one("fact", "preference", "decision"),
         "source": rng.choice(SOURCES),
         "source_id": "wiki/12",
         "captured_at": "2026-01-31T11:00:00+01:00",
-        "validity_horizon": rng.choice((None, "2026-12-31T00:00:00Z", "2026-01-31T11:30:00Z")),
-        "derived_from": rng.choice(([], [], ["c1"], ["c0", "response:r1"])),
+        "validity_horizon": rng.one(None, "2026-12-31T00:00:00Z", "2026-01-31T11:30:00Z"),
+        "derived_from": rng.one([], [], ["c1"], ["c0", "response:r1"]),
         "metadata": {"tool": "x", "note": CANARY, "nested": {"a": [1, 2.5, None]}},
         "schema_version": "1.0",
     }
     needed = {"claim_id", "user_id", "content"}
-    return {name: value for name, value in whole.items() if name in needed or rng.random() < 0.7}
+    return {name: value for name, value in whole.items() if name in needed or rng.chance(0.7)}
 
 
 _CODE: Final = "def search(query, top_k):\n    timeout = 30 s\n    return index.find(query)"
 _GROUNDED: Final = "Call `search` with `top_k` [source:1]. The timeout is 30 s [source:1]."
 
 
-def _claims(rng: Random) -> list[dict[str, Any]]:
+def _claims(rng: Dice) -> list[dict[str, Any]]:
     one = {"subject": "search", "relation": "calls", "object": "index", "timestamp": "2026-01-01T00:00:00Z"}
-    return [{**one, "version": rng.choice(("1", "2.0", None)), "qualifiers": {"unit": "s"}}]
+    return [{**one, "version": rng.one("1", "2.0", None), "qualifiers": {"unit": "s"}}]
 
 
-def response(rng: Random, number: int = 1) -> dict[str, Any]:
+def response(rng: Dice, number: int = 1) -> dict[str, Any]:
     chunk = {"chunk_id": "a", "file": "src/search.py", "content": _CODE, "start_line": 1, "end_line": 3}
     more = {"revision": "a1", "indexed_at": "2026-01-01T00:00:00Z", "version": "1.2", "document_id": "d1"}
     index = {"e1": {"confidence": 0.9, "role": "service"}}
@@ -108,19 +123,19 @@ def response(rng: Random, number: int = 1) -> dict[str, Any]:
         "schema_version": "1.0",
         "metadata": {"note": CANARY},
         "query": f"How is search called? {CANARY}",
-        "mode": rng.choice(("instant", "auto", "thinking")),
+        "mode": rng.one("instant", "auto", "thinking"),
         "scope": "docs",
-        "in_reply_to": rng.choice((None, "r0", "r1")),
-        "answer": _GROUNDED if rng.random() < 0.4 else f"{_GROUNDED} {content(rng)}",
-        "confidence": rng.choice((1.0, 0.9, 0.69, 0.1)),
+        "in_reply_to": rng.one(None, "r0", "r1"),
+        "answer": _GROUNDED if rng.chance(0.4) else f"{_GROUNDED} {content(rng)}",
+        "confidence": rng.one(1.0, 0.9, 0.69, 0.1),
         "chunks": [
-            chunk | (more if rng.random() < 0.5 else {}),
+            chunk | (more if rng.chance(0.5) else {}),
             {**chunk, "chunk_id": "b", "file": "docs/a.md"},
         ],
         "sources": [{"file": "src/search.py", "snippet": "timeout = 30 s", "start_line": 1, "end_line": 3}],
-        "current_revisions": {"src/search.py": rng.choice(("a1", "b2"))},
+        "current_revisions": {"src/search.py": rng.one("a1", "b2")},
         "transcript": f"I said that I sleep well. {CANARY}",
-        "evidence": {"sleep": ["I sleep well"], "mood": [rng.choice(("I said", "I wept"))]},
+        "evidence": {"sleep": ["I sleep well"], "mood": [rng.one("I said", "I wept")]},
         "entities": [{"id": "e1", "name": "search", "role": "service", "provenance_id": "p1"}],
         "corpus_index": index,
         "claims": _claims(rng),
@@ -128,27 +143,27 @@ def response(rng: Random, number: int = 1) -> dict[str, Any]:
         "hop_results": [{"hop": 1, "found": ["a"]}],
         "steps": [{"claim": "The timeout is 30 s", "cites": ["a"]}],
         "context": {"a": _CODE, "b": f"The search retries 5 times. {CANARY}"},
-        "verify": rng.random() < 0.9,
-        "fan_out": rng.random() < 0.3,
+        "verify": rng.chance(0.9),
+        "fan_out": rng.chance(0.3),
     }
     needed = {"response_id", "user_id", "answer"}
-    kept = rng.choice((0.2, 0.5, 1.0))
+    kept = rng.one(0.2, 0.5, 1.0)
     return {name: value for name, value in whole.items() if name in needed or rng.random() < kept}
 
 
-def action(rng: Random, subject_id: str, revision: int, number: int) -> dict[str, Any]:
-    kind = rng.choice(("approve", "reject", "edit", "retract", "expire"))
+def action(rng: Dice, subject_id: str, revision: int, number: int) -> dict[str, Any]:
+    kind = rng.one("approve", "reject", "edit", "retract", "expire")
     whole = {
-        "action_id": rng.choice((f"a{number}", "a1", "00000000-0000-4000-8000-000000000000")),
+        "action_id": rng.one(f"a{number}", "a1", "00000000-0000-4000-8000-000000000000"),
         "tenant_id": "default",
         "user_id": USER,
-        "kind": rng.choice(("claim", "claim", "claim", "response")),
+        "kind": rng.one("claim", "claim", "claim", "response"),
         "subject_id": subject_id,
         "expected_revision": revision,
         "action": kind,
-        "reviewer": rng.choice((USER, USER, "lead", "mallory", "groundwire")),
-        "reason": rng.choice((None, "incorrect", f"no code {CANARY}")),
-        "note": rng.choice((None, f"a note {CANARY}")),
+        "reviewer": rng.one(USER, USER, "lead", "mallory", "groundwire"),
+        "reason": rng.one(None, "incorrect", f"no code {CANARY}"),
+        "note": rng.one(None, f"a note {CANARY}"),
         "at": "2026-01-31T12:00:00Z",
     }
     return whole | ({"content": content(rng)} if kind == "edit" else {})
@@ -179,7 +194,7 @@ _LITERALS: Final = (
 )
 
 
-def mutated(rng: Random, value: Any, least: int = 0, most: int = 4) -> Any:
+def mutated(rng: Dice, value: Any, least: int = 0, most: int = 4) -> Any:
     """Return a copy of a value with some of its places changed."""
     root = [copy.deepcopy(value)]
     for _ in range(rng.randint(least, most)):
@@ -189,15 +204,15 @@ def mutated(rng: Random, value: Any, least: int = 0, most: int = 4) -> Any:
     return root[0] if root else None
 
 
-def written(rng: Random, value: Any) -> bytes:
+def written(rng: Dice, value: Any) -> bytes:
     """Write a value as JSON; now and then with bytes broken, or in another encoding."""
-    escape = rng.random() < 0.5
+    escape = rng.chance(0.5)
     data = "".join(_write(value, escape=escape)).encode("utf-8", "surrogatepass")
     kind = rng.random()
     if kind < 0.05:
         return scratched(rng, data)
     if kind < 0.06:
-        encoding = rng.choice(("utf-16", "utf-32", "utf-8-sig", "utf-7", "latin-1"))
+        encoding = rng.one("utf-16", "utf-32", "utf-8-sig", "utf-7", "latin-1")
         return data.decode("utf-8", "replace").encode(encoding, "replace")
     return data
 
@@ -217,7 +232,7 @@ def _places(root: list[Any]) -> list[Place]:
     return found
 
 
-def any_value(rng: Random, depth: int = 2) -> Any:
+def any_value(rng: Dice, depth: int = 2) -> Any:
     match rng.randrange(8 if depth else 6):
         case 0:
             return None
@@ -235,31 +250,23 @@ def any_value(rng: Random, depth: int = 2) -> Any:
             return {text(rng)[:50]: any_value(rng, depth - 1) for _ in range(rng.randrange(4))}
 
 
-def _replace(rng: Random, container: Any, key: Any) -> None:
-    container[key] = any_value(rng)
-
-
-def _remove(_rng: Random, container: Any, key: Any) -> None:
-    del container[key]
-
-
-def _rename(rng: Random, container: Any, key: Any) -> None:
+def _rename(rng: Dice, container: Any, key: Any) -> None:
     if isinstance(container, dict):
         name = str(key)
-        other = rng.choice(
-            (name.upper(), name[:-1], f"{name} ", f"{name}\u200b", rng.choice(ODD), text(rng)[:300])
+        other = rng.one(
+            name.upper(), name[:-1], f"{name} ", f"{name}\u200b", rng.choice(ODD), text(rng)[:300]
         )
         container[other] = container.pop(key)
 
 
-def _add(rng: Random, container: Any, _key: Any) -> None:
+def _add(rng: Dice, container: Any, _key: Any) -> None:
     if isinstance(container, dict):
         container[text(rng)[:100]] = any_value(rng)
     else:
         container.insert(rng.randint(0, len(container)), any_value(rng))
 
 
-def _repeat(rng: Random, container: Any, key: Any) -> None:
+def _repeat(rng: Dice, container: Any, key: Any) -> None:
     value = container[key]
     times = length(rng, 3_000)
     if isinstance(value, str):
@@ -270,22 +277,22 @@ def _repeat(rng: Random, container: Any, key: Any) -> None:
         container[key] = {**value, **{f"k{n}": any_value(rng, 0) for n in range(times % 300)}}
 
 
-def _wrap(rng: Random, container: Any, key: Any) -> None:
-    for _ in range(rng.choice((1, 1, 3, 62, 70, 200))):
-        container[key] = [container[key]] if rng.random() < 0.5 else {"a": container[key]}
+def _wrap(rng: Dice, container: Any, key: Any) -> None:
+    for _ in range(rng.one(1, 1, 3, 62, 70, 200)):
+        container[key] = [container[key]] if rng.chance(0.5) else {"a": container[key]}
 
 
-def _shorten(rng: Random, container: Any, key: Any) -> None:
+def _shorten(rng: Dice, container: Any, key: Any) -> None:
     if isinstance(container[key], str | list):
-        container[key] = container[key][: rng.choice((0, 1, 3))]
+        container[key] = container[key][: rng.one(0, 1, 3)]
 
 
-def _double(_rng: Random, container: Any, key: Any) -> None:
+def _double(_rng: Dice, container: Any, key: Any) -> None:
     if isinstance(container[key], dict):
         container[key] = Doubled(container[key])
 
 
-def _spell(rng: Random, container: Any, key: Any) -> None:
+def _spell(rng: Dice, container: Any, key: Any) -> None:
     value = container[key]
     if isinstance(value, str):
         at = rng.randint(0, len(value))
@@ -294,46 +301,46 @@ def _spell(rng: Random, container: Any, key: Any) -> None:
         container[key] = rng.choice(NUMBERS)
 
 
-def _swap(rng: Random, container: Any, key: Any) -> None:
+def _swap(rng: Dice, container: Any, key: Any) -> None:
     other = rng.choice(list(container) if isinstance(container, dict) else range(len(container)))
     container[key], container[other] = container[other], container[key]
 
 
-_CHANGES: Final[tuple[Callable[[Random, Any, Any], None], ...]] = (
-    *(_replace, _replace, _remove, _rename, _add, _repeat, _wrap, _shorten, _double, _swap),
+_CHANGES: Final[tuple[Callable[[Dice, Any, Any], None], ...]] = (
+    *(lambda rng, container, key: operator.setitem(container, key, any_value(rng)),) * 2,
+    lambda _, container, key: operator.delitem(container, key),
+    *(_rename, _add, _repeat, _wrap, _shorten, _double, _swap),
     *(_spell, _spell, _spell, _spell),
 )
 
 
 def _write(value: Any, *, escape: bool) -> list[str]:
     """Return the pieces of a value's JSON, without recursion: nesting may be deep."""
+
+    def pairs(fields: Mapping[str, Any]) -> list[Any]:
+        parts = []
+        for name, each in fields.items():
+            parts += [Written(f"{json.dumps(name, ensure_ascii=escape)}:"), each, Written(",")]
+        return parts[:-1]
+
     out: list[str] = []
     todo: list[Any] = [value]
     while todo:
-        one = todo.pop()
-        if isinstance(one, Written):
-            out.append(one.data)
-        elif isinstance(one, Doubled):
-            parts = [
-                part for name, each in one.value.items() for part in (_key(name, escape), each, Written(","))
-            ]
-            todo += [
-                Written("}"),
-                *reversed(parts[:2] + parts[2:-1] + [Written(",")] + parts[:2] if parts else []),
-            ]
-            out.append("{")
-        elif isinstance(one, dict):
-            parts = [part for name, each in one.items() for part in (_key(name, escape), each, Written(","))]
-            todo += [Written("}"), *reversed(parts[:-1])]
-            out.append("{")
-        elif isinstance(one, list):
-            parts = [part for each in one for part in (each, Written(","))]
-            todo += [Written("]"), *reversed(parts[:-1])]
-            out.append("[")
-        else:
-            out.append(json.dumps(one, ensure_ascii=escape))
+        match todo.pop():
+            case Written(data):
+                out.append(data)
+            case Doubled(fields):
+                parts = pairs(fields)
+                todo += [
+                    Written("}"),
+                    *reversed([*parts, Written(","), *parts[:2]] if parts else []),
+                    Written("{"),
+                ]
+            case dict() as fields:
+                todo += [Written("}"), *reversed(pairs(fields)), Written("{")]
+            case list() as items:
+                parts = [part for each in items for part in (each, Written(","))]
+                todo += [Written("]"), *reversed(parts[:-1]), Written("[")]
+            case one:
+                out.append(json.dumps(one, ensure_ascii=escape))
     return out
-
-
-def _key(name: str, escape: bool) -> Written:  # noqa: FBT001 - as in json.dumps
-    return Written(json.dumps(name, ensure_ascii=escape) + ":")

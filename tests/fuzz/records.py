@@ -6,7 +6,6 @@ import hmac
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.verify.citations import CitationVerifier
 from tests.fuzz import inputs
-from tests.fuzz.inputs import any_value, mutated, scratched, text, written
+from tests.fuzz.inputs import Dice, any_value, mutated, scratched, text, written
 from tests.fuzz.runner import Case, Entry, entry, hold, listening, quiet, read_strictly
 from tests.unit.gate.world import RESPONSES, TOPIC, World, adr_folder, verifier
 
@@ -33,18 +32,10 @@ GROUNDS = {
     "stated_decision": None,
     "stated_preference": None,
 }
-_GROUNDED = frozenset(
-    {
-        *(
-            "sources_verified",
-            "fields_verified",
-            "source_tags_present",
-            "quotes_grounded",
-            "entities_grounded",
-        ),
-        *("relations_preserved", "values_supported", "claims_supported"),
-    }
-)
+_GROUNDED = {
+    *("sources_verified", "fields_verified", "source_tags_present", "quotes_grounded", "entities_grounded"),
+    *("relations_preserved", "values_supported", "claims_supported"),
+}
 STANDING = frozenset({"adr:003", "adr:3", "url:https://docs.example.org/good"})
 """The citations that stand in the fuzzer's world; in it nothing else exists."""
 
@@ -55,24 +46,14 @@ def check_decision(decision: Decision, record: Claim | LlmResponse, policy: Poli
     hold(len(value) <= LARGEST, f"a decision of {len(value)} bytes")
     read_strictly(value)
     hold(decision.reason_code != "internal_error", "something broke inside")
-    hold(
-        (decision.approved, decision.verdict == "approved", decision.tier == "tier_1")
-        in {(True,) * 3, (False,) * 3},
-        "verdict, tier and approved do not agree",
-    )
+    agree = {decision.approved, decision.verdict == "approved", decision.tier == "tier_1"}
+    hold(len(agree) == 1, "verdict, tier and approved do not agree")
     for citation in decision.citations:
         label = f"{citation.type}:{citation.value}"
-        hold(
-            citation.state != "verified" or label in STANDING,
-            f"verified that does not stand: {label[:100]!r}",
-        )
+        stands = citation.state != "verified" or label in STANDING
+        hold(stands, f"verified that does not stand: {label[:100]!r}")
     if decision.approved:
-        problems = (
-            _claim(decision, record, policy)
-            if isinstance(record, Claim)
-            else _response(decision, record, policy)
-        )
-        told = list(problems)
+        told = list((_claim if isinstance(record, Claim) else _response)(decision, record, policy))  # type: ignore[operator]
         hold(not told, f"approved as {decision.reason_code}, though {'; '.join(told)}")
 
 
@@ -162,35 +143,22 @@ _CHOICES: Final[dict[str, tuple[Any, ...]]] = {
 }
 
 
-def some_policy(rng: Random) -> Policy:
-    names = rng.sample(sorted(_CHOICES), rng.choice((0, 0, 1, 3)))
+def some_policy(rng: Dice) -> Policy:
+    names = rng.sample(sorted(_CHOICES), rng.one(0, 0, 1, 3))
     return Policy(**{name: rng.choice(_CHOICES[name]) for name in names})
 
 
-def some_headers(rng: Random, value: bytes) -> Headers:
+def some_headers(rng: Dice, value: bytes) -> Headers:
     """Return headers: signatures good and bad, traces, and what nobody asked for."""
     found: list[tuple[str, bytes | None]] = []
-    for _ in range(rng.choice((0, 0, 1, 3))):
-        name = rng.choice(
-            ("gw-attestation", "traceparent", "gw-attempts", "gw-origin", "ce_id", text(rng)[:40])
-        )
-        held = rng.choice(
-            (
-                None,
-                b"",
-                b"00-a-b-01",
-                b"1",
-                b"-1",
-                b"9" * 40,
-                text(rng).encode("utf-8", "replace"),
-                b"\xff\xfe",
-            )
-        )
+    for _ in range(rng.one(0, 0, 1, 3)):
+        name = rng.one("gw-attestation", "traceparent", "gw-attempts", "gw-origin", "ce_id", text(rng)[:40])
+        held = rng.one(None, b"", b"00-a-b-01", b"1", b"-1", b"9" * 40, rng.said(), b"\xff\xfe")
         if name == "gw-attestation":
             key = rng.choice(sorted(SECRETS))
-            signed = value if rng.random() < 0.7 else scratched(rng, value)
+            signed = value if rng.chance(0.7) else scratched(rng, value)
             held = f"{key}:{hmac.new(SECRETS[key], signed, 'sha256').hexdigest()}".encode()
-            held = scratched(rng, held) if rng.random() < 0.2 else held
+            held = scratched(rng, held) if rng.chance(0.2) else held
         found.append((name.encode("utf-8", "replace").decode(), held))
     return tuple(found)
 
@@ -203,10 +171,8 @@ def check_outputs(results: Sequence[Result]) -> None:
             hold(isinstance(value, bytes | None), f"the header {name[:40]!r} is no bytes")
             name.encode()
         if each.topic is not TopicName.DEAD_LETTER and each.topic is not TopicName.DEFERRED:
-            hold(
-                each.value is not None and len(each.value) <= _LARGEST,
-                f"a record for {each.topic} is too large",
-            )
+            fits = each.value is not None and len(each.value) <= _LARGEST
+            hold(fits, f"a record for {each.topic} is too large")
             read_strictly(each.value or b"")
 
 
@@ -216,13 +182,13 @@ class Records:
     def __init__(self, citations: CitationVerifier, keys: Keys, kind: str, heard: Any) -> None:
         self._verifier, self._keys, self._kind, self._heard = citations, keys, kind, heard
 
-    async def __call__(self, rng: Random) -> int:
+    async def __call__(self, rng: Dice) -> int:
         policy = some_policy(rng)
         world = World(policy=policy, verifier=self._verifier, keys=self._keys)
-        made = [self._record(rng, world, number) for number in range(1, rng.choice((1, 1, 2, 3)) + 1)]
-        if rng.random() < 0.1:
+        made = [self._record(rng, world, number) for number in range(1, rng.one(1, 1, 2, 3) + 1)]
+        if rng.chance(0.1):
             made.append(made[0])
-        together = rng.random() < 0.5
+        together = rng.chance(0.5)
         gate = world.gate
         for batch in [made] if together else [[one] for one in made]:
             results = await gate.apply_step(await gate.prepare(batch, ask_network=True), deferred=True)
@@ -230,26 +196,22 @@ class Records:
             for record, result in zip(batch, results, strict=True):
                 self._check(record, result, policy)
             check_outputs(results)
-        if rng.random() < 0.1:
+        if rng.chance(0.1):
             for result in gate.provisional(await gate.prepare(made)):
                 hold(isinstance(result, DeadLetter) or not result.decision.approved, "approved without state")  # type: ignore[union-attr]
         quiet(self._heard())
         return sum(len(one.value or b"") for one in made)
 
-    def _record(self, rng: Random, world: World, number: int) -> InboundRecord:
+    def _record(self, rng: Dice, world: World, number: int) -> InboundRecord:
         example = inputs.claim(rng, number) if self._kind == "claims" else inputs.response(rng, number)
         value: bytes | None = written(rng, mutated(rng, example))
-        if rng.random() < 0.01:
-            value = rng.choice(
-                (None, b"", b" ", written(rng, any_value(rng, 3)), scratched(rng, value or b""))
-            )
+        if rng.chance(0.01):
+            value = rng.one(None, b"", b" ", written(rng, any_value(rng, 3)), scratched(rng, value or b""))
         topic = TOPIC if self._kind == "claims" else RESPONSES
         record = world.record(value, headers=some_headers(rng, value or b""), topic=topic)
-        key = rng.choice((b"default:ada", None, b"", b"\xff", text(rng).encode("utf-8", "replace")))
+        key = rng.one(b"default:ada", None, b"", b"\xff", rng.said())
         time = (
-            record.timestamp
-            if rng.random() < 0.97
-            else rng.choice((0, -1, 253_402_300_799_999, 2**63 - 1, -(2**63)))
+            record.timestamp if rng.chance(0.97) else rng.one(0, -1, 253_402_300_799_999, 2**63 - 1, -(2**63))
         )
         return InboundRecord(topic, 0, record.offset, time, key, value, record.headers)
 
@@ -264,10 +226,8 @@ class Records:
                 "a refusal without a reason, or with too many words",
             )
         if isinstance(result, DeadLetter):
-            hold(
-                result.error.code != "claim_id_conflict" or content is not None,
-                "a conflict of what cannot be read",
-            )
+            conflict = result.error.code == "claim_id_conflict"
+            hold(content is not None or not conflict, "a conflict of what cannot be read")
             return
         hold(content is not None, "decided, though it cannot be read")
         hold(isinstance(result, Decided), f"ends as {type(result).__name__}")
@@ -276,7 +236,7 @@ class Records:
             check_decision(result.decision, content, policy)
 
 
-async def _decoded(rng: Random) -> int:
+async def _decoded(rng: Dice) -> int:
     """Read a value as each kind of record: it is one, or is refused with a code and a reason."""
     kind = rng.randrange(3)
     example = (inputs.claim(rng), inputs.response(rng), inputs.action(rng, "c1", 1, 1))[kind]

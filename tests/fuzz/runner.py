@@ -15,20 +15,19 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any, Final, Protocol
 
 import structlog
 
-from tests.fuzz.inputs import CANARY
+from tests.fuzz.inputs import CANARY, Dice
 
 
 class Case(Protocol):
     """Makes one input, puts it in, and holds what comes to what is promised. Raises: what broke."""
 
-    async def __call__(self, rng: Random) -> int: ...
+    async def __call__(self, rng: Dice) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -203,7 +202,7 @@ async def _one(case: Case, seed: str, report: Report) -> None:
     began, size = time.process_time(), 0
     try:
         signal.setitimer(signal.ITIMER_PROF, HANGS)
-        size = await case(Random(seed))
+        size = await case(Dice(seed))
     except Exception as error:  # noqa: BLE001 - whatever breaks is what is sought
         report.failed += 1
         report.failures[seed] = "".join(traceback.format_exception(error)[-6:])

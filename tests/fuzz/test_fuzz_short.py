@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from random import Random
 
 import pytest
 
 from groundwire.logs import report_fault
 from tests.fuzz.entries import ENTRIES
-from tests.fuzz.inputs import CANARY, mutated, written
+from tests.fuzz.inputs import CANARY, Dice, mutated, written
 from tests.fuzz.runner import Entry, Failed, listening, quiet, run, seeds
 
 
@@ -38,15 +37,15 @@ def test_a_seed_makes_the_same_input_again():
     value = {"a": [1, "text", None], "b": {"c": True}}
 
     def made():
-        return [written(Random(f"x:1.{n}"), mutated(Random(f"x:1.{n}"), value, 1)) for n in range(200)]
+        return [written(Dice(f"x:1.{n}"), mutated(Dice(f"x:1.{n}"), value, 1)) for n in range(200)]
 
     assert made() == made()
     assert len(set(made())) > 100
 
 
 def test_a_planted_fault_is_found_with_the_seed_of_its_input():
-    async def broken(rng: Random) -> int:
-        if rng.random() < 0.5:
+    async def broken(rng: Dice) -> int:
+        if rng.chance(0.5):
             raise ValueError("planted")
         return 1
 

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final
 
@@ -34,7 +33,7 @@ from groundwire.review.permissions import ViewScope
 from groundwire.review.records import TopicRecord
 from groundwire.state.policies import PolicyStore
 from tests.fuzz import inputs
-from tests.fuzz.inputs import any_value, mutated, scratched, text, written
+from tests.fuzz.inputs import Dice, any_value, mutated, scratched, text, written
 from tests.fuzz.records import check_outputs, some_policy
 from tests.fuzz.runner import Case, Entry, entry, hold, listening, quiet, read_strictly
 from tests.unit.dead_letters.fake_log import AUDIT, CLAIMS, DEAD, PREFIX, FakeLog
@@ -52,16 +51,16 @@ class Reviews:
     def __init__(self, keys: Keys, heard: Callable[[], str]) -> None:
         self._keys, self._heard = keys, heard
 
-    async def __call__(self, rng: Random) -> int:
+    async def __call__(self, rng: Dice) -> int:
         office = Office(policy=some_policy(rng), keys=self._keys)
-        made = inputs.claim(rng) if rng.random() < 0.8 else inputs.response(rng)
+        made = inputs.claim(rng) if rng.chance(0.8) else inputs.response(rng)
         first = written(rng, {**made, "tenant_id": "default"})
         topic = "groundwire.claims" if "claim_id" in made else "groundwire.llm-responses"
         (result,) = await office.results(office.record(first, topic=topic))
         if isinstance(result, Decided):
             office.publish(result.decision)
         size = len(first)
-        for number in range(rng.choice((1, 1, 2, 3))):
+        for number in range(rng.one(1, 1, 2, 3)):
             record, key = self._action(rng, office, "c1" if "claim_id" in made else "r1", number)
             size += len(record.value or b"")
             done = await office.carry_out(record)
@@ -71,16 +70,16 @@ class Reviews:
         quiet(self._heard())
         return size
 
-    def _action(self, rng: Random, office: Office, subject: str, number: int) -> tuple[InboundRecord, str]:
+    def _action(self, rng: Dice, office: Office, subject: str, number: int) -> tuple[InboundRecord, str]:
         """Return an action, and the key that vouches for it; empty where none does."""
-        plain = inputs.action(rng, subject, rng.choice((1, 1, 1, 2, 0)), number)
-        value = written(rng, mutated(rng, plain, 0, 2) if rng.random() < 0.5 else plain)
-        key = rng.choice((*SECRETS, "console", "console", "console"))
-        signed = value if rng.random() < 0.9 else scratched(rng, value)
+        plain = inputs.action(rng, subject, rng.one(1, 1, 1, 2, 0), number)
+        value = written(rng, mutated(rng, plain, 0, 2) if rng.chance(0.5) else plain)
+        key = rng.one(*SECRETS, "console", "console", "console")
+        signed = value if rng.chance(0.9) else scratched(rng, value)
         header = f"{key}:{hmac.new(SECRETS[key], signed, 'sha256').hexdigest()}".encode()
-        if rng.random() < 0.1:
+        if rng.chance(0.1):
             header, signed = scratched(rng, header), b""
-        headers = (("gw-attestation", header),) if rng.random() < 0.9 else ()
+        headers = (("gw-attestation", header),) if rng.chance(0.9) else ()
         vouched = headers and signed == value
         record = office.record(value, headers=headers, topic="groundwire.review-decisions")
         return record, key if vouched else ""
@@ -113,29 +112,25 @@ INPUTS: Final = (CLAIMS, f"{PREFIX}llm-responses", f"{PREFIX}review-decisions")
 async def _asleep(_seconds: float) -> None: ...
 
 
-def some_letter(rng: Random) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
+def some_letter(rng: Dice) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
     """Return key, value and headers of a dead letter as the gate writes it, with some of it broken."""
     value: bytes | None = written(rng, mutated(rng, inputs.claim(rng)))
-    topic = rng.choice((*INPUTS, CLAIMS, f"{PREFIX}approved", "other.claims", text(rng)[:60])).encode(
+    topic = rng.one(*INPUTS, CLAIMS, f"{PREFIX}approved", "other.claims", text(rng)[:60]).encode(
         "utf-8", "replace"
     )
-    error = RecordError(rng.choice(list(ErrorCode)), text(rng).encode("utf-8", "replace").decode())
+    error = RecordError(rng.choice(list(ErrorCode)), rng.said().decode())
     headers: list[tuple[str, bytes | None]] = list(
-        dead_letter_headers(error, topic.decode(), rng.choice((0, 2)), rng.choice((0, 7, 2**62)), ())
+        dead_letter_headers(error, topic.decode(), rng.one(0, 2), rng.one(0, 7, 2**62), ())
     )
-    for _ in range(rng.choice((0, 0, 1, 2))):
+    for _ in range(rng.one(0, 0, 1, 2)):
         name, held = headers.pop(rng.randrange(len(headers)))
-        broken = rng.choice((None, b"", b"-1", b"9" * 30, "\u0663".encode(), scratched(rng, held or b"")))
-        if rng.random() < 0.7:
+        broken = rng.one(None, b"", b"-1", b"9" * 30, "\u0663".encode(), scratched(rng, held or b""))
+        if rng.chance(0.7):
             headers.insert(rng.randint(0, len(headers)), (name, broken))
-    if rng.random() < 0.3:
-        headers.append(
-            (text(rng)[:40].encode("utf-8", "replace").decode(), rng.choice((None, b"x", b"\xff")))
-        )
-    key = rng.choice(
-        (b"default:ada", b"acme:ann", None, b"", b":", b"\xff", text(rng).encode("utf-8", "replace"))
-    )
-    return key, rng.choice((value, value, value, None, b"", b"\xff")), headers
+    if rng.chance(0.3):
+        headers.append((text(rng)[:40].encode("utf-8", "replace").decode(), rng.one(None, b"x", b"\xff")))
+    key = rng.one(b"default:ada", b"acme:ann", None, b"", b":", b"\xff", rng.said())
+    return key, rng.one(value, value, value, None, b"", b"\xff"), headers
 
 
 class Letters:
@@ -144,14 +139,14 @@ class Letters:
     def __init__(self, heard: Callable[[], str]) -> None:
         self._heard = heard
 
-    async def __call__(self, rng: Random) -> int:
+    async def __call__(self, rng: Dice) -> int:
         log = FakeLog()
         size = 0
         for _ in range(rng.randint(1, 4)):
             key, value, headers = some_letter(rng)
             size += len(value or b"")
             read_letter(log.put(DEAD, key, value, headers))
-        for _ in range(rng.choice((0, 0, 1))):
+        for _ in range(rng.one(0, 0, 1)):
             log.put(AUDIT, b"", written(rng, any_value(rng)))
         before = {topic: len(records) for topic, records in log.topics.items()}
         steps = await self._redriven(log)
@@ -164,10 +159,8 @@ class Letters:
                  "a record went back with other bytes")  # fmt: skip
         for record in log.topics[AUDIT][before.get(AUDIT, 0) :]:
             read_strictly(record.value)
-        hold(
-            not any(step.outcome == RedriveOutcome.REDRIVEN for step in await self._redriven(log)),
-            "sent back twice",
-        )
+        twice = any(step.outcome == RedriveOutcome.REDRIVEN for step in await self._redriven(log))
+        hold(not twice, "sent back twice")
         quiet(self._heard())
         return size
 
@@ -201,7 +194,7 @@ class Published:
         self._found = FileRecords(folder / "records", folder / "none")
         self._policies = PolicyStore(folder / "policies", None)
 
-    async def __call__(self, rng: Random) -> int:
+    async def __call__(self, rng: Dice) -> int:
         await self._policies.put(Policy())
         records = [self._record(rng, number) for number in range(rng.randint(1, 6))]
         values = [record.value for record in records if record.value is not None]
@@ -212,18 +205,18 @@ class Published:
         quiet(self._heard(), faults=True)  # of what no gate wrote, a rebuild says so
         return sum(map(len, values))
 
-    def _record(self, rng: Random, number: int) -> TopicRecord:
-        if rng.random() < 0.1:
+    def _record(self, rng: Dice, number: int) -> TopicRecord:
+        if rng.chance(0.1):
             key, value, headers = some_letter(rng)
             return TopicRecord(
                 TopicName.DEAD_LETTER, 0, number, to_milliseconds(NOW), key, value, tuple(headers)
             )
         one = rng.choice(self._made)
         plain = json.loads(one.value or b"null")
-        value = one.value if rng.random() < 0.1 else written(rng, mutated(rng, plain, 0, 3))
-        value = value if rng.random() < 0.98 else None
-        topic = one.topic if rng.random() < 0.9 else rng.choice([*TopicName])
-        time = rng.choice((to_milliseconds(NOW), to_milliseconds(NOW), 0, -1, 253_402_300_799_999))
+        value = one.value if rng.chance(0.1) else written(rng, mutated(rng, plain, 0, 3))
+        value = value if rng.chance(0.98) else None
+        topic = one.topic if rng.chance(0.9) else rng.choice([*TopicName])
+        time = rng.one(to_milliseconds(NOW), to_milliseconds(NOW), 0, -1, 253_402_300_799_999)
         return TopicRecord(topic, 0, number, time, one.key, value, tuple(one.headers))
 
     def _board(self, records: Sequence[TopicRecord]) -> None:
@@ -273,7 +266,7 @@ async def _everything() -> tuple[list[Output], list[bytes]]:
     office = Office()
     found: list[Output] = []
     values: list[bytes] = []
-    rng = Random("published")  # the same for every run
+    rng = Dice("published")  # the same for every run
     for number in range(12):
         value = json.dumps({**inputs.claim(rng, number), "tenant_id": "default"}).encode()
         values.append(value)
@@ -282,9 +275,8 @@ async def _everything() -> tuple[list[Output], list[bytes]]:
         decisions = [one.decision for one in results if isinstance(one, Decided)]
         office.publish(*decisions)
         for decision in decisions:
-            kind = {"review": rng.choice(("approve", "reject", "edit")), "approved": "retract"}.get(
-                decision.verdict
-            )
+            kind = {"approved": "retract"}.get(decision.verdict)
+            kind = rng.one("approve", "reject", "edit") if decision.verdict == "review" else kind
             if kind:
                 fields = {"content": "Water is wet"} if kind == "edit" else {}
                 record = office.action(kind, decision, **fields)
