@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -50,16 +51,17 @@ def blocks(page: Path) -> Iterator[Block]:
     """Yield the blocks of a page in order."""
     text = page.read_text("utf-8")
     found = list(_BLOCK.finditer(text))
-    for number, match in enumerate(found):
-        after = found[number + 1] if number + 1 < len(found) else None
-        adjacent = after is not None and after.start() == match.end() and after["language"] == "text"
+    for match, after in zip_longest(found, found[1:]):
+        adjacent = after and after.start() == match.end() and after["language"] == "text"
         line = text.count("\n", 0, match.start("fence")) + 1
-        shown = after["text"] if after is not None and adjacent else None
+        shown = after["text"] if adjacent else None
         yield Block(f"{name(page)}:{line}", match["language"], match["mark"] or "", match["text"], shown)
 
 
-def agrees(shown: str, printed: str) -> bool:
-    """Say whether what a page shows is what was printed, `...` standing for anything."""
+def agrees(shown: str | None, printed: str) -> bool:
+    """Whether what a page shows, if anything, is what was printed; `...` stands for anything."""
+    if shown is None:
+        return True
     lines = [
         r"(?:.*\n)*?" if line.strip() == "..." else ".*?".join(map(re.escape, line.split("..."))) + r"\n"
         for line in shown.strip("\n").split("\n")

@@ -22,8 +22,6 @@ BLOCKS = {page: list(blocks(page)) for page in PAGES}
 OTHERS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]
 ALL = [block for page in [*PAGES, *OTHERS] for block in blocks(page)]
 SHELL = [block for block in ALL if block.language in {"sh", "bash", "console"}]
-SPAN = re.compile(r"(?<!`)`((?:\.venv/bin/)?(?:groundwire|make|python -m) [^`]+)`(?!`)")
-PARSERS = {"json": json.loads, "toml": tomllib.loads}
 pytestmark = pytest.mark.slow  # starts a process for each example
 
 
@@ -36,14 +34,19 @@ def test_the_commands_of_a_page_print_what_it_shows(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         programs = folder / ".venv" / "bin"
         programs.mkdir(parents=True)
-        for program, call in (
-            ("groundwire", "-c 'from groundwire.cli.main import main; main()'"),
-            ("python", ""),
-        ):
+        command = "-c 'from groundwire.cli.main import main; main()'"
+        for program, call in (("groundwire", command), ("python", "")):
             (programs / program).write_text(f"#!/bin/sh\nexec '{sys.executable}' {call} \"$@\"\n")
             (programs / program).chmod(0o755)
         for block in BLOCKS[page]:
             if block.language != "sh" or not block.runs:
+                ours = [
+                    words[1]
+                    for words in commands(block.text)
+                    if words[0].endswith("groundwire") and words[1:]
+                ]
+                if block in SHELL and set(ours) == {"check"} and not block.mark.startswith("needs"):
+                    wrong.append(f"{block.where}: what needs no service is run, or marked `needs`")
                 continue
             done = subprocess.run(
                 ["/bin/sh", "-c", block.text],
@@ -54,8 +57,7 @@ def test_the_commands_of_a_page_print_what_it_shows(tmp_path: Path) -> None:
                 text=True,
                 check=False,
             )
-            agreed = block.shown is None or agrees(block.shown, done.stdout)
-            if done.returncode != block.status or not agreed:
+            if done.returncode != block.status or not agrees(block.shown, done.stdout):
                 wrong.append(f"{block.where} ends with {done.returncode} and prints\n{done.stdout}")
     assert not wrong, "\n".join(wrong)
 
@@ -74,7 +76,7 @@ def test_the_python_of_a_page_runs_and_prints_what_it_shows(
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 exec(compile(block.text, block.where, "exec"), names)  # noqa: S102 - our own pages
-            if block.shown is not None and not agrees(block.shown, printed.getvalue()):
+            if not agrees(block.shown, printed.getvalue()):
                 wrong.append(f"{block.where} prints\n{printed.getvalue()}")
         use_sink(StandardSink())  # an example may have chosen another
     assert not wrong, "\n".join(wrong)
@@ -82,40 +84,26 @@ def test_the_python_of_a_page_runs_and_prints_what_it_shows(
 
 def test_every_command_of_a_page_is_one_that_its_program_takes() -> None:
     """A command within a sentence may leave out what it needs beside the options that it names."""
-    wrong = {
-        block.where: found
-        for block in SHELL
-        if (found := [said for words in commands(block.text) if (said := problem(words))])
-    }
+    told = [(block.where, problem(words)) for block in SHELL for words in commands(block.text)]
+    wrong = [one for one in told if one[1]]
+    span = re.compile(r"(?<!`)`((?:\.venv/bin/)?(?:groundwire|make|python -m) [^`]+)`(?!`)")
     for page in [*PAGES, *OTHERS]:
-        for span in SPAN.findall(re.sub(r"(?ms)^```.*?^```$", "", page.read_text("utf-8"))):
-            found = [problem(words) for words in commands(span.replace("\n", " "))]
-            wrong |= (
-                {f"{name(page)}: {span}": found}
-                if [one for one in found if one and "issing" not in one]
-                else {}
-            )
-    assert wrong == {}
+        for text in span.findall(re.sub(r"(?ms)^```.*?^```$", "", page.read_text("utf-8"))):
+            found = [problem(words) for words in commands(text.replace("\n", " "))]
+            wrong += [(f"{name(page)}: {text}", one) for one in found if one and "issing" not in one]
+    assert wrong == []
 
 
 def test_data_on_a_page_can_be_read() -> None:
     """A block that is part of a file, or leaves something out, is marked `part`."""
-    wrong = []
+    wrong, parsers = [], {"json": json.loads, "toml": tomllib.loads}
     for block in ALL:
-        if block.language in PARSERS and not block.mark.startswith("part"):
+        if block.language in parsers and not block.mark.startswith("part"):
             try:
-                PARSERS[block.language](block.text)
+                parsers[block.language](block.text)
             except ValueError as error:
                 wrong.append(f"{block.where}: {error}")
     assert wrong == []
-
-
-def test_what_needs_no_service_is_run() -> None:
-    """A block of `groundwire check` that is not run is marked `needs`, with what it needs."""
-    for block in (block for page in PAGES for block in BLOCKS[page] if block in SHELL):
-        ours = [words[1] for words in commands(block.text) if words[0].endswith("groundwire") and words[1:]]
-        if ours and set(ours) <= {"check"}:
-            assert block.runs or block.mark.startswith("needs"), block.where
 
 
 def test_a_command_that_its_program_would_refuse_is_found() -> None:

@@ -1,105 +1,143 @@
-"""Names that the documentation mentions exist: settings, files, topics, headers, checks, public names."""
+"""Names that the documentation mentions exist, its tables list what there is, and the generated page is current."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import re
+import tomllib
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import reduce
+from importlib import import_module
+from pathlib import Path
+
+import pytest
 
 import groundwire
 from groundwire.cli.environment import unknown_variables
-from groundwire.errors import ErrorCode, RecordError
+from groundwire.errors import ErrorCode
 from groundwire.gate import report as checks
 from groundwire.gate.build import MAX_BYTES, MAX_ENTRIES
 from groundwire.gate.report import report_of
 from groundwire.gate.response_case import ResponseCase
 from groundwire.gate.response_checks import read_response
 from groundwire.messages import headers
-from groundwire.messages.decisions import Facts
+from groundwire.messages.decisions import Facts, ReasonCode
 from groundwire.messages.decode import MAX_VALUE_BYTES
 from groundwire.messages.records import Claim, LlmResponse
+from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
+from schemas.__main__ import FIELDS, INPUTS, OUTPUTS
 from schemas.asyncapi import asyncapi
+from schemas.records_page import main, page
 from tests.unit.docs.pages import DOCS, PAGES, ROOT, name
 
-TEXTS = {page: page.read_text("utf-8") for page in PAGES}
+MAP = (DOCS / "develop" / "architecture.md").read_text("utf-8")
 WIRE = (DOCS / "reference" / "wire.md").read_text("utf-8")
-MESSAGES = asyncapi()["components"]["messages"]
+PLACE = re.compile(r"`([a-z_]+(?:\.[a-z_]+)*):([A-Za-z_]+(?:\.[A-Za-z_]+)*)`")
+"""`module:name`, as the map and the glossary write it."""
 
 
-def rows(start: str) -> list[list[str]]:
-    """Return the cells of the first table of the wire contract after a sentence."""
-    table = WIRE.partition(start)[2].partition("\n|")[2].partition("\n\n")[0]
-    return [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+def rows(start: str, text: str = WIRE) -> list[list[str]]:
+    """Return the cells of the first table after a sentence, heading or comment."""
+    table = text.partition(start)[2].partition("\n|")[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in table.splitlines()[2:]]
 
 
 def codes(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-def unknown(names_of: Callable[[str], Iterable[str]], known: Callable[[str], bool]) -> dict[str, list[str]]:
-    """Return, for each page, the names on it that are not known."""
-    found = {name(page): [one for one in names_of(text) if not known(one)] for page, text in TEXTS.items()}
-    return {page: wrong for page, wrong in found.items() if wrong}
+def test_every_variable_file_and_test_that_a_page_names_is_there() -> None:
+    texts = {page: page.read_text("utf-8") for page in PAGES}
 
+    def unknown(pattern: str, known: Callable[[str], bool]) -> Iterable[str]:
+        found = re.compile(pattern)
+        return (
+            f"{name(p)}: {one}" for p, text in texts.items() for one in found.findall(text) if not known(one)
+        )
 
-def test_every_variable_that_a_page_names_is_read_by_something() -> None:
-    variable = re.compile(r"\bGROUNDWIRE_[A-Z]+(?:_[A-Z]+)*\b")
-    assert unknown(variable.findall, lambda one: not unknown_variables({one: ""})) == {}
-
-
-def test_every_file_of_the_repository_that_a_page_names_exists() -> None:
     folders = "agents|deploy|demo|docs|examples|schemas|src|topics"
-    path = re.compile(rf"`((?:{folders})/[\w./-]*[\w]|[A-Z]{{4,}}\.md)`")
-    assert unknown(path.findall, lambda one: (ROOT / one).exists() or one.startswith("docs/adrs")) == {}
-
-
-def test_every_test_that_a_page_names_exists() -> None:
     written = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     tests = set(re.findall(r"def (test_\w+)\(", written))
-    assert unknown(re.compile(r"`(test_\w+)`").findall, tests.__contains__) == {}
+    wrong = [
+        *unknown(r"\bGROUNDWIRE_[A-Z]+(?:_[A-Z]+)*\b", lambda one: not unknown_variables({one: ""})),
+        *unknown(
+            rf"`((?:{folders})/[\w./-]*[\w]|[A-Z]{{4,}}\.md)`",
+            lambda one: (ROOT / one).exists() or one.startswith("docs/adrs"),
+        ),
+        *unknown(r"`(test_\w+)`", tests.__contains__),
+    ]
+    assert wrong == []
 
 
-def test_the_headers_of_the_wire_contract_are_those_of_the_published_description() -> None:
+def test_the_map_and_the_glossary_name_what_exists_and_each_word_once() -> None:
+    glossary = (DOCS / "reference" / "glossary.md").read_text("utf-8")
+    wrong = []
+    for module, attribute in sorted({pair for text in (MAP, glossary) for pair in PLACE.findall(text)}):
+        prefix = (
+            "" if module.partition(".")[0] in {"agents", "topics", "schemas", "deploy"} else "groundwire."
+        )
+        try:
+            reduce(getattr, attribute.split("."), import_module(prefix + module))
+        except (ImportError, AttributeError) as error:
+            wrong.append(f"{module}:{attribute}: {error}")
+    lines = [
+        line for line in glossary.splitlines() if line.startswith("| ") and not line.startswith("| word |")
+    ]
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    wrong += [row[0] for row in cells if len(row) != 3 or not PLACE.search(row[-1])]
+    words = [word for row in cells for word in row[0].split(", ")]
+    assert (wrong, len(words)) == ([], len(set(words)))
+
+
+def test_the_map_has_walks_of_ten_steps_the_layers_in_their_order_and_every_fact() -> None:
+    for heading in ("## One claim", "## One response", "## One review decision"):
+        steps = rows(heading, MAP)
+        assert int(steps[-1][0]) == 10, heading
+        assert [step for step in steps if not PLACE.search(" ".join(step))] == []
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(one["layers"] for one in contracts if one.get("containers") == ["groundwire"])
+    order = [room for row in rows("<!-- layers -->", MAP) for room in re.findall(r"`(\w+)/?`", row[0])]
+    for layer in layers:
+        if layer != "__main__":
+            allowed = set(re.split(r" [:|] ", layer))
+            assert {order.pop(0) for _ in allowed} == allowed
+    assert order == []
+    told = {code for row in rows("## Where facts come from", MAP) for code in re.findall(r"`(\w+)`", row[0])}
+    assert told == set(Facts.model_fields)
+
+
+def test_the_headers_of_the_wire_contract_are_those_that_records_carry() -> None:
+    messages = asyncapi()["components"]["messages"]
     sent = {code for row in rows("Headers that the gate reads") for code in codes(row[0])}
-    assert sent == set(MESSAGES["claim"]["headers"]["properties"])
-    published = {code for row in rows("Every output record has these headers") for code in codes(row[0])}
-    assert published == set(MESSAGES["decision"]["headers"]["properties"])
-    types = next(row[1] for row in rows("Every output record has these headers") if "`ce_type`" in row[0])
+    assert sent == set(messages["claim"]["headers"]["properties"])
+    every = rows("Every output record has these headers")
+    assert {code for row in every for code in codes(row[0])} == set(
+        messages["decision"]["headers"]["properties"]
+    )
+    types = next(row[1] for row in every if "`ce_type`" in row[0])
     kinds = ("decision", "retraction", "regenerate", "audit")
-    assert codes(types) == [MESSAGES[kind]["headers"]["properties"]["ce_type"]["const"] for kind in kinds]
-
-
-def test_the_headers_of_a_dead_letter_are_those_that_it_carries() -> None:
-    error = RecordError(ErrorCode.INVALID_JSON, "no")
-    source = inspect.getsource(headers)
-    carried = set(re.findall(r'"(__connect\.errors\.[a-z.]+)"', source)) | {"gw-error", headers.ATTEMPTS}
+    assert codes(types) == [messages[kind]["headers"]["properties"]["ce_type"]["const"] for kind in kinds]
+    carried = set(re.findall(r'"(__connect\.errors\.[a-z.]+)"', inspect.getsource(headers)))
     told: set[str] = set()
     for row in rows("A dead letter keeps the key"):
         first, *others = codes(row[0])
         told |= {first, *(f"__connect.errors{other}" for other in others)}
-    assert told == carried
-    assert error.code in (DOCS / "reference" / "records.md").read_text("utf-8")
+    assert told == carried | {"gw-error", headers.ATTEMPTS}
 
 
 def test_the_checks_of_the_wire_contract_are_those_that_decisions_list() -> None:
     listed = {
         re.sub(r":.*", "", node.value)
-        for node in ast.walk(
-            ast.parse(inspect.getsource(checks).partition("def list_response_checks")[0])
-        )  # of claims
+        for node in ast.walk(ast.parse(inspect.getsource(checks).partition("def list_response_checks")[0]))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if re.fullmatch(r"[a-z]+(_[a-z]+)+(: )?|(duplicate|expired)(: )?", node.value)
     }
     listed -= {name for name in listed if name.endswith("_unavailable")} | {"user_type"}
-    told = {
-        code.partition(":")[0]
-        for row in rows("These are the names of")
-        for cell in row[1:]
-        for code in codes(cell)
-    }
+    cells = [cell for row in rows("These are the names of") for cell in row[1:]]
+    told = {code.partition(":")[0] for cell in cells for code in codes(cell)}
     assert len(listed) > 20
     assert told - {""} == listed
 
@@ -128,3 +166,37 @@ def test_the_library_page_lists_every_public_name_and_no_other() -> None:
     table = [line.split(" | ") for line in overview.splitlines() if line.startswith("| `")]
     told = {code for row in table for code in codes(row[0])}
     assert told == set(groundwire.__all__) - {"__version__"}
+
+
+def test_the_records_page_is_current_and_has_a_meaning_of_every_field(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, place = page(), DOCS / "reference" / "records.md"
+    assert main(["check", str(place)]) == 0
+    for name_ in [*TopicName, *ReasonCode, *ErrorCode]:
+        assert f"| `{name_}` |" in text
+    for model in [*INPUTS.values(), *OUTPUTS.values()]:
+        whole = text.partition(f"## {model.__name__} 1.0\n")[2].partition("\n## ")[0]
+        lines = whole.partition("\n### ")[0].splitlines()
+        fields = {line.split("`")[1]: line.split(" | ") for line in lines if line[:3] == "| `"}
+        assert set(fields) == {field.alias or name_ for name_, field in model.model_fields.items()}
+        assert all(cell.strip(" |") for cells in fields.values() for cell in cells)
+    file = tmp_path / "records.md"
+    assert main(["write", str(file)]) == 0
+    assert file.read_bytes() == place.read_bytes()
+    file.write_text(file.read_text().replace("30 days", "31 days"))
+    assert main(["check", str(file)]) == 1
+    assert "make generate" in capsys.readouterr().err
+
+
+def test_a_field_without_a_meaning_and_a_meaning_without_a_field_are_named() -> None:
+    texts = tomllib.loads(FIELDS.read_text("utf-8"))
+    claim = {field: text for field, text in texts["Claim"].items() if field != "content"}
+    more = {**texts["Claim"], "colour": "Its colour."}
+    for changed, told in (
+        ({"Claim": claim}, r"\[Claim\].*content"),
+        ({"Claim": more}, r"\[Claim\].*colour"),
+        ({"Nothing": {}}, "Nothing"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            page(texts | changed)

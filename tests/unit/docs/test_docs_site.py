@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from html.parser import HTMLParser
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urldefrag, urlsplit
@@ -14,15 +12,7 @@ import pytest
 
 from tests.unit.docs.pages import ROOT
 
-_DEVELOPMENT = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["dev"]
-_DECLARED = any("properdocs" in str(one) for one in _DEVELOPMENT)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not _DECLARED and find_spec("properdocs") is None,
-        reason="the generator is not among the requirements",
-    ),
-]
+pytestmark = pytest.mark.slow
 
 
 class Page(HTMLParser):
@@ -55,7 +45,7 @@ class Site(NamedTuple):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    from properdocs.commands.build import build  # noqa: PLC0415 - see the mark above
+    from properdocs.commands.build import build  # noqa: PLC0415 - half a second that fast runs do not need
     from properdocs.config import load_config  # noqa: PLC0415 - as above
 
     folder = tmp_path_factory.mktemp("site")

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 from groundwire.policy import Policy
 from tests.unit.docs.pages import DOCS, blocks
 from tests.unit.gate.world import World, verifier
 
 PAGE = DOCS / "trust" / "limits.md"
-ROWS = [
-    line.split(" | ") for line in PAGE.read_text("utf-8").splitlines() if re.match(r"\| .*\| `\w+`", line)
-]
+ROWS = [row.split(" | ") for row in PAGE.read_text("utf-8").splitlines() if re.match(r"\| .*\| `\w+`", row)]
 BLOCK = next(block for block in blocks(PAGE) if "evasions.jsonl" in block.text)
-CLAIMS: dict[str, dict[str, Any]] = {
-    claim["claim_id"]: claim
-    for line in BLOCK.text.splitlines()
-    if line[0] == "{"
-    for claim in [json.loads(line)]
-}
+CLAIMS = [json.loads(line)["claim_id"] for line in BLOCK.text.splitlines() if line[0] == "{"]
 HERE = {"page": "needs a web server: the last test", "stored": "what the paraphrase repeats"}
 
 
@@ -36,9 +28,8 @@ def test_what_the_table_says_of_a_claim_is_what_the_page_shows() -> None:
 
     S0-161: an agent that was taught to avoid hedges lands in review.
     """
-    shown = {
-        one: line.split()[0] for one, line in zip(CLAIMS, (BLOCK.shown or "").splitlines()[1:], strict=False)
-    }
+    lines = (BLOCK.shown or "").splitlines()[1:]
+    shown = {one: line.split()[0] for one, line in zip(CLAIMS, lines, strict=False)}
     words = {"approved": ("approved", "not a duplicate"), "review": ("review",), "blocked": ("blocked",)}
     wrong = [
         name
