@@ -101,14 +101,21 @@ async def test_an_overlong_line_is_left_out_and_the_next_one_is_whole():
     assert await collect(io.BytesIO(longest * 2)) == [(1, None)]
 
 
-async def test_a_pipe_gives_its_lines_as_they_come():
+async def test_a_pipe_gives_its_lines_as_they_come(monkeypatch):
     reading, writing = os.pipe()
+    read, begun, loop = os.read, asyncio.Event(), asyncio.get_running_loop()
+
+    def noted(*given):
+        loop.call_soon_threadsafe(begun.set)
+        return read(*given)
+
     with os.fdopen(reading, "rb") as stream:
         found = windows(stream)
         os.write(writing, b"one\ntw")
         assert await anext(found) == [(1, b"one")]
+        monkeypatch.setattr(os, "read", noted)
         waiting = asyncio.ensure_future(anext(found))
-        await asyncio.sleep(0.05)
+        await begun.wait()
         assert not waiting.done(), "the loop is free while the pipe is empty"
         os.write(writing, b"o\n")
         assert await waiting == [(2, b"two")]
