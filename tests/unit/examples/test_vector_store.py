@@ -1,11 +1,17 @@
-"""The example that follows approvals into pgvector: it holds what is approved, whatever comes and however often."""
+"""The example that follows approvals into pgvector: it holds what is approved, whatever comes and however often.
+
+And that the examples of clients are typed as a reader's own program would be.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -13,13 +19,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from deploy.embedded import MissingServiceError
 from groundwire.client import ApprovedTable
 from tests.services.fixtures import or_skip
 from tests.services.postgres import with_pgvector
 from tests.unit.client.test_followed_table import AFTER, LATER, LIFE, NOW, SAMPLE, decided, erased, retracted
 
 pytestmark = pytest.mark.slow  # needs PostgreSQL with pgvector
-FOLDER = Path(__file__).resolve().parents[3] / "examples" / "vector_store"
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "examples" / "vector_store"
 
 
 @pytest.fixture(scope="module")
@@ -42,24 +50,18 @@ def database() -> Iterator[str]:
 
 @pytest.fixture
 def store(program, database):
-    made = Counted(program, database)
-    yield made.store
-    made.store.close()
+    """A store that keeps the texts that it has embedded."""
+    texts = []
 
+    def embed(some):
+        texts.extend(some)
+        return program.embed(some)
 
-class Counted:
-    """A store, and the texts that it has embedded."""
-
-    def __init__(self, program, database):
-        self.embedded = []
-        self.store = program.VectorStore(database, self.embed)
-        self.store._connection.execute("TRUNCATE memories")
-        self.store.counted = self
-        self._embed = program.embed
-
-    def embed(self, texts):
-        self.embedded += texts
-        return self._embed(texts)
+    made = program.VectorStore(database, embed)
+    made._connection.execute("TRUNCATE memories")
+    made.embedded = texts
+    yield made
+    made.close()
 
 
 def follow(program, store, before, after=()):
@@ -113,7 +115,7 @@ def test_what_is_held_already_is_not_embedded_again(program, store):
     records = [decided(1), decided(1, "Kafka keeps order", claim_id="c2")]
     follow(program, store, records)
     follow(program, store, records, records)
-    assert sorted(store.counted.embedded) == ["Kafka keeps order", "Redis is fast"]
+    assert sorted(store.embedded) == ["Kafka keeps order", "Redis is fast"]
 
 
 def test_what_is_decided_anew_after_an_erasure_replaces_what_had_the_same_decision_id(program, store):
@@ -149,3 +151,32 @@ def test_a_second_program_waits_until_the_first_ends(program, store, database):
     store.close()
     second.be_the_only_writer()
     second.close()
+
+
+def test_an_example_of_a_client_passes_mypy_in_its_strict_mode(tmp_path):
+    for program, package in (("vector_store/__main__.py", "psycopg"), ("langgraph_store.py", "langgraph")):
+        if importlib.util.find_spec(package) is None:
+            or_skip(partial(missing, f"{package} is not there: make examples"))
+        file = ROOT / "examples" / program
+        paths = os.pathsep.join([str(ROOT / "src"), str(file.parent)])
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "mypy",
+                "--strict",
+                "--config-file=",
+                f"--cache-dir={tmp_path}",
+                str(file),
+            ],
+            env={"MYPYPATH": paths, "PATH": "/usr/bin:/bin"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def missing(what):
+    raise MissingServiceError(what)

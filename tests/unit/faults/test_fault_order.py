@@ -10,7 +10,7 @@ from typing import Any
 from agents.outputs import outputs
 from groundwire.messages.headers import InboundRecord, deferred_headers
 from tests.faults.history import CLAIMS, RESPONSES, REVIEWS, History, traceparent
-from tests.faults.load import Input, Inputs
+from tests.faults.load import Inputs
 from tests.faults.rules_identity import order
 from tests.stream.harness import Seen
 from tests.unit.faults.unfaulted import PREFIX, Run
@@ -23,32 +23,21 @@ class Log:
         self.records: dict[str, list[Seen]] = {}
 
     def stands(self, topic: str, subject: str, *, user: str = "u", partition: int = 0) -> Seen:
-        fields: dict[str, Any] = {"user_id": user, "subject_id": subject}
-        if topic == CLAIMS:
-            fields |= {"claim_id": subject, "content": f"Text of {subject}"}
-        elif topic == RESPONSES:
-            fields |= {"response_id": subject, "answer": f"Answer {subject}"}
-        else:
-            fields |= {"action_id": f"on {subject}", "tenant_id": "default", "expected_revision": 1}
-            fields |= {"action": "approve", "reviewer": "u", "at": "2026-01-31T12:00:00Z"}
-        if topic != REVIEWS:
-            del fields["subject_id"]
+        action = {"tenant_id": "default", "expected_revision": 1, "action": "approve", "reviewer": "u"}
+        action |= {"action_id": f"on {subject}", "at": "2026-01-31T12:00:00Z", "subject_id": subject}
+        fields = {
+            CLAIMS: {"claim_id": subject, "content": f"Text of {subject}"},
+            RESPONSES: {"response_id": subject, "answer": f"Answer {subject}"},
+            REVIEWS: action,
+        }[topic]
         headers = [traceparent(1, 1 + sum(map(len, self.records.values())))]
-        return self._append(
-            topic, partition, f"default:{user}".encode(), json.dumps(fields).encode(), headers
-        )
+        value = json.dumps({"user_id": user, **fields}).encode()
+        return self._append(topic, f"default:{user}".encode(), value, headers, partition)
 
     def waits(self, cause: Seen) -> None:
-        place = (
-            PREFIX + cause.topic,
-            0,
-            cause.offset,
-            cause.timestamp,
-            cause.key,
-            cause.value,
-            cause.headers,
-        )
-        self._append("deferred", 0, cause.key, cause.value, deferred_headers(InboundRecord(*place)))
+        place = (PREFIX + cause.topic, 0, cause.offset, cause.timestamp)
+        record = InboundRecord(*place, cause.key, cause.value, cause.headers)
+        self._append("deferred", cause.key, cause.value, deferred_headers(record))
 
     def told(self, cause: Seen, origin: Seen, topic: str, revision: int) -> None:
         """Publish a decision for an input."""
@@ -65,18 +54,15 @@ class Log:
                 "offset": origin.offset,
             },
         }
-        self._append(topic, 0, cause.key, json.dumps(decision).encode(), cause.headers)
+        self._append(topic, cause.key, json.dumps(decision).encode(), cause.headers)
 
     def broken(self) -> list[str]:
         return [violation.record for violation in order(History(PREFIX, self.records))]
 
-    def _append(
-        self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Any
-    ) -> Seen:
+    def _append(self, topic: str, key: Any, value: bytes | None, headers: Any, partition: int = 0) -> Seen:
         log = self.records.setdefault(topic, [])
-        seen = Seen(topic, partition, len(log), 1_769_860_800_000, key, value, tuple(headers))
-        log.append(seen)
-        return seen
+        log.append(Seen(topic, partition, len(log), 1_769_860_800_000, key, value, tuple(headers)))
+        return log[-1]
 
 
 def played(inputs: str, steps: str) -> list[str]:
@@ -139,8 +125,14 @@ def test_an_approval_that_does_not_carry_the_traceparent_of_its_record_is_found(
 
 
 async def test_a_response_of_an_outage_is_overtaken_by_one_of_its_user_that_came_after_it():
-    run = Run()
-    late, next_one = [run.stand(each.topic, each.key, each.value) for each in _two_responses()]
+    inputs = Inputs(1, "http://pages.example")
+    made = (inputs.next() for _ in range(1000))
+    sound = (json.loads(each.value or b"") for each in made if each.topic == RESPONSES and not each.bad)
+    run, two = Run(), [each for each in sound if each["tenant_id"] == "acme"][:2]
+    late, next_one = [
+        run.stand(RESPONSES, b"acme:u", json.dumps(each | {"user_id": "u", "confidence": 1.0}).encode())
+        for each in two
+    ]
     await run.publish(late, outputs(run.gate.provisional(await run.gate.prepare([late]))))
     await run.gate_decides(next_one)
     await run.gate_decides(late)
@@ -149,17 +141,3 @@ async def test_a_response_of_an_outage_is_overtaken_by_one_of_its_user_that_came
     assert [seen.json["revision"] for seen in history.of("review")] == [0]
     assert list(order(history)) == []
     assert list(order(replace(history, records={**history.records, "deferred": []})))
-
-
-def _two_responses() -> list[Input]:
-    inputs = Inputs(1, "http://pages.example")
-    made = (inputs.next() for _ in range(1000))
-    found = [each for each in made if each.topic == RESPONSES and not each.bad]
-    return [
-        replace(
-            each,
-            value=json.dumps({**json.loads(each.value or b""), "user_id": "u", "confidence": 1.0}).encode(),
-        )
-        for each in found
-        if b'"tenant_id": "acme"' in (each.value or b"")
-    ][:2]

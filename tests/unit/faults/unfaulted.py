@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,22 +39,13 @@ PAGE = "http://pages.example"
 
 
 class _Signer:
-    def __init__(self) -> None:
-        self._key = ed25519.new_private_key()
+    _key = ed25519.new_private_key()
 
     def key_id(self, _at: datetime) -> str:
         return "gate-seals"
 
     async def sign(self, _key_id: str, data: bytes) -> bytes:
         return ed25519.sign(self._key, data)
-
-
-async def _nothing_committed(tps: Sequence[TP]) -> Mapping[TP, Committed]:
-    return dict.fromkeys(tps, Committed(None, None))
-
-
-def _now() -> datetime:
-    return datetime(2026, 1, 31, tzinfo=UTC)
 
 
 @dataclass
@@ -80,15 +72,8 @@ class Run(World):
     @property
     def review_gate(self) -> ReviewGate:
         """A gate for actions of people, which begins with nothing but state and topics."""
-        return ReviewGate(
-            self.policy,
-            self.policies,
-            self.state,
-            keys=self.keys,
-            find=self._find,
-            own_key=None,
-            now=self.now,
-        )
+        more = {"keys": self.keys, "find": self._find, "own_key": None, "now": self.now}
+        return ReviewGate(self.policy, self.policies, self.state, **more)
 
     async def feed(self, seed: int, count: int) -> None:
         rng = random.Random(seed)
@@ -177,15 +162,20 @@ class Run(World):
     async def publish(self, record: InboundRecord, those: Sequence[Output]) -> None:
         """Publish what comes of a record, and seal it, as its worker would before it commits the offset."""
         self.put(those)
+
+        async def nothing_committed(tps: Sequence[TP]) -> Mapping[TP, Committed]:
+            return dict.fromkeys(tps, Committed(None, None))
+
+        async def acknowledge(those: Sequence[Output]) -> None:
+            self.put(those)
+
         if self._sealer is None:
-            self._sealer = Sealer(_Signer(), self._acknowledge, _nothing_committed, lambda _: None, now=_now)
+            clock = partial(datetime, 2026, 1, 31, tzinfo=UTC)
+            self._sealer = Sealer(_Signer(), acknowledge, nothing_committed, lambda _: None, now=clock)
         tp = TP(record.topic or "", record.partition)
         self._sealer.note_batch(tp, record.offset)
         self._sealer.note(tp, [(record.offset, output) for output in those])
         await self._sealer.seal({tp: record.offset + 1})
-
-    async def _acknowledge(self, those: Sequence[Output]) -> None:
-        self.put(those)
 
     def put(self, those: Sequence[Output]) -> None:
         for output in those:
@@ -205,12 +195,10 @@ class Run(World):
         return seen
 
 
-async def _run(seed: int, count: int) -> tuple[Run, dict[Subject, SubjectStatus | None]]:
-    answers = {f"{PAGE}/ok/{number}": 200 for number in range(1000)}
-    run = Run(verifier=verifier(urls=answers))
-    await run.feed(seed, count)
-    return run, await run.statuses()
-
-
 def a_run(seed: int = 1, count: int = 150) -> tuple[Run, dict[Subject, SubjectStatus | None]]:
-    return asyncio.run(_run(seed, count))
+    async def made() -> tuple[Run, dict[Subject, SubjectStatus | None]]:
+        run = Run(verifier=verifier(urls={f"{PAGE}/ok/{number}": 200 for number in range(1000)}))
+        await run.feed(seed, count)
+        return run, await run.statuses()
+
+    return asyncio.run(made())
