@@ -9,6 +9,8 @@ from groundwire.gate.response_checks import check_claims, evidence_of
 from groundwire.library.epistemic import detect_hallucinations
 from groundwire.messages.records import LlmResponse
 
+from .clients import ALONE, Judge
+
 CONTEXT = {"doc-1": "The gateway retries failed requests 3 times.", "doc-2": "The cache lives in Dublin."}
 TEXT = "The gateway retries failed requests 3 times"
 
@@ -45,49 +47,37 @@ def test_nothing_that_is_there_is_ever_missed(text, ids):
 
 def test_a_claim_that_cites_what_is_not_there_is_a_phantom_and_nobody_is_asked_about_it():
     """S4-06, S4-24."""
-
-    class Counting:
-        prompts: list[str] = []  # noqa: RUF012 - of one test
-
-        async def complete(self, prompt, *, model):  # noqa: ARG002 - the port names its arguments
-            self.prompts.append(prompt)
-            return "0.9"
-
-    config = VerificationConfig(model_scope="all", mode="full", evidence_scrubbing=False)
+    judge = Judge()
     text = f"{TEXT} [doc-9]. The cache lives in Dublin [doc-2]. {TEXT} [doc-1]."
-    report = detect_hallucinations(text, CONTEXT, client=Counting(), config=config)
+    report = detect_hallucinations(text, CONTEXT, client=judge, config=ALONE)
     assert [claim.flag_reason for claim in report.claims] == ["phantom_citation", None, None]
     assert report.claims[0].evidence_ids == ["doc-1", "doc-9"]
-    assert (report.gaps[0].gap_type, report.gaps[0].suggested_action) == (
-        "phantom_citation",
-        "Cite a source that exists.",
-    )
-    assert len(Counting.prompts) == 2
+    assert report.gaps[0].gap_type == "phantom_citation"
+    assert report.gaps[0].suggested_action == "Cite a source that exists."
+    assert len(judge.requests) == 2
+    for answer in ["[doc-9] says so.", "I don't know.\n\nSources: rates.pdf"]:
+        assert detect_hallucinations(answer, CONTEXT).is_flagged, "a phantom beside what is no claim"
 
 
 def test_at_the_gate_chunks_may_be_cited_by_number_id_and_file():
+    context = {"context": CONTEXT}
+    chunks = {
+        "chunks": [
+            {"chunk_id": name, "file": f"docs/{name}.md", "content": text, "start_line": 1, "end_line": 1}
+            for name, text in CONTEXT.items()
+        ]
+    }
     for cited, brought, reason in [
-        ("[doc-9]", {"context": CONTEXT}, "phantom_citation"),
-        ("[source: docs/missing.md]", {"chunks": ["doc-1", "doc-2"]}, "phantom_citation"),
-        ("[source: docs/doc-1.md]", {"chunks": ["doc-1", "doc-2"]}, None),
-        ("[source: doc-1.md:3-7, docs/doc-2.md#L4]", {"chunks": ["doc-1", "doc-2"]}, None),
-        ("[source:9]", {"chunks": ["doc-1", "doc-2"]}, "phantom_citation"),
-        ("[rates.pdf#page=4]", {"chunks": ["doc-1", "doc-2"]}, "phantom_citation"),
-        ("[doc-1.md#page=4]", {"chunks": ["doc-1", "doc-2"]}, None),
-        ("[source:9]", {"context": CONTEXT}, "phantom_citation"),
+        ("[doc-9]", context, "phantom_citation"),
+        ("[source:9]", context, "phantom_citation"),
+        ("[source: docs/missing.md]", chunks, "phantom_citation"),
+        ("[source: docs/doc-1.md]", chunks, None),
+        ("[source: doc-1.md:3-7, docs/doc-2.md#L4]", chunks, None),
+        ("[source:9]", chunks, "phantom_citation"),
+        ("[rates.pdf#page=4]", chunks, "phantom_citation"),
+        ("[doc-1.md#page=4]", chunks, None),
     ]:
         record = {"response_id": "r", "user_id": "u", "answer": f"{TEXT} {cited}."} | brought
-        if "chunks" in brought:
-            place = {"start_line": 1, "end_line": 1}
-            record["chunks"] = [
-                {"chunk_id": name, "file": f"docs/{name}.md", "content": CONTEXT[name]} | place
-                for name in brought["chunks"]
-            ]
         response = LlmResponse.model_validate(record)
         report = check_claims(response, evidence_of(response), VerificationConfig())
         assert [claim.flag_reason for claim in report.report.claims] == [reason]
-
-
-def test_a_phantom_beside_what_is_no_claim_is_not_looked_over():
-    for answer in ["[doc-9] says so.", "I don't know.\n\nSources: rates.pdf"]:
-        assert detect_hallucinations(answer, CONTEXT).is_flagged

@@ -1,9 +1,10 @@
-"""The four functions and the report: rules alone, and with a model that is counted.
+"""The functions and the report: rules alone, and with a model that is counted; the checkpoint behind a generator.
 
-Requirements S4-01..S4-15, S4-18..S4-35, S4-41..S4-47, S4-55, S4-56, C-57..C-63, C-68.
+Requirements S4-01..S4-15, S4-18..S4-47, S4-55, S4-56, S4-60, C-57..C-63, C-68.
 """
 
 import asyncio
+import math
 
 import pytest
 from hypothesis import given
@@ -18,9 +19,11 @@ from groundwire.library.epistemic import (
     detect_hallucinations,
     evidence_dependence,
     verify_claim,
+    verify_response,
 )
 
-FULL = VerificationConfig(model_scope="all", mode="full")
+from .clients import FULL
+
 CONTEXT = {
     "retries": "The gateway retries failed requests 3 times and waits 30 seconds between attempts.",
     "cache": "Tokens are not stored on disk. The cache of the gateway is located in Dublin.",
@@ -38,8 +41,8 @@ class Stub:
         self.reply, self.prior = reply, prior
         self.prompts = []
 
-    async def complete(self, prompt, *, model):
-        self.prompts.append((prompt, model))
+    async def complete(self, prompt, *, model):  # noqa: ARG002 - the port names its arguments
+        self.prompts.append(prompt)
         reply = self.reply if '"evidence"' in prompt else self.prior
         if isinstance(reply, Exception):
             raise reply
@@ -64,29 +67,23 @@ def test_more_support_never_means_a_larger_gap(one, other, prior):
     assert evidence_gap_bits(high, prior) <= evidence_gap_bits(low, prior)
 
 
-def test_a_probability_out_of_range_is_refused_by_name():
-    for bad in [-0.1, 1.1, float("nan"), True]:
+def test_bands_of_gaps_have_fixed_edges():
+    bands = {-0.01: "supported", 0: "minor", 2: "minor", 2.01: "suspicious", 10: "suspicious"}
+    bands[10.01] = "likely_hallucination"
+    assert {bits: gap_band(bits) for bits in bands} == bands
+
+
+def test_a_number_out_of_range_is_refused_by_name():
+    for bad in [-0.1, 1.1, math.nan, True]:
         with pytest.raises(ValueError, match="p1"):
             evidence_gap_bits(bad)
-
-
-def test_bands_of_gaps_have_fixed_edges():
-    for bits, band in [
-        (-0.01, "supported"),
-        (0, "minor"),
-        (2, "minor"),
-        (2.01, "suspicious"),
-        (10, "suspicious"),
-        (10.01, "likely_hallucination"),
-    ]:
-        assert gap_band(bits) == band
-
-
-def test_a_score_out_of_range_is_refused():
-    for bad in [-0.01, 1.01, float("nan")]:
+    for bad in [-0.01, 1.01, math.nan]:
         for name in ["evidence_support", "evidence_dependence", "consistency_score"]:
             with pytest.raises(ValidationError, match=name):
                 claim(**{name: bad})
+    for bad in ["0.9", None, math.nan, -0.1, 1.1, True]:
+        with pytest.raises(ValueError, match=r"^threshold must be"):
+            verify_claim("a", "a", bad)
 
 
 def test_a_claim_is_flagged_below_the_support_threshold_and_not_at_it():
@@ -96,10 +93,8 @@ def test_a_claim_is_flagged_below_the_support_threshold_and_not_at_it():
     assert not verify_claim(text, evidence, config=at).is_flagged
     assert verify_claim(text, evidence, config=above).is_flagged
 
-
-def test_a_claim_that_says_nothing_or_has_no_evidence_is_not_supported():
-    assert verify_claim("", "text").flag_reason == "unsupported"
-    assert verify_claim("Retries are on.", []).flag_reason == "unsupported"
+    for text, evidence in (("", "text"), ("Retries are on.", [])):
+        assert verify_claim(text, evidence).flag_reason == "unsupported"
 
 
 def test_evidence_as_a_list_gives_the_ids_that_bind_the_claim():
@@ -120,12 +115,8 @@ def test_each_step_of_reasoning_is_held_against_what_it_cites_alone():
     assert found[1].is_flagged
     assert found[3].flag_reason == "unsupported"
     assert [step.evidence_ids for step in found] == [step["cites"] for step in steps]
-    assert (
-        len(stub.prompts) == 3
-    )  # twice with evidence, once without; neither phantom nor uncited is asked about
-
-
-def test_a_step_of_another_shape_is_refused_with_its_number():
+    # twice with evidence, once without; neither phantom nor uncited is asked about
+    assert len(stub.prompts) == 3
     for step in ["text", {"cites": []}, {"claim": 5}, {"claim": "a", "cites": "b"}]:
         with pytest.raises(ValueError, match="step 2"):
             audit_reasoning([{"claim": "a", "cites": []}, step], {})
@@ -141,10 +132,9 @@ def test_a_report_counts_claims_and_names_gaps():
     assert not report.should_retry
     assert "Tokens are stored on disk." in report.retry_guidance
 
-
-def test_overall_confidence_is_the_mean_support_weighted_by_words():
     claims = [claim(0.9, claim_text="one two three"), claim(0.5, claim_text="one")]
-    assert build_report("r", claims, FULL).overall_confidence == pytest.approx((3 * 0.9 + 0.5) / 4)
+    mean = build_report("r", claims, FULL).overall_confidence
+    assert mean == pytest.approx((3 * 0.9 + 0.5) / 4), "weighted by words"
 
 
 def test_a_gap_is_critical_above_the_threshold_and_never_for_independence_alone():
@@ -209,8 +199,6 @@ def test_a_model_that_fails_is_no_pass_and_no_exception():
         found = verify_claim(CONTEXT["retries"], CONTEXT["retries"], client=Stub(reply))
         assert (found.flag_reason, found.method) == (reason, "deterministic")
 
-
-def test_a_model_that_does_not_answer_in_time_is_unavailable():
     class Slow:
         async def complete(self, prompt, *, model):  # noqa: ARG002 - the port names its arguments
             await asyncio.Event().wait()
@@ -251,15 +239,12 @@ def test_beyond_the_limit_claims_have_their_deterministic_result_only():
     assert (report.model_claims, report.model_truncated, report.total_claims) == (3, 1, 4)
 
 
-def test_no_model_is_asked_about_a_response_of_fewer_than_a_hundred_characters():
+def test_no_model_is_asked_about_a_response_of_fewer_than_a_hundred_characters_or_without_evidence():
     for length, asked in [(99, 0), (100, 2)]:
         stub = Stub()
         response = "The gateway retries failed requests " + "very " * 20
         detect_hallucinations(response[: length - 1] + ".", CONTEXT, client=stub, config=FULL)
         assert len(stub.prompts) == asked
-
-
-def test_no_model_is_asked_without_evidence():
     stub = Stub()
     assert detect_hallucinations(RESPONSE, {}, client=stub, config=FULL).flagged_claims == 4
     assert stub.prompts == []
@@ -272,17 +257,12 @@ def test_the_sample_is_about_its_share_and_always_the_same():
     assert share == [is_sampled(name, 0.3) for name in ids] != [is_sampled(name, 0.3, "seed") for name in ids]
 
 
-def test_critical_only_asks_about_markers_numbers_citations_and_negations():
+def test_critical_only_asks_about_markers_numbers_citations_negations_and_steps_called_critical():
     for text in ["It may retry.", "It takes 3 s.", "It retries [source:1].", "It never retries."]:
         assert is_critical_text(text)
-        assert not is_critical_text("The gateway retries.")
-
-
-def test_critical_only_asks_about_a_step_that_its_author_calls_critical_whatever_its_words_are():
-    model, config = (
-        Stub(),
-        VerificationConfig(model_scope="all", mode="critical_only", evidence_scrubbing=False),
-    )
+    assert not is_critical_text("The gateway retries.")
+    model = Stub()
+    config = VerificationConfig(model_scope="all", mode="critical_only", evidence_scrubbing=False)
     steps = [
         {"claim": "The cache of the gateway is located in Dublin.", "cites": ["cache"], "critical": critical}
         for critical in (False, True)
@@ -301,11 +281,96 @@ def test_dependence_is_what_the_evidence_adds_to_the_question():
     assert evidence_dependence(question, "It is on the moon.", CONTEXT["cache"]) == 0
     assert evidence_dependence(question, "The cache of the gateway.", CONTEXT["cache"]) == 0
 
-
-def test_dependence_with_a_model_is_one_less_the_similarity_of_its_answers():
-    """S4-07, S4-18."""
+    # S4-07, S4-18: with a model, one less the similarity of its answers
     question, answer = "Where is it?", "It is located in Dublin."
     assert evidence_dependence(question, answer, "text", client=Stub(prior=answer)) == 0
     assert evidence_dependence(question, answer, "text", client=Stub(prior="Nobody can tell.")) == 1
     with pytest.raises(RuntimeError):
         evidence_dependence(question, answer, "text", client=Stub(prior=OSError()))
+
+
+def test_an_argument_of_another_type_is_named():
+    for call, name in [
+        (lambda: verify_claim("a", {"a": 7}), "evidence 'a'"),
+        (lambda: verify_claim("a", None), "evidence"),
+        (lambda: verify_claim("a", b"text"), "evidence"),
+        (lambda: verify_claim("a", ["text", 7]), "evidence 2"),
+        (lambda: verify_claim(None, "text"), "claim"),
+        (lambda: detect_hallucinations("a", None), "context"),
+        (lambda: detect_hallucinations("a", ["text"]), "context"),
+        (lambda: detect_hallucinations("a", {1: "text"}), "id 1 of context"),
+        (lambda: detect_hallucinations("a", {"a": None}), "context 'a'"),
+        (lambda: audit_reasoning(None, {}), "steps"),
+        (lambda: audit_reasoning({"claim": "a", "cites": []}, {}), "steps"),
+        (lambda: audit_reasoning([], [("a", "text")]), "sources"),
+    ]:
+        with pytest.raises(TypeError, match=f"^{name}: "):
+            call()
+
+
+GOOD = f"{CONTEXT['retries']} It waits 30 seconds."
+BAD = GOOD.replace("3 times", "9 times")
+
+
+class Generator:
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = []
+
+    async def __call__(self, query, flagged):
+        self.asked.append((query, [claim.claim_text for claim in flagged]))
+        return self.answers.pop(0)
+
+
+async def test_what_is_skipped_comes_back_as_it_is_without_a_model_call():
+    for query, answer, context, options, why in [
+        ("q", None, CONTEXT, {}, "no_answer"),
+        ("q", " ", CONTEXT, {}, "no_answer"),
+        ("q", BAD, CONTEXT, {"enabled": False}, "disabled"),
+        ("/simple q", BAD, CONTEXT, {}, "bypassed"),
+        ("q", BAD, {}, {}, "no_evidence"),
+    ]:
+        client, generator = Stub(), Generator()
+        config = VerificationConfig(model_scope="all", mode="full", on_failure="retry", **options)
+        found = await verify_response(
+            query, answer, context, client=client, config=config, regenerate=generator
+        )
+        assert (found.answer, found.report, found.retries, found.skipped) == (answer, None, 0, why)
+        assert (client.prompts, generator.asked) == ([], [])
+    found = await verify_response("q", "It retries 9 times.", CONTEXT, client=client, config=FULL)
+    assert (found.skipped, found.report.flagged_claims) == ("too_short", 1), "checked by the rules alone"
+    assert client.prompts == []
+
+
+async def test_flagged_claims_are_annotated_where_they_stand():
+    found = await verify_response("q", BAD, CONTEXT)
+    first, rest = BAD.split(". ", 1)
+    assert found.answer == f"{first}. [contradicted] {rest}"
+    assert (await verify_response("q", GOOD, CONTEXT)).answer == GOOD
+
+
+async def test_another_answer_is_asked_for_with_the_flagged_claims_until_one_holds():
+    generator = Generator(BAD, GOOD)
+    config = VerificationConfig(on_failure="retry")
+    found = await verify_response("q", BAD, CONTEXT, config=config, regenerate=generator)
+    assert (found.answer, found.retries, found.report.has_critical_gaps) == (GOOD, 2, False)
+    assert generator.asked == [("q", [BAD[: BAD.index(" It")]])] * 2
+    # S4-31: retries end at their limit
+    generator = Generator(BAD, BAD, GOOD)
+    found = await verify_response("q", BAD, CONTEXT, config=config, regenerate=generator)
+    assert (found.retries, len(generator.answers)) == (2, 1)
+    assert "[contradicted]" in found.answer
+    # under ask the answer is left to a person
+    found = await verify_response("q", BAD, CONTEXT, config=VerificationConfig(on_failure="ask"))
+    assert (found.answer, found.report.flagged_claims) == (BAD, 1)
+
+
+def test_defaults_are_the_published_ones():
+    config = VerificationConfig()
+    assert (config.enabled, config.support_threshold, config.dependence_threshold) == (True, 0.7, 0.3)
+    assert (config.gap_threshold_bits, config.on_failure, config.max_retries) == (2.0, "flag", 2)
+    assert (config.verification_model, config.max_claims_per_response) == ("haiku", 10)
+    assert (config.parallel_verification, config.mode, config.sample_rate) == (True, "sample", 0.3)
+    for wrong in [{"support_threshold": 1.1}, {"on_failure": "block"}, {"sample_rate": -1}, {"unknown": 1}]:
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            VerificationConfig(**wrong)

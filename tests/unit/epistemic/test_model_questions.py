@@ -1,33 +1,42 @@
-"""What a model is asked, how its reply is read, and what is counted: without a network.
+"""What a model is asked, what is counted, and clients of any make: without a network.
 
-Requirements S4-16, S4-17, S4-20, S4-34, S4-62, C-67.
+What a client is, raises or returns is no pass, no exception, and no way round a limit (S4-63).
+Requirements S4-16, S4-17, S4-20, S4-34, S4-62, S4-66, S4-69, C-66, C-67.
 """
 
 import asyncio
+import dataclasses
+import gc
 import json
+import math
+import weakref
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.epistemic.asking import Budget, Ledger, ask
-from groundwire.epistemic.model import ModelAnswer, ModelFault
+from groundwire.epistemic.asking import Budget, Ledger, Memories, ask
+from groundwire.epistemic.model import LogprobToken, ModelAnswer, ModelFault, cost_report
 from groundwire.epistemic.prompts import (
     MAX_CLAIM,
     MAX_EVIDENCE,
+    MAX_PASSAGES,
     answer_prompt,
     prior_prompt,
     support_prompt,
 )
-from groundwire.epistemic.types import VerificationConfig
-from groundwire.library.epistemic import detect_hallucinations, evidence_dependence, verify_claim
+from groundwire.epistemic.types import ModelCall, VerificationConfig
+from groundwire.library.epistemic import (
+    audit_reasoning,
+    detect_hallucinations,
+    evidence_dependence,
+    verify_claim,
+)
 
-from .clients import ALONE, FULL, TEXT, YES, Judge, said
-
-texts = st.text(max_size=200)
+from .clients import ALONE, FULL, LONG, TEXT, YES, Judge, said
 
 
-@given(texts, st.dictionaries(texts, texts, max_size=3))
+@given(st.text(max_size=200), st.dictionaries(st.text(max_size=200), st.text(max_size=200), max_size=3))
 def test_text_of_a_claim_and_its_evidence_cannot_leave_its_place_in_a_prompt(claim, evidence):
     asked = support_prompt(claim, evidence, nonce="NONCE")
     assert asked.system == support_prompt("", {}, nonce="NONCE").system
@@ -60,17 +69,21 @@ def test_a_claim_that_is_too_long_is_not_asked_about_in_half():
 
 
 def test_evidence_beyond_the_limit_is_left_out_and_the_prompt_says_so():
+    """The limit holds however many passages there are, and however long their ids."""
     whole = support_prompt("c", {"a": "x" * MAX_EVIDENCE})
     cut = support_prompt("c", {"a": "x" * (MAX_EVIDENCE - 1), "b": "yy"})
     document = json.loads(cut.user.split("\n")[1])
     assert (whole.is_cut, cut.is_cut, document["evidence_is_cut"]) == (False, True, True)
     assert [len(passage["text"]) for passage in document["evidence"]] == [MAX_EVIDENCE - 1, 1]
+    many = support_prompt("c", {f"{number:09}" * 100: "" for number in range(5_000)})
+    assert len(json.loads(many.user.split("\n")[1])["evidence"]) == MAX_PASSAGES
+    assert (many.is_cut, len(str(many)) < MAX_EVIDENCE + MAX_PASSAGES * 250) == (True, True)
 
 
 def test_a_model_counts_its_own_tokens_and_prices_are_the_configured_ones():
     config = VerificationConfig(model_scope="all", mode="full", input_price=2, output_price=10)
     judge = Judge(ModelAnswer(YES, input_tokens=1_000, output_tokens=100, requests=2))
-    report = detect_hallucinations(TEXT + " It waits 30 seconds.", {"a": TEXT}, client=judge, config=config)
+    report = detect_hallucinations(LONG, {"a": TEXT}, client=judge, config=config)
     assert {(call.input_tokens, call.output_tokens, call.requests) for call in report.calls} == {
         (1_000, 100, 2)
     }
@@ -98,12 +111,9 @@ def test_sampled_agreement_asks_as_often_as_configured_and_takes_the_mean():
     assert (len(judge.requests), {one.temperature for one in judge.requests}) == (3, {1.0})
     assert found.evidence_support == pytest.approx(1.9 / 3)
     assert found.is_flagged
-
-
-def test_one_of_several_answers_that_does_not_parse_is_no_pass():
-    judge = Judge(ModelAnswer(said("supported", 1.0)), ModelAnswer("sure"))
-    found = verify_claim(TEXT, TEXT, client=judge, config=ALONE.model_copy(update={"samples": 2}))
-    assert found.flag_reason == "verifier_unparseable"
+    half = Judge(ModelAnswer(said("supported", 1.0)), ModelAnswer("sure"))
+    found = verify_claim(TEXT, TEXT, client=half, config=ALONE.model_copy(update={"samples": 2}))
+    assert found.flag_reason == "verifier_unparseable", "an answer that does not parse is no pass"
 
 
 def test_a_fault_flags_the_claim_and_is_told_by_its_code():
@@ -113,14 +123,10 @@ def test_a_fault_flags_the_claim_and_is_told_by_its_code():
         ("paused", "verifier_unavailable"),
     ]:
         fault = ModelFault(code, requests=3, input_tokens=7, output_tokens=9)
-        text = TEXT + " It waits 30 seconds."
-        report = detect_hallucinations(text, {"a": TEXT}, client=Judge(fault), config=ALONE)
+        report = detect_hallucinations(LONG, {"a": TEXT}, client=Judge(fault), config=ALONE)
         assert {claim.flag_reason for claim in report.claims} == {reason}
         first = report.calls[0]
         assert (first.fault, first.requests, first.input_tokens, first.output_tokens) == (code, 3, 7, 9)
-
-
-def test_a_verdict_that_a_model_lowers_is_told_in_its_word():
     judge = Judge(ModelAnswer(said("contradicted", 0.0)))
     assert verify_claim(TEXT, TEXT, client=judge, config=ALONE).flag_reason == "contradicted"
 
@@ -172,8 +178,7 @@ def test_a_question_that_may_not_fit_the_budget_is_not_asked():
     ]:
         judge = Judge()
         config = ALONE.model_copy(update=limit)
-        text = TEXT + " It waits 30 seconds."
-        report = detect_hallucinations(text, {"a": TEXT}, client=judge, config=config)
+        report = detect_hallucinations(LONG, {"a": TEXT}, client=judge, config=config)
         assert len(judge.requests) == 1
         assert [call.fault for call in report.calls] == [None, "over_budget"]
         assert [claim.flag_reason for claim in report.claims] == [None, "verifier_unavailable"]
@@ -203,18 +208,14 @@ def test_a_ledger_never_holds_more_than_its_limit_and_forgets_after_its_window(s
     assert ledger.reserve(most, 0.0, **limits)
 
 
-def test_a_question_for_which_the_minute_has_no_room_costs_the_response_nothing():
+def test_what_a_question_did_not_cost_is_free_again():
     config = VerificationConfig(budget_tokens=100, budget_tokens_per_minute=60)
     budget, minute = Budget(config), Ledger(60)
     assert budget.reserve(minute, 70, 0.0) is None
-    assert budget.reserve(minute, 60, 0.0)
-
-
-def test_what_a_question_did_not_cost_is_free_again():
+    assert budget.reserve(minute, 60, 0.0), "one for which the minute has no room costs the response nothing"
     judge = Judge(ModelAnswer(YES, input_tokens=1, output_tokens=1))
     config = ALONE.model_copy(update={"budget_tokens": 800, "parallel_verification": False})
-    text = TEXT + " It waits 30 seconds."
-    detect_hallucinations(text, {"a": TEXT}, client=judge, config=config)
+    detect_hallucinations(LONG, {"a": TEXT}, client=judge, config=config)
     assert len(judge.requests) == 2
 
 
@@ -243,17 +244,15 @@ def test_a_client_that_waits_for_another_verification_is_told_and_does_not_hang(
     assert found.flag_reason == "verifier_unavailable"
 
 
-CACHE = "The cache lives in Dublin."
-
-
 def test_a_model_is_shown_the_passages_that_bind_a_claim_and_all_where_none_does():
+    cache = "The cache lives in Dublin."
     for claim, passages in [
         (TEXT, [True, False]),
-        (CACHE, [False, True]),
+        (cache, [False, True]),
         ("Penguins sing loudly.", [True, True]),
     ]:
         judge = Judge()
-        context = {"a": f"{TEXT} Requests are signed.", "b": f"{CACHE} It is small."}
+        context = {"a": f"{TEXT} Requests are signed.", "b": f"{cache} It is small."}
         detect_hallucinations(claim + " " * 100, context, client=judge, config=ALONE)
         (asked,) = (request.prompt for request in judge.requests)
         assert ["Requests are signed." in asked, "It is small." in asked] == passages
@@ -273,3 +272,173 @@ async def test_a_question_whose_asker_is_called_off_ends_and_is_not_told_as_a_fa
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+class Slotted:
+    """A client to which nothing can refer weakly."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self):
+        self.asked = 0
+
+    async def complete(self, prompt, *, model):  # noqa: ARG002 - the port names its arguments
+        self.asked += 1
+        return YES
+
+
+class Unhashable(Slotted):
+    __hash__ = None
+
+
+def test_a_client_without_hash_or_weak_references_is_cached_and_keeps_to_the_minutes_budget():
+    for make in [Unhashable, Slotted]:
+        client = make()
+        for _ in range(2):
+            detect_hallucinations(LONG, {"a": TEXT}, client=client, config=ALONE)
+        assert client.asked == 2
+        poor = make()
+        config = ALONE.model_copy(update={"budget_tokens_per_minute": 700})
+        for number in range(5):
+            verify_claim(f"{TEXT} {number}", TEXT, client=poor, config=config)
+        assert poor.asked == 1
+
+
+def test_clients_that_are_equal_have_a_memory_each_and_one_that_is_gone_has_none():
+    @dataclasses.dataclass(frozen=True)
+    class Equal:
+        name: str
+
+    memories = Memories()
+    one, other = Equal("a"), Equal("a")
+    reply = Equal("reply")
+    memories.of(one).keep("question", reply)
+    assert memories.of(one).known("question") is reply
+    assert memories.of(other).known("question") is None
+    gone = weakref.ref(reply)
+    del reply
+    del one
+    gc.collect()
+    assert gone() is None
+
+
+def test_of_clients_that_nothing_refers_to_weakly_the_last_ones_are_held():
+    memories, clients = Memories(), [Slotted() for _ in range(17)]
+    for client in clients:
+        memories.of(client).keep("question", "reply")
+    assert [memories.of(client).known("question") for client in clients[1:]] == ["reply"] * 16
+    assert memories.of(clients[0]).known("question") is None
+
+
+def test_whatever_a_client_returns_or_raises_is_no_pass_and_no_exception():
+    for returned in [
+        None,
+        ModelAnswer(None),
+        ModelAnswer(b"0.9"),
+        ModelAnswer("0.9", tokens=None),
+        ModelAnswer(YES, tokens=("a",)),
+        ModelAnswer(YES, tokens=tuple(LogprobToken(char, "x", {}) for char in YES)),
+        ModelFault("timeout", requests=-1, input_tokens=-1, output_tokens=math.nan),
+        ModelFault(None),
+        ModelFault(""),
+        SystemExit(3),
+        asyncio.CancelledError(),
+    ]:
+        is_number = isinstance(returned, ModelAnswer) and returned.text == "0.9"
+        found = verify_claim(TEXT, TEXT, client=Judge(returned), config=ALONE)
+        assert found.is_flagged or is_number
+        assert found.flag_reason in {"verifier_unavailable", None}
+
+
+def test_a_count_that_is_none_is_estimated():
+    for counted in [-5, 5.5, math.nan, "7", True]:
+        report = detect_hallucinations(
+            LONG, {"a": TEXT}, client=Judge(ModelAnswer(YES, counted, counted, (), counted)), config=ALONE
+        )
+        assert {call.output_tokens for call in report.calls} == {-(-len(YES) // 4)}
+        assert {call.requests for call in report.calls} == {1}
+        assert all(call.input_tokens > 100 for call in report.calls)
+
+
+def test_a_client_that_wants_to_end_everything_ends_its_caller_alone():
+    with pytest.raises(KeyboardInterrupt):
+        verify_claim(TEXT, TEXT, client=Judge(KeyboardInterrupt()), config=ALONE)
+    assert verify_claim(TEXT, TEXT, client=Judge(ModelAnswer(YES)), config=ALONE).method == "model"
+
+
+def test_where_verification_is_disabled_no_function_asks_a_model():
+    """S4-43, S4-68, S4-37, S4-42."""
+    client = Unhashable()
+    off = ALONE.model_copy(update={"enabled": False})
+    assert not verify_claim(TEXT, TEXT, client=client, config=off).is_flagged
+    audit_reasoning([{"claim": TEXT, "cites": ["a"]}], {"a": TEXT}, client=client, config=off)
+    detect_hallucinations(LONG, {"a": TEXT}, client=client, config=off)
+    evidence_dependence("How often?", TEXT, TEXT, client=client, config=off)
+    assert client.asked == 0
+
+
+def test_blank_evidence_is_none_and_nobody_is_asked():
+    """S4-41."""
+    for blank in ["", " \n\t"]:
+        client = Unhashable()
+        verify_claim(TEXT, [blank], client=client, config=ALONE)
+        audit_reasoning(
+            [{"claim": TEXT, "cites": ["a"]}], {"a": blank, "b": TEXT}, client=client, config=ALONE
+        )
+        assert detect_hallucinations(LONG, {"a": blank}, client=client, config=ALONE).verified_claims == 0
+        assert client.asked == 0
+
+
+@given(
+    st.lists(
+        st.builds(
+            ModelCall,
+            claim_id=st.just("c"),
+            kind=st.sampled_from(["support", "prior", "answer"]),
+            cached=st.booleans(),
+            input_tokens=st.integers(0, 10_000),
+            output_tokens=st.integers(0, 10_000),
+            cost_usd=st.floats(0, 1),
+            requests=st.integers(0, 9),
+            fault=st.sampled_from([None, "timeout"]),
+        ),
+        max_size=20,
+    )
+)
+def test_lines_of_costs_add_up_to_the_total_and_name_each_kind_once(made):
+    report = cost_report(made, base_usd=1)
+    for place, total in enumerate(report.total[1:], start=1):
+        assert sum(line[place] for line in report.lines) == pytest.approx(total)
+    assert sorted({call.kind for call in made}) == sorted(line.kind for line in report.lines)
+    assert report.share == report.total.cost_usd
+
+
+def test_a_response_that_cost_nothing_has_no_share_and_less_than_nothing_is_refused():
+    assert cost_report([], base_usd=0).share is None
+    for wrong in (-1, float("nan")):
+        with pytest.raises(ValueError, match="base_usd"):
+            cost_report([], base_usd=wrong)
+
+
+def test_in_sample_mode_a_small_model_costs_less_than_a_tenth_of_a_response_of_a_large_one():
+    """The response: 5 chunks of 1,500 characters and 10 sentences of 100, at 3 and 15 dollars a million tokens.
+
+    Of its prompt only the chunks are counted (S4-66).
+    """
+
+    class Brief(Judge):
+        async def answer(self, request):
+            verdict = "supported" if "evidence" in request.prompt else "true"
+            return ModelAnswer(said(verdict, reason="it is stated there " * 3))
+
+    sentence = "The part {} of the gateway waits {} seconds before it asks again, and gives up after the third answer."
+    chunks = {f"chunk {part}": "\n".join([sentence.format(part, part)] * 15) for part in range(5)}
+    answer = " ".join(sentence.format(number % 5, number % 5) for number in range(10))
+    base = (sum(map(len, chunks.values())) / 4 * 3 + len(answer) / 4 * 15) / 1e6
+    made = []
+    for seed in range(20):
+        config = VerificationConfig(model_scope="all", sample_seed=str(seed))
+        made += detect_hallucinations(answer, chunks, client=Brief(), config=config).calls
+    report = cost_report(made, base_usd=base * 20)
+    assert report.total.questions > 60
+    assert 0 < report.share < 0.1

@@ -38,28 +38,29 @@ def test_a_claim_hangs_below_its_decision_and_cites_its_evidence(traces):
     ]
 
 
-@pytest.mark.parametrize("confidence", [-0.1, 1.1, True, float("nan")])
-def test_a_claim_of_which_a_part_is_wrong_leaves_no_trace(traces, confidence):
+def test_a_claim_of_which_a_part_is_wrong_leaves_no_trace(traces):
     goal = traces.add_node("goal", "find out")
-    with pytest.raises(ValueError, match="confidence"):
-        traces.add_claim(goal, "x", [], confidence)
+    for confidence in [-0.1, 1.1, True, float("nan")]:
+        with pytest.raises(ValueError, match="confidence"):
+            traces.add_claim(goal, "x", [], confidence)
     with pytest.raises(KeyError):
         traces.add_claim("nowhere", "x", [])
     assert len(traces.nodes()) == 1
 
 
-@pytest.mark.parametrize(
-    ("claim", "reason", "label"),
-    [(FACT, None, "verifies"), ("The gateway retries failed requests 5 times.", "contradicted", "refutes")],
-)
-def test_a_verification_verifies_or_refutes_its_claim(traces, claim, reason, label):
+def test_a_verification_verifies_or_refutes_its_claim(traces):
     goal = traces.add_node("goal", "find out")
     fact = traces.add_node("observation", FACT, goal)
-    made = traces.add_claim(goal, claim, [fact])
-    found = traces.verify_claim(made)
-    assert (found.claim_id, found.flag_reason) == (made, reason)
-    assert traces.nodes()[-1]["type"] == "verification"
-    assert traces.edges()[-1] == {"source": traces.nodes()[-1]["id"], "target": made, "label": label}
+    for claim, reason, label in [
+        (FACT, None, "verifies"),
+        (FACT.replace("3", "5"), "contradicted", "refutes"),
+    ]:
+        made = traces.add_claim(goal, claim, [fact])
+        found = traces.verify_claim(made)
+        assert (found.claim_id, found.flag_reason) == (made, reason)
+        last = traces.nodes()[-1]
+        assert last["type"] == "verification"
+        assert traces.edges()[-1] == {"source": last["id"], "target": made, "label": label}
     with pytest.raises(KeyError):
         traces.verify_claim(fact)
 
