@@ -48,9 +48,7 @@ async def test_what_comes_after_the_end_is_left_out_and_not_missed_by_who_goes_o
         assert await offsets(topic) == [1, 2]
         assert topic.positions == {PARTITION: 3}
         assert [one.offset for one in await topic.batch()] == behind
-
-
-async def test_who_began_or_went_on_behind_the_end_is_not_turned_back_to_it():
+    # who began or went on behind the end is not turned back to it
     topic = reading(FakeConsumer(0, 9, page=2), 5, 3)
     for behind in ([5, 6], [7, 8]):
         assert await offsets(topic) == []
@@ -67,11 +65,8 @@ async def test_nothing_is_fetched_behind_the_end_before_someone_goes_on_there():
         assert not client.paused()
 
 
-async def test_what_was_compacted_at_the_end_is_not_waited_for():
+async def test_what_was_compacted_at_the_end_is_not_waited_for_and_nothing_without_limit():
     assert await offsets(reading(FakeConsumer(0, 4, gaps=(2, 3)), 0, 4)) == [0, 1]
-
-
-async def test_an_end_that_does_not_come_is_not_waited_for_without_limit():
     topic = reading(FakeConsumer(0, 2, silent=True), 0, 2, 0.05)
     with pytest.raises(BrokerUnavailable, match=r"rest of the topics within 0\.05 s"):
         await offsets(topic)
@@ -93,26 +88,22 @@ async def test_a_long_stretch_without_records_is_read_past_however_long_that_tak
     assert await offsets(reading(client, 0, 9, 10)) == []
 
 
-async def test_a_codec_that_is_not_installed_is_told_with_what_to_install(monkeypatch):
-    for codec, until_end in (("zstd", True), ("lz4", False)):
-        client = FakeConsumer(0, 4)
+async def test_a_broker_that_stops_answering_is_an_outage_and_a_missing_codec_a_usage_error(monkeypatch):
+    async def fail(**_options):
+        raise UnsupportedCodecError("Libraries for zstd compression codec not found")
 
-        async def fail(codec=codec, **_options):
-            raise UnsupportedCodecError(f"Libraries for {codec} compression codec not found")
-
-        client.getmany = fail
-        monkeypatch.setattr(reader, "consumer", serving(client))
-        async with aclosing(follow("b:1", PARTITION.topic, TopicSpan(0, until_end=until_end), 1)) as records:
-            with pytest.raises(UsageError, match=f"{codec}.*pip install cramjam"):
-                await anext(records)
-
-
-async def test_a_broker_that_stops_answering_is_an_outage(monkeypatch):
     for until_end in (True, False):
+        span = TopicSpan(0, until_end=until_end)
         monkeypatch.setattr(reader, "consumer", serving(FakeConsumer(0, 4, fails_at=2)))
-        async with aclosing(follow("b:1", PARTITION.topic, TopicSpan(0, until_end=until_end), 1)) as records:
+        async with aclosing(follow("b:1", PARTITION.topic, span, 1)) as records:
             assert [(await anext(records)).offset for _ in range(2)] == [0, 1]
             with pytest.raises(BrokerUnavailable, match="topics cannot be read: KafkaError"):
+                await anext(records)
+        client = FakeConsumer(0, 4)
+        client.getmany = fail
+        monkeypatch.setattr(reader, "consumer", serving(client))
+        async with aclosing(follow("b:1", PARTITION.topic, span, 1)) as records:
+            with pytest.raises(UsageError, match=r"zstd.*pip install cramjam"):
                 await anext(records)
 
 
@@ -147,19 +138,16 @@ async def test_what_a_group_committed_is_asked_for_until_its_coordinator_answers
         await committed_of("b:1", "g", [PARTITION, other], 60)
 
 
-async def test_a_client_is_told_of_the_topics_that_exist_and_of_no_other():
-    told: list[str] = []
+async def test_a_client_follows_the_topics_that_exist_and_no_other():
+    added = []
     client = FakeConsumer()
 
-    async def add(topic: str) -> None:
-        told.append(topic)
+    async def add(topic):
+        added.append(topic)
 
     client._client.add_topic = add
-    assert await partitions_of(client, PARTITION.topic, "none") == {
-        PARTITION.topic: [PARTITION.partition],
-        "none": [],
-    }
-    assert told == [PARTITION.topic]
+    found = await partitions_of(client, PARTITION.topic, "none")
+    assert (found, added) == ({PARTITION.topic: [PARTITION.partition], "none": []}, [PARTITION.topic])
 
 
 async def test_a_reader_goes_on_where_another_stood_unless_the_topic_was_made_anew():

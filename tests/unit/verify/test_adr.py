@@ -11,9 +11,8 @@ from groundwire.verify.adr import AdrFolder
 
 @pytest.fixture
 def folder(tmp_path):
-    path = tmp_path / "adrs"
-    path.mkdir()
-    return path
+    (tmp_path / "adrs").mkdir()
+    return tmp_path / "adrs"
 
 
 async def states(folder, *numbers, **options):

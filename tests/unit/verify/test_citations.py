@@ -93,7 +93,9 @@ async def test_fabricated_citations_of_every_kind_are_caught(make, server, git, 
     assert set(states(await verifier.verify("t", fabricated)).values()) == {"not_found"}
 
 
-async def test_what_is_not_configured_switched_off_or_of_no_known_type_is_unknown_and_says_so(make, server):
+async def test_what_is_not_configured_switched_off_or_of_no_known_type_is_unknown_and_says_so(
+    make, server, tmp_path
+):
     cited = [cite("adr", "3"), cite("commit", "deadbeef"), cite("issue", "1"), cite("doi", "10.1/x")]
     checks = await make({}).verify("t", cited)
     assert set(states(checks).values()) == {"unknown"}
@@ -105,6 +107,8 @@ async def test_what_is_not_configured_switched_off_or_of_no_known_type_is_unknow
     for answers in (await verifier.cached(requests), await verifier.remote(requests)):
         found = [(c.state, c.detail) for c in answers.values()]
         assert found == [("unknown", "network disabled")] * 2
+    local = await make({"*": Sources(tmp_path)}).local("t", [*cited, requests[0][1]])
+    assert set(local) == {"adr:3", "commit:deadbeef"}, "the local look-up asks no network"
     assert (server.connections, tracker.asked) == (0, [])
 
 
@@ -122,12 +126,8 @@ async def test_each_tenant_has_its_own_sources_and_the_star_serves_the_rest(make
     assert found == {("a", "issue:7"): "verified", ("b", "issue:7"): "not_found"}
     assert (await verify_citation(cite("adr", "1"), verifier=verifier, tenant="a")).valid
     assert not (await verify_citation(cite("adr", "1"), verifier=verifier)).valid
-
-
-async def test_local_answers_adrs_and_commits_only_and_asks_no_network(make, server, tmp_path):
-    cited = [cite("adr", "1"), cite("url", server.url("/")), cite("issue", "1")]
-    assert set(await make({"*": Sources(tmp_path)}).local("t", cited)) == {"adr:1"}
-    assert server.connections == 0
+    await verifier.close()
+    assert own.tracker.closed
 
 
 async def test_the_cache_is_asked_once_for_a_batch_and_not_for_what_needs_no_network(make, server):
@@ -194,6 +194,10 @@ async def test_whatever_breaks_the_answer_is_unknown_without_the_text_of_the_err
     async def explode(*_, **__):
         raise RuntimeError
 
+    monkeypatch.setattr("groundwire.verify.citations._GRACE", 0.0)
+    verifier = make({"*": Sources(tracker=Tracker(gate=asyncio.Event()))})
+    check = (await verifier.remote(issues(1), budget=0.05))["t", "issue:0"]
+    assert (check.state, check.detail) == ("unknown", "timeout after 0.05 s"), "a tracker that keeps no time"
     for error in (RuntimeError("secret"), OSError(), TimeoutError(), KeyError("x"), RecursionError()):
         verifier = make({"*": Sources(tracker=Tracker(error=error))})
         check = (await verifier.remote(issues(1)))["t", "issue:0"]
@@ -215,13 +219,6 @@ async def test_a_cancelled_call_stays_cancelled_and_is_not_cached(make):
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert cache.puts == []
-
-
-async def test_a_tracker_that_keeps_no_time_is_given_up(make, monkeypatch):
-    monkeypatch.setattr("groundwire.verify.citations._GRACE", 0.0)
-    verifier = make({"*": Sources(tracker=Tracker(gate=asyncio.Event()))})
-    check = (await verifier.remote(issues(1), budget=0.05))["t", "issue:0"]
-    assert (check.state, check.detail) == ("unknown", "timeout after 0.05 s")
 
 
 async def test_requests_to_one_host_are_bounded_and_one_that_keeps_failing_is_left_alone_uncached(make):
@@ -274,12 +271,6 @@ async def test_every_looked_up_answer_is_reported_once_and_dated_by_the_clock(ma
     assert {checks[label].checked_at for label in ("adr:1", "commit:deadbeef")} == {NOW}
 
 
-async def test_closing_closes_each_tracker():
-    tracker = Tracker()
-    await CitationVerifier({"a": Sources(tracker=tracker), "*": Sources(tracker=tracker)}).close()
-    assert tracker.closed
-
-
 async def test_the_loop_turns_while_a_batch_is_verified(make, server, git, tmp_path):
     """Commits, files and pages together: the pages wait for a turn of the loop beside them."""
     git("commit", "-q", "--allow-empty", "-m", "x")
@@ -299,9 +290,6 @@ async def test_the_loop_turns_while_a_batch_is_verified(make, server, git, tmp_p
     assert len(await asking) == 504
 
 
-# The public function -----------------------------------------------------------------------------------------
-
-
 @pytest.fixture(autouse=True)
 def nothing_configured(monkeypatch):
     for name in ("GROUNDWIRE_ADR_DIR", "GROUNDWIRE_REPO", "GROUNDWIRE_NO_NETWORK"):
@@ -312,15 +300,13 @@ def nothing_configured(monkeypatch):
 async def test_a_url_is_valid_only_on_200_and_the_reason_is_its_status(server, urls):
     for status, valid in ((200, True), (404, False), (500, False)):
         server.routes["/x"] = Reply(status)
-        result = await verify_citation(
-            cite("url", server.url("/x")), verifier=CitationVerifier({}, urls=urls)
-        )
+        verifier = CitationVerifier({}, urls=urls)
+        result = await verify_citation(cite("url", server.url("/x")), verifier=verifier)
         assert result == (valid, f"HTTP {status}")
-        assert isinstance(result, VerificationResult)
-        assert result.kind == "existence"
+        assert (type(result), result.kind) == (VerificationResult, "existence")
 
 
-async def test_without_configuration_the_working_directory_says_where_to_look(git, tmp_path, monkeypatch):
+async def test_the_environment_or_the_working_directory_says_where_to_look(git, tmp_path, monkeypatch):
     git("commit", "-q", "--allow-empty", "-m", "x")
     (tmp_path / "repo" / "docs/adrs").mkdir(parents=True)
     (tmp_path / "repo" / "docs/adrs/ADR-003-use-postgres.md").write_text("x")
@@ -330,6 +316,12 @@ async def test_without_configuration_the_working_directory_says_where_to_look(gi
         assert await verify_citation(cite("commit", "deadbeef")) == (False, "Unknown commit")
     assert await verify_citation(cite("adr", "003")) == (True, "ADR file exists")
     assert await verify_citation(cite("adr", "999")) == (False, "ADR not found")
+    (tmp_path / "ADR-1.md").write_text("x")
+    for name, value in (("ADR_DIR", tmp_path), ("REPO", tmp_path / "repo"), ("NO_NETWORK", 1)):
+        monkeypatch.setenv(f"GROUNDWIRE_{name}", str(value))
+    assert (await verify_citation(cite("adr", "1"))).valid
+    assert (await verify_citation(cite("commit", git("rev-parse", "HEAD")))).valid
+    assert await verify_citation(cite("url", "http://127.0.0.1/")) == (False, "network disabled")
 
 
 async def test_without_sources_nothing_is_valid_nothing_raised_and_nothing_private_asked(
@@ -347,16 +339,6 @@ async def test_without_sources_nothing_is_valid_nothing_raised_and_nothing_priva
     ):
         result = await verify_citation(cite(kind, value))
         assert (result.valid, bool(result.reason)) == (False, True), (kind, value)
-
-
-async def test_the_environment_says_where_to_look(git, tmp_path, monkeypatch):
-    git("commit", "-q", "--allow-empty", "-m", "x")
-    (tmp_path / "ADR-1.md").write_text("x")
-    for name, value in (("ADR_DIR", tmp_path), ("REPO", tmp_path / "repo"), ("NO_NETWORK", 1)):
-        monkeypatch.setenv(f"GROUNDWIRE_{name}", str(value))
-    assert (await verify_citation(cite("adr", "1"))).valid
-    assert (await verify_citation(cite("commit", git("rev-parse", "HEAD")))).valid
-    assert await verify_citation(cite("url", "http://127.0.0.1/")) == (False, "network disabled")
 
 
 async def test_a_second_call_makes_no_request(server, monkeypatch):

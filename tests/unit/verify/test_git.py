@@ -147,7 +147,9 @@ async def test_variables_of_the_environment_do_not_lead_git_elsewhere(repo, comm
     assert not (tmp_path / "trace").exists()
 
 
-async def test_a_slow_git_is_killed_with_its_children_and_reaped(repo, commit, tmp_path, processes, program):
+async def test_a_git_that_is_slow_or_cancelled_is_killed_with_its_children_and_reaped(
+    repo, commit, tmp_path, processes, program
+):
     slow = program(f"sleep 600 &\necho $! > {tmp_path}/child\nwait")
     assert await look_up(repo, commit, git=slow, timeout=1.0) == [("unknown", "timeout after 1 s")]
     assert processes[0][0].returncode is not None
@@ -160,6 +162,13 @@ async def test_a_slow_git_is_killed_with_its_children_and_reaped(repo, commit, t
             return True
 
     await until(ended, "the child runs on")
+    processes.clear()
+    lookup = asyncio.ensure_future(GitRepository(repo, git=program("sleep 600")).check([commit]))
+    await until(lambda: processes, "git does not start")
+    lookup.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await lookup
+    assert processes[0][0].returncode is not None
 
 
 @pytest.mark.slow
@@ -171,28 +180,10 @@ async def test_a_deadline_that_ends_while_git_starts_kills_its_children_too(repo
             assert found == [("unknown", f"timeout after {seconds:g} s")]
 
 
-async def test_a_cancelled_lookup_leaves_no_process_behind(repo, commit, processes, program):
-    lookup = asyncio.ensure_future(GitRepository(repo, git=program("sleep 600")).check([commit]))
-    await until(lambda: processes, "git does not start")
-    lookup.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await lookup
-    assert processes[0][0].returncode is not None
-
-
-async def test_the_loop_turns_while_git_works(repo, commit, program, tmp_path):
-    """Git waits for what the loop does meanwhile: a blocked loop would never do it."""
-    go = tmp_path / "go"
-    waiting = program(f'while [ ! -e {go} ]; do sleep 0.01; done\nexec git "$@"')
-    lookup = asyncio.ensure_future(look_up(repo, commit, git=waiting, timeout=60))
-    for _ in range(20):
-        await asyncio.sleep(0)
-    go.touch()
-    assert (await lookup)[0][0] == "verified"
-
-
-async def test_a_hostile_repository_runs_nothing(git, repo, commit, tmp_path, program):
+async def test_a_hostile_repository_runs_nothing_and_writes_no_file(git, repo, commit, tmp_path, program):
     """Its configuration names programs for every occasion; a missing object would be fetched through one."""
+    path = repo / ".git/config"
+    before = path.read_text()
     mark, hooks = tmp_path / "pwned", tmp_path / "hooks"
     evil = program(f"touch {mark}")
     hooks.mkdir()
@@ -213,13 +204,8 @@ async def test_a_hostile_repository_runs_nothing(git, repo, commit, tmp_path, pr
     checks = await GitRepository(repo).check([commit, "deadbeef", "1" * 40], want_text=True)
     assert [check.state for check in checks.values()] == ["verified", "not_found", "not_found"]
     assert not mark.exists()
-
-
-async def test_no_setting_of_a_repository_runs_a_program_or_writes_a_file(repo, commit, tmp_path):
-    mark, path = tmp_path / "mark", repo / ".git/config"
-    (tmp_path / "mark.d").write_text(f'[core]\n\tfsmonitor = "touch {mark}"\n\tpager = "touch {mark}"\n')
+    (tmp_path / "pwned.d").write_text(f'[core]\n\tfsmonitor = "touch {mark}"\n\tpager = "touch {mark}"\n')
     (repo / ".git/config.worktree").write_text(f'[core]\n\tfsmonitor = "touch {mark}"\n')
-    before = path.read_text()
     for config in (
         "[include]\n\tpath = {mark}.d\n",
         '[includeIf "gitdir:/"]\n\tpath = {mark}.d\n',
@@ -235,16 +221,15 @@ async def test_no_setting_of_a_repository_runs_a_program_or_writes_a_file(repo, 
         assert not mark.exists(), config
 
 
-async def test_a_repository_that_borrows_from_elsewhere_vouches_for_no_more(repo, commit):
+async def test_a_repository_that_borrows_from_elsewhere_vouches_for_no_more_and_one_that_hangs_is_unknown(
+    repo, commit
+):
     (repo / ".git/objects/info").mkdir(exist_ok=True)
     for alternate in ("/dev/zero", "../../../../../..", "\x00", '"\\ud800"', "/"):
         (repo / ".git/objects/info/alternates").write_text(f"{alternate}\n")
         (own, _), (missing, _) = await look_up(repo, commit, "deadbeef", timeout=20)
         assert own in {"verified", "unknown"}, alternate
         assert missing != "verified", alternate
-
-
-async def test_a_repository_that_hangs_is_unknown(repo, commit):
     (repo / ".git/HEAD").unlink()
     os.mkfifo(repo / ".git/HEAD")
     assert (await look_up(repo, commit, timeout=0.5))[0][0] == "unknown"

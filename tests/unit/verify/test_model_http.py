@@ -5,17 +5,14 @@ import json
 import logging
 import os
 import ssl
-import threading
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import trustme
 
-from groundwire.epistemic.asking import ask, assess
+from groundwire.epistemic.asking import assess
 from groundwire.epistemic.model import ModelRequest
 from groundwire.epistemic.plan import VerifierFacts, plan_response, report_of
-from groundwire.epistemic.prompts import prior_prompt
 from groundwire.epistemic.types import VerificationConfig
 from groundwire.errors import UsageError
 from groundwire.library.epistemic import detect_hallucinations
@@ -23,22 +20,8 @@ from groundwire.verify.models import ModelLimits, load_model
 from groundwire.verify.models.http import retry_after
 from tests.services.serving import serving
 
-from .model_service import (
-    ANSWER,
-    CONTEXT,
-    FULL,
-    KEY,
-    KINDS,
-    PATHS,
-    QUESTION,
-    TEXT,
-    YES,
-    document,
-    fault_of,
-    good,
-    model_of,
-    replying,
-)
+from . import model_service as service
+from .model_service import CONTEXT, FULL, KEY, KINDS, PATHS, QUESTION, YES, fault_of, good, model_of, replying
 from .server import Reply, Server
 
 
@@ -54,9 +37,6 @@ def encoded(value):
 def settings(monkeypatch, **values):
     for name, value in values.items():
         monkeypatch.setenv(f"GROUNDWIRE_MODEL_{name}", str(value))
-
-
-# What is sent ----------------------------------------------------------------------------------------------
 
 
 async def test_a_question_goes_to_the_api_as_it_wants_it_and_its_answer_is_counted_by_the_service(
@@ -92,19 +72,18 @@ async def test_options_put_members_into_the_body_or_leave_them_out_and_never_tou
 
 
 async def test_log_probabilities_are_asked_for_and_read_where_they_are_offered(server: Server):
-    offered = document("openai")
+    offered = service.document("openai")
     token = {"token": YES, "logprob": -0.1, "top_logprobs": [{"token": "x", "logprob": -3}]}
     offered["choices"][0]["logprobs"] = {"content": [token]}
-    broken = document("openai") | {"choices": [offered["choices"][0] | {"logprobs": {"content": [{}]}}]}
+    broken = service.document("openai") | {
+        "choices": [offered["choices"][0] | {"logprobs": {"content": [{}]}}]
+    }
     replying(server, "openai", encoded(offered), encoded(broken))
     model = model_of("openai", server, logprobs=True)
     (found,) = (await model.answer(QUESTION)).tokens
     assert (found.text, found.logprob, found.others) == (YES, -0.1, {"x": -3.0})
     assert json.loads(server.asked[0].body)["logprobs"] is True
     assert (await model.answer(QUESTION)).tokens == ()
-
-
-# How an answer ends ----------------------------------------------------------------------------------------
 
 
 async def test_an_answer_that_did_not_end_well_is_none_and_its_tokens_are_paid_for(server: Server, api):
@@ -116,7 +95,7 @@ async def test_an_answer_that_did_not_end_well_is_none_and_its_tokens_are_paid_f
 
 
 async def test_a_refusal_in_its_own_member_or_as_an_error_is_a_refusal(server: Server):
-    refused = document("openai", text=None)
+    refused = service.document("openai", text=None)
     refused["choices"][0]["message"]["refusal"] = "I cannot help with that."
     filtered = Reply(400, body=b'{"error": {"code": "content_filter"}}')
     replying(server, "openai", encoded(refused), filtered)
@@ -165,7 +144,14 @@ async def test_only_what_may_succeed_later_is_asked_again_and_at_most_as_often_a
     assert (fault.code, fault.requests) == ("unreachable", 3), "nobody listens"
 
 
-async def test_a_service_that_does_not_answer_in_time_is_asked_once(server: Server, api):
+async def test_an_answer_after_failures_counts_with_all_its_requests_and_none_in_time_ends_them(
+    server: Server, api
+):
+    broken = Reply(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+    replying(server, api, Reply(429), broken, good(api))
+    answer = await model_of(api, server).answer(QUESTION)
+    assert (answer.text, answer.requests, len(server.asked)) == (YES, 3, 3)
+
     async def never(_):
         await asyncio.Event().wait()
 
@@ -174,14 +160,8 @@ async def test_a_service_that_does_not_answer_in_time_is_asked_once(server: Serv
     assert (fault.code, fault.requests, fault.input_tokens) == ("timeout", 1, None)
 
 
-async def test_an_answer_after_failures_counts_with_all_its_requests(server: Server, api):
-    broken = Reply(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
-    replying(server, api, Reply(429), broken, good(api))
-    answer = await model_of(api, server).answer(QUESTION)
-    assert (answer.text, answer.requests, len(server.asked)) == (YES, 3, 3)
-
-
 async def test_a_service_is_left_alone_for_as_long_as_it_asks_if_that_is_in_time(server: Server, api):
+    """A wait is a number of seconds or a date, and never less than nothing."""
     slept = []
 
     async def sleep(seconds):
@@ -192,17 +172,11 @@ async def test_a_service_is_left_alone_for_as_long_as_it_asks_if_that_is_in_time
     replying(server, api, Reply(503, headers={"Retry-After": "31"}), good(api))
     assert (await fault_of(model_of(api, server, sleep=sleep))).requests == 1
     assert slept == [7.0]
-
-
-def test_a_wait_is_a_number_of_seconds_or_a_date_and_never_less_than_nothing():
     now = datetime(2026, 1, 31, 12, tzinfo=UTC)
     dates = ("Sat, 31 Jan 2026 12:00:05 GMT", "Sat, 31 Jan 2026 11:00:00 GMT")
     assert [retry_after({"retry-after": date}, now) for date in dates] == [5.0, 0.0]
     odd = ("-1", "nan", "inf", "1e3", "", "soon", "١")
     assert [text for text in odd if retry_after({"retry-after": text}) is not None] == []
-
-
-# Limits ----------------------------------------------------------------------------------------------------
 
 
 async def test_no_more_than_the_limit_is_asked_at_once(server: Server, api):
@@ -234,11 +208,7 @@ async def test_a_service_that_fails_in_a_row_is_not_asked_for_a_while(server: Se
     replying(server, api, Reply(400))
     model = model_of(api, server, limits=ModelLimits(failures=2))
     assert {(await fault_of(model)).code for _ in range(4)} == {"rejected"}, "the prompt is at fault"
-
-
-async def test_a_question_whose_own_requests_failed_tells_that_rather_than_the_pause_they_brought(
-    server: Server, api
-):
+    # a question whose own requests failed reports that rather than the pause they caused
     replying(server, api, Reply(500))
     model = model_of(api, server, limits=ModelLimits(attempts=3, failures=2, pause=3_600))
     assert model.trouble == ""
@@ -247,32 +217,11 @@ async def test_a_question_whose_own_requests_failed_tells_that_rather_than_the_p
     assert model.trouble == "HTTP 500"
 
 
-def test_each_event_loop_has_its_own_connections_and_limits(api):
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            self.rfile.read(int(self.headers["content-length"]))
-            body = json.dumps(document(api)).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=httpd.serve_forever)
-    thread.start()
-    try:
-        model = KINDS[api](f"http://127.0.0.1:{httpd.server_port}", KEY)
-        assert [asyncio.run(model.answer(QUESTION)).text for _ in range(2)] == [YES, YES]
-    finally:
-        httpd.shutdown()
-        thread.join()
-        httpd.server_close()
-
-
-# Secrets ---------------------------------------------------------------------------------------------------
+async def test_each_event_loop_has_its_own_connections_and_limits(server: Server, api):
+    replying(server, api, good(api))
+    model = model_of(api, server)
+    answers = [await asyncio.to_thread(asyncio.run, model.answer(QUESTION)) for _ in range(2)]
+    assert [answer.text for answer in answers] == [YES, YES]
 
 
 async def test_the_key_stands_in_no_error_no_log_and_no_representation(server: Server, api, caplog):
@@ -295,13 +244,8 @@ def test_a_key_or_an_address_that_cannot_be_is_refused_unnamed(api):
         with pytest.raises(ValueError, match=r"^url: must") as raised:
             KINDS[api](url)
         assert "u:p" not in str(raised.value)
-
-
-def test_a_key_goes_in_clear_to_this_machine_and_a_private_network_and_to_no_public_host(api):
-    for url in (
-        *("http://api.example", "http://8.8.8.8", "http://[2001:4860::8888]:8000"),
-        "http://local.example.",
-    ):
+    public = "http://api.example", "http://8.8.8.8", "http://[2001:4860::8888]:8000", "http://local.example."
+    for url in public:  # a key goes in clear to this machine and a private network alone
         with pytest.raises(ValueError, match=r"^url: must begin with https://"):
             KINDS[api](url, KEY)
         assert KINDS[api](url)
@@ -322,9 +266,6 @@ async def test_a_service_is_trusted_only_if_somebody_vouches_for_it(server: Serv
         assert server.asked == []
         settings(monkeypatch, CA_FILE=tmp_path / "ca.pem")
         assert (await load_model().answer(QUESTION)).text == YES
-
-
-# Settings --------------------------------------------------------------------------------------------------
 
 
 def test_without_settings_there_is_no_model_and_without_a_network_neither(monkeypatch):
@@ -372,26 +313,15 @@ def test_a_setting_at_fault_is_named_and_what_may_be_secret_is_not_repeated(monk
         assert "secret" not in str(raised.value)
 
 
-# What follows from answers, and the real services ---------------------------------------------------------
-
-
-async def test_a_known_answer_costs_no_request(server: Server, api):
-    replying(server, api, good(api, text='{"verdict": "true", "probability": 0.9}'))
-    model = model_of(api, server)
-    calls = [(await ask(model, prior_prompt(TEXT), FULL, claim_id="a")).call for _ in range(2)]
-    assert [call.cached for call in calls] == [False, True]
-    assert len(server.asked) == 1
-
-
 async def test_a_response_is_assessed_once_and_its_report_follows_from_the_facts_alone(server: Server, api):
     low = '{"verdict": "contradicted", "probability": 0.9, "reason": "It is in Cork."}'
     replying(server, api, Reply(500), good(api), good(api, text=low))
     config = FULL.model_copy(update={"parallel_verification": False})
-    plan = plan_response(ANSWER, CONTEXT, config, ask=True)
+    plan = plan_response(service.ANSWER, CONTEXT, config, ask=True)
     facts = await assess(plan, model_of(api, server), config)
     recorded = json.loads(facts.model_dump_json())
     again = VerifierFacts.model_validate(recorded)
-    report = report_of(plan_response(ANSWER, CONTEXT, config, ask=False), again, config)
+    report = report_of(plan_response(service.ANSWER, CONTEXT, config, ask=False), again, config)
     assert report == report_of(plan, facts, config)
     assert [claim.flag_reason for claim in report.claims] == [None, "contradicted"]
     assert [call.requests for call in report.calls] == [2, 1]
@@ -402,33 +332,33 @@ async def test_a_response_is_assessed_once_and_its_report_follows_from_the_facts
 
 async def test_nothing_is_asked_where_nothing_is_due_or_beyond_the_limit_of_claims(server: Server, api):
     sampled = VerificationConfig(mode="sample", sample_rate=0.0)
-    for config, text in ((sampled, ANSWER), (FULL, ANSWER[:50])):
+    for config, text in ((sampled, service.ANSWER), (FULL, service.ANSWER[:50])):
         plan = plan_response(text, CONTEXT, config, ask=True)
         assert await assess(plan, model_of(api, server), config) is None
     assert server.asked == []
     replying(server, api, good(api))
     config = FULL.model_copy(update={"max_claims_per_response": 1})
-    plan = plan_response(ANSWER, CONTEXT, config, ask=True)
+    plan = plan_response(service.ANSWER, CONTEXT, config, ask=True)
     facts = await assess(plan, model_of(api, server), config)
     assert (len(server.asked), len(facts.opinions), facts.truncated) == (1, 1, 1)
-    report = report_of(plan_response(ANSWER, CONTEXT, config, ask=False), facts, config)
+    report = report_of(plan_response(service.ANSWER, CONTEXT, config, ask=False), facts, config)
     assert (report.model_claims, report.model_truncated) == (1, 1)
     assert [claim.method for claim in report.claims] == ["model", "deterministic"]
     assert report_of(plan, None, config).model_claims == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "variable"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")]
-)
-def test_the_real_service_tells_what_is_stated_from_what_is_not(name, variable):
+def test_the_real_service_tells_what_is_stated_from_what_is_not(api):
     """Runs where a key is at hand; `GROUNDWIRE_TEST_MODEL_<API>` names a model (S4-58)."""
-    model_name = os.environ.get(f"GROUNDWIRE_TEST_MODEL_{name.upper()}")
+    variable = f"{api.upper()}_API_KEY"
+    model_name = os.environ.get(f"GROUNDWIRE_TEST_MODEL_{api.upper()}")
     if not os.environ.get(variable) or not model_name:
         pytest.skip(f"no {variable}")
-    url = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}[name]
-    model = KINDS[name](url, os.environ[variable])
+    url = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}[api]
+    model = KINDS[api](url, os.environ[variable])
     update = {"verification_model": model_name, "timeout_seconds": 60, "budget_seconds": 120}
     config = FULL.model_copy(update=update)
-    report = detect_hallucinations(ANSWER.replace("3 times", "9 times"), CONTEXT, client=model, config=config)
+    report = detect_hallucinations(
+        service.ANSWER.replace("3 times", "9 times"), CONTEXT, client=model, config=config
+    )
     assert [claim.is_flagged for claim in report.claims] == [True, False]
     assert {call.fault for call in report.calls} == {None}

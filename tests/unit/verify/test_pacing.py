@@ -46,7 +46,7 @@ async def is_paused(pacer, host="h", **where):
     return False
 
 
-async def test_no_more_visits_at_once_than_allowed_per_host_and_in_total(time):
+async def test_visits_are_limited_at_each_host_and_in_total_and_spaced(time):
     pacer = make(time, per_host=2, total=3)
     now, most = {"a": 0, "b": 0}, {"a": 0, "b": 0, "all": 0}
 
@@ -61,9 +61,7 @@ async def test_no_more_visits_at_once_than_allowed_per_host_and_in_total(time):
 
     await asyncio.gather(*(visit(h) for h in "ab" * 10))
     assert most == {"a": 2, "b": 2, "all": 3}
-
-
-async def test_visits_to_one_host_keep_their_distance_and_other_hosts_do_not_wait(time):
+    # visits to one host keep their distance, and other hosts do not wait
     pacer = make(time, spacing=0.5)
     starts = []
     for host in ("a", "a", "b", "a"):
@@ -105,9 +103,7 @@ async def test_failures_in_a_row_pause_the_host_and_only_that_host_for_that_tena
     for ok in (False, True, False, True, False):
         await ask(pacer, ok=ok)
     assert not await is_paused(pacer), "a success between failures keeps the host open"
-
-
-async def test_an_exception_counts_as_a_failure_and_a_cancelled_visit_does_not(time):
+    # an exception counts as a failure, and a cancelled visit does not
     pacer = make(time, failures=1)
     with pytest.raises(asyncio.CancelledError):
         await ask(pacer, error=asyncio.CancelledError())
@@ -151,13 +147,6 @@ async def test_waiting_ends_at_the_deadline_and_gives_every_place_back():
         await ask(pacer, "other")
 
 
-async def test_remembered_hosts_are_bounded(time):
-    pacer = make(time, hosts=10, failures=1)
-    for n in range(1000):
-        await ask(pacer, f"h{n}", ok=False)
-    assert pacer.paused <= 10
-
-
 async def test_what_tenants_have_in_flight_is_counted_and_so_is_what_a_limit_refused(time):
     refused = []
     pacer = make(time, per_tenant=1, failures=1, pause=30.0)
@@ -174,3 +163,7 @@ async def test_what_tenants_have_in_flight_is_counted_and_so_is_what_a_limit_ref
     assert refused == ["requests", "hosts"]
     time.now += 31
     assert pacer.paused == 0
+    pacer = make(time, hosts=10, failures=1)
+    for n in range(1000):
+        await ask(pacer, f"h{n}", ok=False)
+    assert pacer.paused <= 10, "remembered hosts are bounded"

@@ -17,12 +17,10 @@ from tests.unit.checks.growth import assert_linear
 
 from .server import Reply
 
-UNPACED = PacingLimits(spacing=0.0)
-
 
 async def asked_alone(url, guard=None, **options):
     """Ask one URL with a checker of its own."""
-    checker = UrlChecker(guard, pacer=Pacer(UNPACED))
+    checker = UrlChecker(guard, pacer=Pacer(PacingLimits(spacing=0.0)))
     check = await checker.check(url, **options)
     await checker.close()
     return check.state.value, check.detail
@@ -38,9 +36,7 @@ async def test_only_a_final_status_of_200_verifies(server, urls):
         assert check.detail == f"HTTP {status}"
         found[status] = check.state.value
     assert found == expected
-
-
-async def test_a_url_is_asked_with_head_and_without_credentials_or_cookies(server, urls):
+    server.asked.clear()  # with HEAD, and without credentials or cookies
     server.routes["/x"] = Reply(200, {"Set-Cookie": "id=1; Path=/"})
     for _ in range(2):
         await urls.check(server.url("/x"))
@@ -76,19 +72,18 @@ async def test_redirects_are_followed_to_the_final_status_at_most_five(server, u
         assert ((await urls.check(server.url("/0"))).state, len(server.asked)) == (state, 6)
 
 
-def redirecting(location: str, *hosts: str) -> UrlChecker:
-    """Return a checker of a web in which `cited.example` redirects to `location`, and all else answers 200."""
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        if request.url.host == "cited.example" and request.url.path.startswith("/page"):
-            return httpx.Response(302, headers={"Location": location})
-        return httpx.Response(200)
-
-    return UrlChecker(transport=httpx.MockTransport(answer), redirect_hosts=hosts, pacer=Pacer(UNPACED))
-
-
 async def test_a_redirect_proves_nothing_at_another_host_or_a_sign_in_page():
     """Only a page of the cited host, or of one that the operator allows, shows that what is cited exists."""
+
+    async def end_at(location, cited="http://cited.example/page"):
+        def answer(request):
+            if request.url.host == "cited.example" and request.url.path.startswith("/page"):
+                return httpx.Response(302, headers={"Location": location})
+            return httpx.Response(200)
+
+        hosts = "publisher.example", ".group.example"
+        return await UrlChecker(transport=httpx.MockTransport(answer), redirect_hosts=hosts).check(cited)
+
     away, sign_in, wrong = "redirected to another host", "redirected to a sign-in page", []
     for location, detail in (
         ("https://cited.example/moved/page", "HTTP 200"),
@@ -104,13 +99,12 @@ async def test_a_redirect_proves_nothing_at_another_host_or_a_sign_in_page():
         ("https://group.example/article", away),
         ("https://publisher.example/oauth2/authorize", sign_in),
     ):
-        checker = redirecting(location, "publisher.example", ".group.example")
-        check = await checker.check("http://cited.example/page")
+        check = await end_at(location)
         state = "verified" if detail == "HTTP 200" else "unknown"
         if (check.state, check.detail, check.may_pass) != (state, detail, False):
             wrong.append((location, check))
     assert wrong == []
-    own = await redirecting("https://cited.example/moved/login").check("http://cited.example/page/login")
+    own = await end_at("https://cited.example/moved/login", "http://cited.example/page/login")
     assert own.state == "verified", "who cites a page about signing in cites that page"
 
 
@@ -143,18 +137,7 @@ async def test_a_host_that_refuses_is_healthy_and_one_that_cannot_answer_is_paus
         await checker.close()
 
 
-async def test_a_redirect_that_may_not_be_followed_is_unknown(server, urls):
-    for location in (
-        *("file:///etc/passwd", "ftp://example.org/", "http://a:b@127.0.0.1/"),
-        *("http://127.0.0.1:22/", "http://[::"),
-    ):
-        server.asked.clear()
-        server.routes["/a"] = Reply(302, {"Location": location})
-        assert (await urls.check(server.url("/a"))).state == "unknown", location
-        assert len(server.asked) == 1, location
-
-
-async def test_a_url_that_must_not_be_asked_is_unknown_and_says_why(urls):
+async def test_a_url_or_redirect_that_must_not_be_asked_is_unknown_and_says_why(server, urls):
     expected = {
         "ftp://example.org/x": "only http and https are followed",
         "javascript:alert(1)": "only http and https are followed",
@@ -172,9 +155,20 @@ async def test_a_url_that_must_not_be_asked_is_unknown_and_says_why(urls):
     checks = {url: await urls.check(url) for url in expected}
     assert {url: check.detail for url, check in checks.items()} == expected
     assert {check.state for check in checks.values()} == {"unknown"}
+    targets = "file:///etc/passwd", "ftp://example.org/", "http://a:b@127.0.0.1/"
+    for location in (*targets, "http://127.0.0.1:22/", "http://[::"):  # it may not be followed
+        server.asked.clear()
+        server.routes["/a"] = Reply(302, {"Location": location})
+        assert (await urls.check(server.url("/a"))).state == "unknown", location
+        assert len(server.asked) == 1, location
 
 
-async def test_a_host_that_cannot_be_reached_is_unknown_and_says_why(server, urls):
+async def test_a_host_that_cannot_be_reached_is_unknown_and_says_why(server, urls, monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):  # no proxy is used
+        monkeypatch.setenv(name, server.url(""))
+    assert await asked_alone("http://127.0.0.1/") == ("unknown", "blocked address")
+    assert server.connections == 0
+
     async def nothing(host, port):
         raise socket.gaierror(-2, "Name or service not known")
 
@@ -211,13 +205,6 @@ async def test_waiting_for_a_place_at_the_host_does_not_spend_the_budget(server)
     await checker.close()
     assert {c.state for c in checks} == {"verified"}
     assert server.most_in_flight == 1
-
-
-async def test_proxies_of_the_environment_are_not_used(server, monkeypatch):
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, server.url(""))
-    assert await asked_alone("http://127.0.0.1/") == ("unknown", "blocked address")
-    assert server.connections == 0
 
 
 async def test_a_body_is_read_no_further_than_needed_and_its_connection_given_back(server, urls):
