@@ -12,7 +12,7 @@ from prometheus_client import start_http_server
 
 from tests.browser.items import hostile_board
 from tests.browser.reader import Reader
-from tests.unit.console.workers import Worker
+from tests.unit.console.rooms import worker_metrics as metrics_of
 
 AXE: Final = files("axe_core_python").joinpath("axe.min.js").read_text("utf-8")
 LEVELS: Final = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]
@@ -42,17 +42,19 @@ def violations(reader: Reader) -> list[str]:
 @contextmanager
 def worker_metrics() -> Iterator[str]:
     """Serve the metrics of a worker that waits for something."""
-    worker = Worker("claims")
-    worker.lag.set(1_200)
-    worker.age.set(3.4)
-    worker.partitions.set(6)
-    worker.waiting.set(4)
-    worker.paused.labels("state").set(1)
-    for limit, most, of, full in (("places", 4, 2_000, 0), ("bytes", 64e6, 64e6, 1), ("requests", 3, 16, 0)):
-        worker.most.labels(limit).set(most)
-        worker.limit.labels(limit).set(of)
-        worker.full.labels(limit).set(full)
-    server, thread = start_http_server(0, "127.0.0.1", worker.registry)
+    limits = (("places", 4, 2_000, 0), ("bytes", 64e6, 64e6, 1), ("requests", 3, 16, 0))
+    registry = metrics_of(
+        "claims",
+        lag_records={"claims": 1_200},
+        commit_age_seconds={"claims": 3.4},
+        partitions=6,
+        waiting_claims=4,
+        paused={"state": 1},
+        tenant_most={name: most for name, most, _, _ in limits},
+        tenant_limit={name: of for name, _, of, _ in limits},
+        tenants_at_limit={name: full for name, _, _, full in limits},
+    )
+    server, thread = start_http_server(0, "127.0.0.1", registry)
     try:
         yield f"127.0.0.1:{server.server_port}"
     finally:

@@ -1,4 +1,4 @@
-"""A console in memory: a board filled by hand, actions that are recorded, a clock that stands still."""
+"""A console in memory: a board filled by hand, actions that are recorded, a clock that a test moves."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx
+from prometheus_client import CollectorRegistry, Counter, Gauge
 from starlette.applications import Starlette
 
 from groundwire.console.app import create_app
@@ -40,14 +41,13 @@ roles = ["reviewer"]
 [reviewers]
 acme = ["lead"]
 """
-LEAD = Person("lead", frozenset({"acme"}))
-ANA = Person("ana", frozenset({"acme"}))
-BEN = Person("ben", frozenset({"acme"}))
+LEAD, ANA, BEN = (Person(name, frozenset({"acme"})) for name in ("lead", "ana", "ben"))
 EVE = Person("eve", frozenset({"globex"}))
 VIEWER = Person("lead", frozenset({"acme"}), read_only=True)
 TOKENS = {"lead-token": LEAD, "ana-token": ANA, "ben-token": BEN, "eve-token": EVE, "viewer-token": VIEWER}
 HOST = "http://127.0.0.1:8700"
 NOBODYS = "00000000-0000-4000-8000-000000000000"
+ITEM = {"action": "approve", "revision": 1}
 
 
 @dataclass
@@ -85,11 +85,10 @@ class Recorder:
         self.sent.append(decision)
 
     async def outcome(self, decision: ReviewDecision, timeout: float) -> ActionOutcome | None:  # noqa: ARG002, ASYNC109 - as in Actions
-        if code := self.refused.get(decision.action):
-            return ActionOutcome(
-                decision.action_id, applied=False, code=code, revision=1, verdict=None, decision_id=None
-            )
-        return ActionOutcome(decision.action_id, self.applied, self.code, 2, None, None)
+        code = self.refused.get(decision.action)
+        return ActionOutcome(
+            decision.action_id, self.applied and code is None, code or self.code, 2, None, None
+        )
 
 
 def make_decision(subject_id: str, content: str = "Water is wet.", **changes: Any) -> dict[str, Any]:
@@ -102,27 +101,32 @@ def make_decision(subject_id: str, content: str = "Water is wet.", **changes: An
 
 
 def blocked(subject_id: str, content: str = "I guess.", **changes: Any) -> dict[str, Any]:
-    return _final("blocked", subject_id, content, **changes)
+    final = {"verdict": "blocked", "facts": {"clock": format_time(NOW)}}
+    return make_decision(subject_id, content, **(final | changes))
 
 
 def approved(subject_id: str, content: str = "Water is wet.", **changes: Any) -> dict[str, Any]:
-    return _final("approved", subject_id, content, **changes)
+    return blocked(subject_id, content, **({"verdict": "approved"} | changes))
 
 
-def _final(verdict: str, subject_id: str, content: str, **changes: Any) -> dict[str, Any]:
-    facts = {"facts": {"clock": format_time(NOW)}}
-    return make_decision(subject_id, content, **({"verdict": verdict} | facts | changes))
+def compared(*names: str, state: str = "approved", difference: str = "number") -> dict[str, Any]:
+    """Return the facts of a claim that the gate compared with these memories."""
+    match = {"class": state, "inter": 9, "union": 12, "difference": difference}
+    matches = [{"subject_id": name, **match} for name in names]
+    dedup = {"status": "ok", "scheme": "s", "matches": matches}
+    return {"clock": format_time(NOW), "place": "free", "dedup": dedup}
 
 
 @dataclass
 class Room:
-    """A console and who stands around it."""
+    """A console and what it is made of."""
 
     app: Starlette
     board: Board
     recorder: Recorder
     clock: Clock
     secret: str | None
+    asked: list[str] = field(default_factory=list)
 
     @property
     def site(self) -> Site:
@@ -146,6 +150,11 @@ class Room:
             await client.post("/signin/link", data={"csrf": await csrf(client, "/signin"), "secret": secret})
             yield client
 
+    async def get(self, path: str, who: str = "lead-token") -> Any:
+        """Return the JSON that a program gets."""
+        async with self.client(who) as client:
+            return (await client.get(path)).json()
+
     @property
     def held(self) -> list[OutboxEntry]:
         """What can still be undone."""
@@ -167,9 +176,9 @@ class Room:
         value = event.model_dump_json().encode()
         self.board.add([TopicRecord(TopicName.AUDIT, 0, 0, to_milliseconds(self.clock.now), b"", value)])
 
-    def settle(self, subject_id: str, user: str = "ana") -> None:
+    def settle(self, subject_id: str) -> None:
         """Take an item out of the queue, as when state does not hold it as pending."""
-        self.board.apply_statuses({Subject("acme", user, Kind.CLAIM, subject_id): None})
+        self.board.apply_statuses({Subject("acme", "ana", Kind.CLAIM, subject_id): None})
 
     async def released(self) -> None:
         """Let the time for undoing pass, and what is sent be answered."""
@@ -180,12 +189,10 @@ class Room:
 
 def make_room(shared: Shared | None = None, clock: Clock | None = None, **settings: Any) -> Room:
     clock = clock or Clock()
-    board = Board(clock=clock)
-    recorder = Recorder()
-    keys = Keys.parse(KEYS, Path("keys.toml"))
+    board, recorder = Board(clock=clock), Recorder()
     parts = Parts(
         board=board,
-        permissions=Permissions(keys),
+        permissions=Permissions(Keys.parse(KEYS, Path("keys.toml"))),
         reviews=recorder,
         tokens=FixedTokens(),
         shared=shared,
@@ -211,8 +218,6 @@ class Element:
 class Html(HTMLParser):
     """A page as a browser reads it; `words` is its text with single spaces."""
 
-    _VOID: ClassVar = {"br", "hr", "img", "input", "link", "meta"}
-
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
         self.elements: list[Element] = []
@@ -220,11 +225,12 @@ class Html(HTMLParser):
         self._said: list[str] = []
         self.feed(page)
         self.close()
+        self.words = " ".join("".join(self._said).split())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._said.append(" ")
         self.elements.append(Element(tag, {name: value or "" for name, value in attrs}))
-        if tag not in self._VOID:
+        if tag not in {"br", "hr", "img", "input", "link", "meta"}:
             self._open.append(self.elements[-1])
 
     def handle_endtag(self, tag: str) -> None:
@@ -237,19 +243,10 @@ class Html(HTMLParser):
         for element in self._open:
             element.text += data
 
-    @property
-    def words(self) -> str:
-        return " ".join("".join(self._said).split())
-
     def all(self, tag: str = "", **attributes: str) -> list[Element]:
         """Return the elements with a tag and attributes; `data_x` stands for `data-x`, `class_` for `class`."""
-        wanted = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
-        return [
-            one
-            for one in self.elements
-            if tag in ("", one.tag)
-            and all(one.attributes.get(name) == value for name, value in wanted.items())
-        ]
+        wanted = {(name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items()}
+        return [one for one in self.elements if tag in ("", one.tag) and wanted <= one.attributes.items()]
 
     def one(self, tag: str = "", **attributes: str) -> Element:
         (found,) = self.all(tag, **attributes)
@@ -265,9 +262,6 @@ async def csrf(client: httpx.AsyncClient, path: str = "/") -> str:
     return (await html(client, path)).one("body")["data-csrf"]
 
 
-ITEM = {"action": "approve", "revision": 1}
-
-
 async def act(room: Room, decision_id: str, who: str = "lead-token", **action: Any) -> httpx.Response:
     """Act on an item as a program does."""
     async with room.client(who) as client:
@@ -279,12 +273,21 @@ def chosen(ids: Iterable[str]) -> list[dict[str, Any]]:
     return [{"id": one, "revision": 1} for one in ids]
 
 
-def compared(*names: str, state: str = "approved", difference: str = "number") -> dict[str, Any]:
-    """Return the facts of a claim that the gate compared with these memories."""
-    match = {"class": state, "inter": 9, "union": 12, "difference": difference}
-    matches = [{"subject_id": name, **match} for name in names]
-    return {
-        "clock": format_time(NOW),
-        "place": "free",
-        "dedup": {"status": "ok", "scheme": "s", "matches": matches},
+def worker_metrics(role: str, **values: Any) -> CollectorRegistry:
+    """Return a worker's gauges by name, as its own library writes them: a number, or numbers by label."""
+    registry = CollectorRegistry()
+    Counter("groundwire_decisions", "", ["tier"], registry=registry).labels("tier_1").inc()
+    unlagged = {
+        "lag_records": {role: 0},
+        "commit_age_seconds": {role: 0},
+        "partitions": 0,
+        "waiting_claims": 0,
     }
+    for name, value in (unlagged | values).items():
+        if isinstance(value, dict):
+            gauge = Gauge(f"groundwire_{name}", "", ["label"], registry=registry)
+            for label, number in value.items():
+                gauge.labels(label).set(number)
+        else:
+            Gauge(f"groundwire_{name}", "", registry=registry).set(value)
+    return registry

@@ -1,22 +1,23 @@
-"""Who gets what: every route, every kind of caller; another's item looks like one that does not exist."""
+"""Who gets what, on every route; and what a program is told: the list of paths, and why it is refused."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from starlette.routing import Mount, Route
 
+from groundwire.console.pages import ROUTES
 from groundwire.console.settings import ConsoleSettings
 from tests.unit.console.rooms import (
     EVE,
     ITEM,
-    LEAD,
     NOBODYS,
-    Room,
     act,
+    approved,
     blocked,
     chosen,
     csrf,
@@ -24,37 +25,29 @@ from tests.unit.console.rooms import (
     make_room,
 )
 
-
-def with_api(pages: dict[str, Any], **api: Any) -> dict[str, Any]:
-    """Return pages with the same addresses of the API, and what the API alone has."""
-    twins = {"/api/queue" if path == "/" else f"/api{path}": sent for path, sent in pages.items()}
-    return {**pages, **twins, **{f"/api{path}": sent for path, sent in api.items()}}
-
-
-# path -> what a POST sends, None for a GET; every route of the application is in exactly one of these tables
-PUBLIC: dict[str, Any] = {
-    **dict.fromkeys(["/healthz", "/signin", "/signin/oidc", "/signin/oidc/callback", "/static"]),
-    "/signin/link": {},
-    "/signout": {},
-}
-LISTS = ("/queue", "/responses", "/approved", "/blocked")
-EXPORTED = [f"/export{path}.{form}" for path in LISTS for form in ("csv", "jsonl")]
-OPEN_TO_READERS = with_api(
-    dict.fromkeys(["/", "/responses", "/approved", "/blocked", "/dead-letters"]),
-    **dict.fromkeys(["/actions", "/live", "/", *EXPORTED]),
-)
-OF_DELEGATES = with_api({"/status": None})
+PAGE = (Path(__file__).resolve().parents[3] / "docs/use/review.md").read_text()
+# path -> what a POST sends, None for a GET: every route for signed-in people
 ONE, ACTION = "/items/{decision_id:uuid}", "/actions/{action_id:uuid}"
-OF_AN_ITEM = with_api({ONE: None, f"{ONE}/actions": ITEM}, **{f"{ONE}/standing": None, f"{ONE}/lock": {}})
-OF_AN_ACTION = with_api({f"{ACTION}/dismiss": {}, f"{ACTION}/undo": {}}, **{ACTION: None})
-OF_SEVERAL: dict[str, Any] = {
+BOTH: dict[str, Any] = {
+    **dict.fromkeys(["/responses", "/approved", "/blocked", "/dead-letters", "/status", ONE]),
+    f"{ONE}/actions": ITEM,
+    f"{ACTION}/dismiss": {},
+    f"{ACTION}/undo": {},
+}
+LISTS = ("queue", "responses", "approved", "blocked")
+SIGNED_IN = {
+    **dict.fromkeys(["/", "/api/", "/api/queue", "/api/actions", "/api/live", f"/api{ACTION}"]),
+    **dict.fromkeys(f"/api/export/{listed}.{form}" for listed in LISTS for form in ("csv", "jsonl")),
+    **{f"{root}{path}": sent for path, sent in BOTH.items() for root in ("", "/api")},
+    f"/api{ONE}/standing": None,
+    f"/api{ONE}/lock": {},
     "/bulk": {"action": "approve", "ids": f"{NOBODYS}:1"},
     "/api/bulk": {"action": "approve", "ids": chosen([NOBODYS])},
 }
-SIGNED_IN = {**OPEN_TO_READERS, **OF_DELEGATES, **OF_AN_ITEM, **OF_AN_ACTION, **OF_SEVERAL}
-DECIDING = {
-    path: sent for path, sent in {**OF_AN_ITEM, **OF_AN_ACTION, **OF_SEVERAL}.items() if sent is not None
-}
+
+
+def routes_with(part: str) -> dict[str, Any]:
+    return {path: sent for path, sent in SIGNED_IN.items() if part in path}
 
 
 async def ask(client: httpx.AsyncClient, path: str, sent: Any, target: str = NOBODYS) -> httpx.Response:
@@ -74,18 +67,17 @@ def everything_of(response: httpx.Response) -> tuple[Any, ...]:
     return response.status_code, body, headers
 
 
-def test_every_route_has_a_rule_in_the_tables_above_and_takes_one_method(room) -> None:
-    routes = [route for route in room.app.routes if isinstance(route, (Route, Mount))]
-    known = {**PUBLIC, **SIGNED_IN}
-
-    assert len(routes) == len(room.app.routes)
-    assert sorted(route.path for route in routes) == sorted(known)
-    assert {
-        route.path: route.methods
-        for route in routes
-        if isinstance(route, Route)
+def test_every_route_has_a_rule_and_takes_one_method(room) -> None:
+    public = {"/healthz": None, "/signin": None, "/signin/oidc": None, "/signin/oidc/callback": None}
+    known = {**SIGNED_IN, **public, "/static": None, "/signin/link": {}, "/signout": {}}
+    assert sorted(route.path for route in room.app.routes) == sorted(known)
+    wrong = [
+        (route.path, route.methods)
+        for route in room.app.routes
+        if not isinstance(route, Mount)
         and route.methods != ({"GET", "HEAD"} if known[route.path] is None else {"POST"})
-    } == {}
+    ]
+    assert wrong == []
 
 
 async def test_nobody_reads_or_writes_without_saying_who_they_are_and_a_wrong_token_is_refused_beside_a_session(
@@ -107,68 +99,55 @@ async def test_nobody_reads_or_writes_without_saying_who_they_are_and_a_wrong_to
     assert room.recorder.sent == []
 
 
-async def test_lists_show_nothing_of_another_tenant(room) -> None:
+async def test_another_tenants_items_are_in_no_list(room) -> None:
     room.add(make_decision("c-1", "A secret text."), blocked("c-2", "A secret text."))
     wrong = []
     async with room.client("eve-token") as client:
-        for path in sorted(OPEN_TO_READERS.keys() - {"/api/live"}):
-            answer = await ask(client, path, None)
-            if answer.status_code != 200 or any(one in answer.text for one in ("secret", "c-1", "acme")):
-                wrong.append((path, answer.status_code))
+        for path, sent in SIGNED_IN.items():
+            if sent is None and "{" not in path and "/status" not in path and path != "/api/live":
+                answer = await ask(client, path, None)
+                if answer.status_code != 200 or any(one in answer.text for one in ("secret", "c-1", "acme")):
+                    wrong.append((path, answer.status_code))
     assert wrong == []
 
 
-async def test_anothers_item_and_none_get_the_same_answer(room) -> None:
-    ids = room.add(make_decision("c-1", "A secret text."), blocked("c-2"))
+async def test_anothers_item_or_action_and_none_get_the_same_answer(room) -> None:
+    pending, final = room.add(make_decision("c-1", "A secret text."), blocked("c-2"))
+    action = (await act(room, pending)).json()["action_id"]
     wrong = []
-    for token in ("eve-token", "ben-token"):
+    for token, part, targets in (
+        ("eve-token", "decision_id", (pending, final)),
+        ("ben-token", "decision_id", (pending, final)),
+        ("ana-token", "action_id", (action,)),  # who owns the item, and did not act
+    ):
         async with room.client(token) as client:
-            for path, sent in OF_AN_ITEM.items():
+            for path, sent in routes_with(part).items():
                 none = everything_of(await ask(client, path, sent))
-                found = [everything_of(await ask(client, path, sent, one)) for one in ids]
-                if none[0] != 404 or found != [none] * 2:
+                found = [everything_of(await ask(client, path, sent, one)) for one in targets]
+                if none[0] != 404 or found != [none] * len(targets):
                     wrong.append((token, path))
-    assert wrong == []
-    assert room.site.outbox.of(LEAD) == []
-
-
-async def test_anothers_action_and_none_get_the_same_answer(room) -> None:
-    (decision_id,) = room.add(make_decision("c-1"))
-    action = (await act(room, decision_id)).json()["action_id"]
-    async with room.client("ana-token") as client:  # who owns the item, and did not act
-        for path, sent in OF_AN_ACTION.items():
-            theirs = await ask(client, path, sent, action)
-            none = await ask(client, path, sent)
-            assert (path, none.status_code) == (path, 404)
-            assert everything_of(theirs) == everything_of(none)
-    await room.released()
-    assert len(room.recorder.sent) == 1
-
-
-async def test_of_several_anothers_item_and_none_get_the_same_answer(room) -> None:
-    (decision_id,) = room.add(make_decision("c-1"))
     async with room.client("eve-token") as client:
-        for path, sent in OF_SEVERAL.items():
-            named = chosen([decision_id]) if path.startswith("/api/") else f"{decision_id}:1"
+        for path, sent in routes_with("/bulk").items():
+            named = chosen([pending]) if path.startswith("/api/") else f"{pending}:1"
             theirs = everything_of(await ask(client, path, sent | {"ids": named}))
             missing = everything_of(await ask(client, path, sent))
-            assert (theirs[0], theirs[1].replace(decision_id, NOBODYS)) == missing[:2]
+            if (theirs[0], theirs[1].replace(pending, NOBODYS)) != missing[:2]:
+                wrong.append(("eve-token", path))
+    assert wrong == []
     await room.released()
-    assert room.recorder.sent == []
+    assert [one.action_id for one in room.recorder.sent] == [action]
 
 
 async def test_who_may_only_look_decides_nothing(room) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
+    decides = {path: sent for path, sent in SIGNED_IN.items() if sent is not None}
     async with room.client("viewer-token") as client:
         found = {
-            path: (await ask(client, path, sent, decision_id)).status_code for path, sent in DECIDING.items()
+            path: (await ask(client, path, sent, decision_id)).status_code for path, sent in decides.items()
         }
         page = await client.get(f"/items/{decision_id}")
-
-    assert found == dict.fromkeys(DECIDING, 403)
-    assert page.status_code == 200
-    assert 'id="approve"' not in page.text
-    assert room.held == []
+    assert found == dict.fromkeys(decides, 403)
+    assert (page.status_code, 'id="approve"' in page.text, room.held) == (200, False, [])
 
 
 async def test_an_item_is_for_its_owner_and_for_delegated_reviewers() -> None:
@@ -192,52 +171,41 @@ async def test_the_reviewer_is_who_was_authenticated_whatever_a_request_says(roo
     assert [(one.reviewer, one.user_id) for one in room.recorder.sent] == [("lead", "ana")]
 
 
-class TestProxyHeader:
-    HEADERS: ClassVar = {"x-auth-user": "lead", "x-auth-tenants": "acme"}
-
-    @pytest.fixture
-    def room(self) -> Room:
-        names = {"proxy_header": "x-auth-user", "proxy_tenants_header": "x-auth-tenants"}
-        return make_room(**names, proxy_addresses="10.0.0.7/32")
-
-    async def test_only_the_proxy_says_who_it_is_even_beside_a_token(self, room) -> None:
-        room.add(make_decision("c-1"))
-        async with room.client(address="10.0.0.7", **self.HEADERS) as client:
-            assert (await client.get("/api/queue")).json()["total"] == 1
-        forged = {"x-forwarded-for": "10.0.0.7", "forwarded": "for=10.0.0.7"}
-        for token in (None, "lead-token"):
-            for address in ("10.0.0.8", "127.0.0.1", "::1", ""):
-                async with room.client(token, address, **self.HEADERS, **forged) as client:
-                    assert (await client.get("/api/queue")).status_code == 403
-                    assert (await client.get("/")).status_code == 403
-
-    async def test_half_an_identity_or_a_header_sent_twice_is_refused(self, room) -> None:
-        twice = [("x-auth-user", "lead"), ("x-auth-user", "ana"), ("x-auth-tenants", "acme")]
-        halves = (
+async def test_only_the_proxy_says_who_asks_and_its_writes_need_the_token_of_their_page() -> None:
+    person = {"x-auth-user": "lead", "x-auth-tenants": "acme"}
+    names = {"proxy_header": "x-auth-user", "proxy_tenants_header": "x-auth-tenants"}
+    room = make_room(**names, proxy_addresses="10.0.0.7/32")
+    (decision_id,) = room.add(make_decision("c-1"))
+    url, let_in = f"/api/items/{decision_id}/actions", []
+    async with room.client(address="10.0.0.7", **person) as client:
+        assert (await client.get("/api/queue")).json()["total"] == 1
+        token = await csrf(client)
+        statuses = [
+            (await client.post(url, json=ITEM, headers=headers)).status_code
+            for headers in ({}, {"x-csrf-token": token})
+        ]
+        assert statuses == [403, 202]
+    forged = {"x-forwarded-for": "10.0.0.7", "forwarded": "for=10.0.0.7"}
+    for token in (None, "lead-token"):
+        for address in ("10.0.0.8", "127.0.0.1", "::1", ""):
+            async with room.client(token, address, **person, **forged) as client:
+                found = [(await client.get(path)).status_code for path in ("/api/queue", "/")]
+            if found != [403, 403]:
+                let_in.append((token, address))
+    async with room.client(address="10.0.0.7") as client:
+        for headers in (
+            [("x-auth-user", "lead"), ("x-auth-user", "ana"), ("x-auth-tenants", "acme")],
             {"x-auth-user": "lead"},
             {"x-auth-user": "", "x-auth-tenants": "acme"},
             {"x-auth-user": "lead", "x-auth-tenants": " , "},
             {"x-auth-user": "lead", "x-auth-tenants": "no/tenant"},
+        ):
+            assert (headers, (await client.get("/api/queue", headers=headers)).status_code) == (headers, 403)
+    assert let_in == []
+    async with make_room().client(address="10.0.0.7", **person) as client:
+        assert (await client.get("/api/queue")).status_code == 401, (
+            "without the setting the header says nothing"
         )
-        async with room.client(address="10.0.0.7") as client:
-            for headers in (twice, *(list(half.items()) for half in halves)):
-                assert (headers, (await client.get("/api/queue", headers=headers)).status_code) == (
-                    headers,
-                    403,
-                )
-
-    async def test_a_write_through_the_proxy_needs_the_token_of_its_page(self, room) -> None:
-        (decision_id,) = room.add(make_decision("c-1"))
-        url = f"/api/items/{decision_id}/actions"
-        async with room.client(address="10.0.0.7", **self.HEADERS) as client:
-            token = await csrf(client)
-            assert (await client.post(url, json=ITEM)).status_code == 403
-            assert (await client.post(url, json=ITEM, headers={"x-csrf-token": token})).status_code == 202
-
-    async def test_without_the_setting_a_header_says_nothing(self) -> None:
-        room = make_room()
-        async with room.client(address="10.0.0.7", **self.HEADERS) as client:
-            assert (await client.get("/api/queue")).status_code == 401
 
 
 async def test_a_session_shows_each_person_their_own(room) -> None:
@@ -253,3 +221,106 @@ def test_a_console_on_the_network_needs_a_public_address_by_https() -> None:
         ConsoleSettings(host="0.0.0.0")  # noqa: S104 - what is refused
     with pytest.raises(ValueError, match="https"):
         ConsoleSettings(host="0.0.0.0", public_url="http://review.acme.example")  # noqa: S104 - as above
+
+
+async def test_the_list_of_the_api_has_every_path_what_it_does_and_the_schema_of_its_body(room, lead) -> None:
+    (decision_id,) = room.add(make_decision("c-1"))
+    answer = await lead.get("/api/")
+    assert (await lead.get("/api", follow_redirects=True)).json() == answer.json()
+    found = answer.json()["paths"]
+    expected = {
+        (method, route.path.replace(":uuid", ""))
+        for route in room.app.routes
+        if isinstance(route, Route) and route.path.startswith("/api/")
+        for method in (route.methods or ()) - {"HEAD"}
+    }
+    own = {one for one in expected if one[1] in ("/api/", "/api/live") or "/export/" in one[1]}
+    assert {(one["method"], one["path"]) for one in found} == expected - own
+    assert all(one["does"] for one in found)
+    assert set(re.findall(r"`(GET|POST) (/api/\S*)`", PAGE)) == expected, "and so has the page"
+    for place, one in zip(ROUTES, found, strict=True):
+        names = list(place.takes.model_fields) if place.takes else []
+        assert list((one["body"] or {}).get("properties", ())) == names
+        if names:
+            path = one["path"].format(decision_id=decision_id, action_id=decision_id)
+            refused = await lead.post(path, json={name: [] for name in [*names, "surely_not"]})
+            assert (refused.status_code, "surely_not: unknown" in refused.json()["message"]) == (400, True)
+    (action,) = [one["body"] for one in found if one["path"].endswith("{decision_id}/actions")]
+    assert action["required"] == ["action", "revision"]
+    assert "reject" in action["properties"]["action"]["enum"]
+    assert "incorrect" in action["$defs"]["RejectReason"]["enum"]
+
+
+async def test_fields_and_parameters_that_are_missing_unknown_or_wrong_are_named_at_once(room, lead) -> None:
+    (decision_id,) = room.add(make_decision("c-1"))
+    sent = {"akshun": "approve", "reson": "x", "note": 5}
+    told = (await lead.post(f"/api/items/{decision_id}/actions", json=sent)).json()["message"]
+    for part in ("action: missing", "revision: missing", "akshun: unknown", "reson: unknown", "note: "):
+        assert part in told
+    assert "needed: action, revision; permitted: reason, note, content" in told
+    told = (await lead.get("/api/queue?search=x&colour=red")).json()["message"]
+    assert told.startswith("colour: unknown; permitted: search, reason, tenant, user")
+    many = await lead.post("/api/bulk", json={f"{n}{'x' * 500}": 1 for n in range(300)})
+    assert ("and 281 more" in many.json()["message"], len(many.text) < 4_000) == (True, True)
+
+    for one in (await lead.get("/api/")).json()["paths"]:
+        if one["method"] == "GET" and "{action_id}" not in one["path"]:
+            path = one["path"].replace("{decision_id}", decision_id)
+            plain, answer = await lead.get(path), await lead.get(path, params={"colour": "red"})
+            assert (path, plain.status_code, answer.status_code) == (path, 200, 400)
+            assert "colour: unknown" in answer.json()["message"]
+    assert (await lead.get("/api/approved", params={"cursor": ""})).status_code == 200
+
+
+async def test_another_content_type_is_told_the_one_that_is_taken(room, lead) -> None:
+    answer = await lead.post("/api/bulk", data={"action": "approve"})
+    page = await lead.post("/bulk", json={"action": "approve"})
+
+    assert (answer.status_code, page.status_code) == (415, 415)
+    assert "application/json" in answer.json()["message"]
+    assert answer.headers["accept-post"] == "application/json"
+    assert "application/x-www-form-urlencoded" in page.text
+
+
+async def test_who_is_not_let_in_learns_why(room) -> None:
+    for header, told in (
+        ("Bearer gwt_gone", "Token unknown or revoked"),
+        ("Bearer " + "x" * 600, "Token unknown or revoked"),
+        ("Basic YTpi", "must be Bearer"),
+        (None, "Authorization: Bearer"),
+    ):
+        async with room.client(**({"authorization": header} if header else {})) as client:
+            answer = await client.get("/api/queue")
+
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+        assert told in answer.json()["message"]
+        assert header is None or header.split()[1] not in answer.text
+
+
+async def test_every_refusal_says_what_it_is_and_why_in_words(room, lead) -> None:
+    old, pending = room.add(make_decision("c-1"), make_decision("c-2"))
+    room.add(approved("c-1", revision=2, reason_code="human_approved"))
+    ids = [{"id": pending, "revision": 1}]
+    edit = {"action": "edit", "revision": 1, "content": "I think it is wet."}
+    many = [{"id": one, "revision": 1} for one in room.add(*(make_decision(f"m-{n}") for n in range(21)))]
+    asked = [
+        ("bulk", {"action": "reject", "ids": ids}, 400, "reason: "),
+        ("bulk", {"action": "approve", "ids": many}, 409, "confirm: "),
+        (f"items/{old}/actions", {"action": "approve", "revision": 1}, 409, "It has changed."),
+        (f"items/{pending}/actions", edit, 422, "“I think”"),
+        (f"items/{pending}/actions", {"action": "reject", "revision": 1}, 400, "reason: "),
+        ("none", {}, 404, "no such"),
+    ]
+    answers = [await lead.post(f"/api/{path}", json=sent) for path, sent, _, _ in asked]
+    foreign = await lead.post("/api/bulk", json={}, headers={"sec-fetch-site": "cross-site"})
+    large = await lead.post("/api/bulk", content=b"x" * 3_000_000)
+
+    for (path, _, status, said), answer in zip(asked, answers, strict=True):
+        assert (path, answer.status_code) == (path, status)
+        assert answer.json()["error"]
+        assert said in answer.json()["message"]
+    assert answers[3].json()["error"] == "personal_speculation"
+    assert room.held == []
+    for answer, status in ((foreign, 403), (large, 413)):
+        assert answer.status_code == status
+        assert set(answer.json()) == {"error", "message"}

@@ -1,4 +1,4 @@
-"""Several items at once: shown before they are decided, one record each, undone together."""
+"""Several items at once, shown before they are decided and undone together; what is decided on its own page only."""
 
 from __future__ import annotations
 
@@ -13,26 +13,42 @@ from tests.unit.console.rooms import (
     Recorder,
     Room,
     act,
+    approved,
     blocked,
     chosen,
     compared,
     csrf,
+    html,
     make_decision,
     make_room,
 )
 
 ALL = {"all": "yes", "query": ""}
-CODES = ("technical_hedge", "ungrounded", "citation_unverified")
+KILN = "The kiln in Delft is fired every {} days by one potter."
 
 
 def fill(room: Room, count: int) -> list[dict[str, Any]]:
-    made = (make_decision(f"c-{n:04}", f"Text {n}.", reason_code=CODES[n % 3]) for n in range(count))
+    codes = ("technical_hedge", "ungrounded", "citation_unverified")
+    made = (make_decision(f"c-{n:04}", f"Text {n}.", reason_code=codes[n % 3]) for n in range(count))
     return chosen(room.add(*made))
 
 
 async def bulk(room: Room, ids: list[dict[str, Any]], **given: Any) -> Any:
     async with room.client("lead-token") as client:
         return await client.post("/api/bulk", json={"action": "approve", "ids": ids, **given})
+
+
+def stored(room: Room, *, compares: bool = True) -> tuple[str, str]:
+    """An approved memory and a claim that gives another value; return their ids."""
+    checks = {"checks_passed": ["not_duplicate"], "checks_failed": []}
+    old = approved("old", KILN.format(14), source="handbook")
+    new = make_decision("new", KILN.format(30), facts=compared("old") if compares else compared(), **checks)
+    old_id, new_id = room.add(old, new)
+    return old_id, new_id
+
+
+async def replacing(room: Room, decision_id: str, **given: Any) -> Any:
+    return await act(room, decision_id, **({"action": "replace", "reason": "outdated"} | given))
 
 
 async def test_each_item_gets_a_record_of_its_own_and_one_named_twice_counts_once(room) -> None:
@@ -187,38 +203,27 @@ async def test_a_mistyped_or_missing_query_matches_nothing_and_is_named(room, le
         "user=nobody": "ids: needed, one or more",
         None: "query:",
     }
-    found = {}
-    for query in named:
+    wrong = []
+    for query, said in named.items():
         sent = {"action": "approve", "all": "yes"} | ({} if query is None else {"query": query})
         answer = await lead.post("/api/bulk", json=sent)
-        found[query] = (answer.status_code, answer.json()["message"])
-    assert {
-        query for query, (status, said) in found.items() if status != 400 or named[query] not in said
-    } == set()
-    assert room.held == []
+        if answer.status_code != 400 or said not in answer.json()["message"]:
+            wrong.append((query, answer.text))
+    assert (wrong, room.held) == ([], [])
 
 
-class Statements(list[str]):
-    """The statements that a board runs."""
-
-    def __init__(self, room: Room) -> None:
-        super().__init__()
-        room.board._connection.set_trace_callback(self.append)
-
-
-async def test_as_many_statements_are_run_for_thirty_items_as_for_ninety_and_one_before_they_are_sent() -> (
-    None
-):
-    for given in ({}, {"confirm": "{count}"}):
+async def test_as_many_statements_run_for_thirty_items_as_for_ninety_and_one_before_they_are_sent() -> None:
+    for confirm in ("", "{count}"):
         room, counts = make_room(), []
         ids = fill(room, 120)
         for part in (ids[:30], ids[30:]):
-            seen = Statements(room)
-            more = {name: value.format(count=len(part)) for name, value in given.items()}
-            await bulk(room, part, **more)
+            seen: list[str] = []
+            room.board._connection.set_trace_callback(seen.append)
+            await bulk(room, part, confirm=confirm.format(count=len(part)))
             counts.append(len(seen))
         assert counts[0] == counts[1] <= 8
-    seen = Statements(room)
+    seen = []
+    room.board._connection.set_trace_callback(seen.append)
     await room.released()
     assert (len(seen), len(room.recorder.sent)) == (1, 120)
 
@@ -251,18 +256,166 @@ async def test_the_confirming_page_names_all_and_sums_them_by_reason_and_risk(ro
     room.add(blocked("held"), make_decision("new", facts=compared("held", state="pending")))
     form = {"csrf": await csrf(browser), "action": "reject", "reason": "outdated", **ALL}
     page = Html((await browser.post("/bulk", data=form)).text)
-    async with room.client("lead-token") as client:
-        told = (await client.post("/api/bulk", json={"action": "reject", "reason": "outdated", **ALL})).json()
+    told = (await bulk(room, [], action="reject", reason="outdated", **ALL)).json()
     named = {one.text for one in page.all(class_="subject")}
     assert {f"c-{number:04}" for number in range(250)} <= named
     assert page.one("details", id="others").text.startswith("and 151 more")
     assert "168 low risk" in page.one(id="by-risk").text
-    assert {one["reason_code"]: one["count"] for one in told["by_reason"]} == {
-        "citation_unverified": 83,
-        "technical_hedge": 84,
-        "ungrounded": 84,
-    }
+    counts = [one["count"] for one in told["by_reason"]]
+    assert counts == [83, 84, 84], "of an unverified citation, a hedge, and no ground"
     assert told["by_risk"] == [{"risk": "medium", "count": 83}, {"risk": "low", "count": 168}]
     assert (len(told["items"]), len(told["others"]), told["more"]) == (100, 151, 151)
     differs = {one["subject_id"]: one["differs"] for one in told["items"] + told["others"]}
     assert [one["difference"] for one in differs["new"]] == ["number"]
+    assert "differs in a number from held" in page.words
+
+
+async def test_a_high_risk_is_left_out_of_a_bulk_and_decided_on_its_own_page_only() -> None:
+    for grave, why in (
+        ({"reason_code": "phantom_source"}, "its risk is high"),
+        ({"reason_code": "conflicting_near_duplicate"}, "it contradicts a memory"),
+        ({"checks_failed": ["snippet_mismatch: a.py"]}, "its risk is high"),
+        ({"reason_code": "technical_hedge", "facts": compared("old")}, "it contradicts a memory"),
+    ):
+        room = make_room()
+        plain, high = room.add(make_decision("plain"), make_decision("high", **grave))
+        async with room.client("lead-token") as lead, room.browser() as browser:
+            for action in ("approve", "reject"):
+                results = (await bulk(room, chosen([plain, high]), action=action, reason="other")).json()[
+                    "results"
+                ]
+                states = [one["state"] for one in results]
+                assert (grave, states) == (grave, ["held", "own_page"])
+                await lead.post(f"/api/actions/{results[0]['action_id']}/undo", json={})
+            said = f"decided on its own page only: {why}"
+            assert [one.text for one in (await html(browser, "/")).all(class_="own-page")] == [said]
+            form = {"csrf": await csrf(browser), "action": "approve"}
+            for more in ({}, {"sure": "yes"}):
+                page = await browser.post("/bulk", data={**form, "ids": f"{plain}:1 {high}:1", **more})
+                assert said in Html(page.text).words
+            held = len(room.held)
+            form |= {"revision": "1"}
+            refused = await browser.post(f"/items/{high}/actions", data={**form, "back": "queue"})
+            assert (refused.status_code, len(room.held)) == (409, held)
+            assert "not decided from the list" in refused.text
+            assert (await browser.post(f"/items/{high}/actions", data=form)).status_code == 303
+            assert len(room.held) == held + 1
+
+
+async def test_a_claim_that_contradicts_a_memory_retracted_since_is_decided_with_others(room) -> None:
+    retracted = make_decision("old", verdict="blocked", reason_code="retracted")
+    claim, _ = room.add(make_decision("c-1", reason_code="technical_hedge", facts=compared("old")), retracted)
+    answer = await bulk(room, chosen([claim]))
+    assert (answer.status_code, answer.json()["results"][0]["state"]) == (202, "held")
+
+
+async def test_a_claim_that_differs_from_an_approved_one_below_the_rule_is_not_approved_from_the_list(
+    room, browser
+) -> None:
+    _, new = room.add(approved("old", KILN.format(14)), make_decision("new", KILN.format(30)))
+    form = {"csrf": await csrf(browser), "action": "approve", "revision": "1", "back": "queue"}
+    refused = await browser.post(f"/items/{new}/actions", data=form)
+    assert (refused.status_code, room.held) == (409, [])
+    assert "It contradicts a memory" in refused.text
+
+
+async def test_every_form_that_decides_is_marked_for_the_guard_that_waits_until_it_was_seen(
+    room, browser
+) -> None:
+    pending, known = room.add(make_decision("c-1", facts=compared("old")), approved("old"))
+    plain, _ = room.add(make_decision("c-2"), blocked("c-3"))
+    asks = {"csrf": await csrf(browser), "action": "reject", "ids": f"{plain}:1"}
+    pages = [await html(browser, path) for path in ("/", f"/items/{pending}", f"/items/{known}")]
+    pages.append(Html((await browser.post("/bulk", data=asks)).text))
+    decide = [
+        form
+        for page in pages
+        for form in page.all("form", method="post")
+        if form.attributes.get("action", "").endswith("/actions")
+        or form.attributes.get("id") == "quick"
+        or (form.attributes.get("action") == "/bulk" and form.attributes.get("id") != "bulk")
+    ]
+    assert len(decide) == 7, "on the list, four of a claim, to retract, and of a bulk"
+    assert all("data-decides" in form.attributes for form in decide)
+
+
+async def test_memories_come_with_difference_source_and_age_and_no_contradicted_claim_is_called_new() -> None:
+    for compares in (True, False):
+        room = make_room()
+        _, new_id = stored(room, compares=compares)
+        item = await room.get(f"/api/items/{new_id}")
+        (memory,) = item["memories"]
+        assert (memory["subject_id"], memory["compared"]) == ("old", compares)
+        assert (memory["difference"], memory["source"], memory["age_seconds"]) == ("number", "handbook", 3600)
+        assert [one["text"] for one in memory["changes"] if one["operation"] != "equal"] == ["14", "30"]
+        (check,) = [one for one in item["checks"] if one["result"] == "look"]
+        assert (check["name"], check["detail"]) == ("near_approved", "old")
+        assert "not_duplicate" not in {one["name"] for one in item["checks"]}
+
+
+async def test_a_claim_is_new_that_nothing_approved_of_its_owner_comes_near(room) -> None:
+    room.add(approved("other", "Bread is baked at night in the village."))
+    room.add(approved("old", KILN.format(14), user_id="ben"))
+    (new_id,) = room.add(
+        make_decision("new", KILN.format(30), facts=compared(), checks_passed=["not_duplicate"])
+    )
+    item = await room.get(f"/api/items/{new_id}")
+    assert (item["memories"], item["checks"][-2]["result"]) == ([], "passed")
+
+
+async def test_to_replace_is_to_approve_and_then_to_retract_signed_one_by_one_and_undone_together(
+    lead, room
+) -> None:
+    for undone in (True, False):
+        old_id, new_id = stored(room)
+        answer = await replacing(room, new_id, replaces={"id": old_id, "revision": 1})
+        told = answer.json()
+        assert (answer.status_code, told["replaces"], told["text"]) == (202, "old", "Replaced")
+        if undone:
+            assert (await lead.post(f"/api/actions/{told['action_id']}/undo", json={})).status_code == 200
+        await room.released()
+    sent = [(one.action, one.subject_id, one.reason) for one in room.recorder.sent]
+    assert sent == [("approve", "new", None), ("retract", "old", "outdated")]
+    assert (await room.get("/api/actions"))["actions"][0]["text"] == "Replaced"
+
+
+async def test_nothing_is_retracted_where_the_new_claim_was_not_approved_and_a_refused_retraction_is_said() -> (
+    None
+):
+    not_approved = ["Not retracted: the new claim was not approved"]
+    stands = ["The new claim is approved, and the old one still stands: Refused by the gate", "Approved"]
+    for outcome, sent, told in (
+        ({"code": "duplicate"}, 1, not_approved),
+        ({"code": "expired"}, 1, not_approved),
+        ({"refused": {"approve": "stale"}}, 1, not_approved),
+        ({"refused": {"retract": "stale"}}, 2, stands),
+    ):
+        room = make_room()
+        for name, value in outcome.items():
+            setattr(room.recorder, name, value)
+        old_id, new_id = stored(room)
+        await replacing(room, new_id, replaces={"id": old_id, "revision": 1})
+        await room.released()
+        assert [one.action for one in room.recorder.sent] == ["approve", "retract"][:sent]
+        texts = [one["text"] for one in (await room.get("/api/actions"))["actions"]]
+        assert texts[: len(told)] == told
+
+
+async def test_what_is_replaced_has_to_be_approved_at_the_revision_seen_free_and_of_the_same_owner(
+    room,
+) -> None:
+    old_id, new_id = stored(room)
+    (others,) = room.add(approved("others", user_id="ben"))
+    old = {"id": old_id, "revision": 1}
+    for given, status in (
+        ({}, 400),
+        ({"reason": None, "replaces": old}, 400),
+        ({"replaces": old | {"revision": 2}}, 409),
+        ({"replaces": {"id": new_id, "revision": 1}}, 409),
+        ({"replaces": {"id": others, "revision": 1}}, 404),
+    ):
+        assert (given, (await replacing(room, new_id, **given)).status_code) == (given, status)
+    assert room.held == []
+    await act(room, old_id, action="retract", reason="outdated")
+    assert (await replacing(room, new_id, replaces=old)).status_code == 409
+    assert "replace" not in (await room.get(f"/api/items/{new_id}"))["allowed"]

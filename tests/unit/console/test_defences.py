@@ -1,31 +1,48 @@
-"""What stands before the routes: headers, hosts, origins, tokens of forms, limits, cookies and logs."""
+"""What a request passes before the routes, how the console starts, and that it ends with no socket open."""
 
 from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import warnings
+from types import SimpleNamespace
 
 import httpx
 import pytest
 import structlog
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from groundwire.console.app import create_app
+from groundwire.cli.console import console
+from groundwire.console.app import create_app, make_server, serve
 from groundwire.console.auth import OneTimeLinks
 from groundwire.console.guard import MAX_BODY, Rates
-from groundwire.console.settings import ConsoleSettings
+from groundwire.console.settings import ConsoleSettings, load_console_settings
 from groundwire.console.site import Parts
 from groundwire.errors import UsageError
 from groundwire.review.permissions import Person
 from tests.unit.console.rooms import ANA, ITEM, LEAD, Clock, csrf, html, make_decision, make_room
 
-PATHS = (
-    *("/", "/healthz", "/signin", "/static/console.css", "/static/none", "/none", "/api/queue", "/api/none"),
-    "/blocked",
-)
 
-
-async def test_every_answer_carries_the_headers_that_confine_a_page(room, lead) -> None:
+async def test_every_answer_carries_the_headers_that_confine_a_page(room, lead, monkeypatch) -> None:
+    """Also a refusal before any route, and a fault, which tells nothing."""
     wrong = []
-    for path in PATHS:
+    for path in (
+        "/",
+        "/healthz",
+        "/signin",
+        "/static/console.css",
+        "/static/none",
+        "/none",
+        "/api/queue",
+        "/blocked",
+    ):
         for method in ("GET", "POST", "DELETE"):
             headers = (await lead.request(method, path)).headers
             policy = headers["content-security-policy"]
@@ -41,29 +58,19 @@ async def test_every_answer_carries_the_headers_that_confine_a_page(room, lead) 
                 wrong.append((method, path, dict(headers)))
     assert wrong == []
 
-
-async def test_answers_that_come_before_any_route_carry_them_too(room) -> None:
-    async with room.client() as client:
-        answers = [
-            await client.get("/", headers={"host": "evil.example"}),
-            await client.post("/bulk", content=b"x" * (MAX_BODY + 1)),
-            await client.post("/bulk", headers={"origin": "https://evil.example"}),
-        ]
-
-    assert [answer.status_code for answer in answers] == [421, 413, 403]
-    assert all("frame-ancestors 'none'" in answer.headers["content-security-policy"] for answer in answers)
-
-
-async def test_a_fault_tells_nothing_and_carries_the_headers(room, lead, monkeypatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("the text of a claim")
 
     monkeypatch.setattr(type(room.board), "pending", broken)
-    answer = await lead.get("/api/queue")
-
-    assert answer.status_code == 500
-    assert "text of a claim" not in answer.text
-    assert "content-security-policy" in answer.headers
+    answers = [
+        await lead.get("/", headers={"host": "evil.example"}),
+        await lead.post("/bulk", content=b"x" * (MAX_BODY + 1)),
+        await lead.post("/bulk", headers={"origin": "https://evil.example"}),
+        await lead.get("/api/queue"),
+    ]
+    assert [answer.status_code for answer in answers] == [421, 413, 403, 500]
+    assert all("frame-ancestors 'none'" in answer.headers["content-security-policy"] for answer in answers)
+    assert "text of a claim" not in answers[-1].text
 
 
 async def test_pages_hold_no_script_and_no_style_of_their_own(room, browser) -> None:
@@ -78,23 +85,18 @@ async def test_pages_hold_no_script_and_no_style_of_their_own(room, browser) -> 
         assert scripts == [("/static/", "")] * 2
 
 
-async def test_by_https_the_browser_is_held_to_it() -> None:
-    room = make_room(public_url="https://review.acme.example")
-    transport = httpx.ASGITransport(room.app)
-    async with httpx.AsyncClient(transport=transport, base_url="https://review.acme.example") as client:
-        answer = await client.get("/signin")
-
-    assert "max-age=" in answer.headers["strict-transport-security"]
-    cookie = answer.headers["set-cookie"].lower()
-    assert cookie.startswith("__host-groundwire=")
-    assert "; secure" in cookie
-
-
-async def test_cookies_are_for_this_site_and_for_no_script(room) -> None:
-    async with room.client() as client:
-        cookie = (await client.get("/signin")).headers["set-cookie"].lower()
-
-    assert {"httponly", "samesite=lax"} <= set(cookie.split("; "))
+async def test_cookies_are_for_this_site_and_for_no_script_and_by_https_the_browser_is_held_to_it() -> None:
+    for settings, url in (
+        ({}, "http://127.0.0.1:8700"),
+        ({"public_url": "https://a.example"}, "https://a.example"),
+    ):
+        transport = httpx.ASGITransport(make_room(**settings).app)
+        async with httpx.AsyncClient(transport=transport, base_url=url) as client:
+            answer = await client.get("/signin")
+        cookie, secure = answer.headers["set-cookie"].lower(), bool(settings)
+        assert {"httponly", "samesite=lax"} <= set(cookie.split("; "))
+        assert (cookie.startswith("__host-groundwire="), "; secure" in cookie) == (secure, secure)
+        assert ("max-age=" in answer.headers.get("strict-transport-security", "")) == secure
 
 
 async def test_only_the_console_s_own_names_are_answered(lead) -> None:
@@ -167,52 +169,36 @@ async def test_sign_in_and_sign_out_need_the_token_of_their_form(room, browser) 
     assert (await browser.get("/api/queue")).status_code == 200
 
 
-async def test_a_link_signs_in_once_and_the_session_is_a_new_one(room) -> None:
+async def test_a_link_signs_in_once_within_ten_minutes_and_the_session_is_a_new_one(room) -> None:
     secret = room.site.links.issue(LEAD)
     async with room.client() as client, room.client() as thief:
         before = await csrf(client, "/signin")
         answer = await client.post("/signin/link", data={"csrf": before, "secret": secret})
         assert (answer.status_code, answer.headers["location"]) == (303, "/")
         assert await csrf(client) != before
-        again = await thief.post(
-            "/signin/link", data={"csrf": await csrf(thief, "/signin"), "secret": secret}
-        )
-        assert again.status_code == 403
+        form = {"csrf": await csrf(thief, "/signin"), "secret": secret}
+        assert (await thief.post("/signin/link", data=form)).status_code == 403
         assert (await thief.get("/api/queue")).status_code == 401
-
-
-def test_a_link_works_for_ten_minutes() -> None:
     for minutes, works in ((9.99, True), (10, False)):
         clock = Clock()
         links = OneTimeLinks(clock)
         secret = links.issue(LEAD)
         clock.forward(minutes=minutes)
-
-        assert (links.redeem(secret) == LEAD) is works
-        assert links.redeem(secret) is None
+        assert (links.redeem(secret) == LEAD, links.redeem(secret)) == (works, None)
 
 
-async def test_signing_out_ends_the_session_for_copies_of_its_cookie_too(room) -> None:
-    async with room.browser() as client, room.client() as copy:
+async def test_a_session_ends_by_signing_out_for_copies_of_its_cookie_too_and_after_its_hours(room) -> None:
+    async with room.browser() as client, room.client() as copy, make_room().browser() as foreign:
         copy.cookies = httpx.Cookies(client.cookies)
         assert (await copy.get("/api/queue")).status_code == 200
         await client.post("/signout", data={"csrf": await csrf(client)})
-        assert (await copy.get("/api/queue")).status_code == 401
-        assert (await client.get("/api/queue")).status_code == 401
-
-
-async def test_a_session_ends_after_its_hours_however_much_it_is_used(room, browser) -> None:
-    room.clock.forward(hours=7.9)
-    assert (await browser.get("/api/queue")).status_code == 200
-    room.clock.forward(hours=0.1)
-    assert (await browser.get("/api/queue")).status_code == 401
-
-
-async def test_a_cookie_that_this_console_did_not_sign_is_none(room) -> None:
-    other = make_room()
-    async with other.browser() as client, room.client() as copy:
-        copy.cookies = httpx.Cookies(client.cookies)
-        assert (await copy.get("/api/queue")).status_code == 401
+        assert [(await one.get("/api/queue")).status_code for one in (copy, client)] == [401, 401]
+        copy.cookies = httpx.Cookies(foreign.cookies)
+        assert (await copy.get("/api/queue")).status_code == 401, "this console did not sign it"
+    async with room.browser() as client:
+        for hours, status in ((7.9, 200), (0.1, 401)):
+            room.clock.forward(hours=hours)
+            assert (await client.get("/api/queue")).status_code == status
 
 
 async def test_a_body_of_unknown_length_is_cut_off(room) -> None:
@@ -226,37 +212,29 @@ async def test_a_body_of_unknown_length_is_cut_off(room) -> None:
     assert answer.status_code == 413
 
 
-NO_ACTIONS = [
-    b"",
-    b"[]",
-    b"{",
-    b'{"action": "approve", "action": "reject"}',
-    b"\xff",
-    b"NaN",
-    b'{"action": "approve", "revision": true}',
-    b'{"action": "approve", "revision": 0}',
-    b'{"action": "expire", "revision": 1}',
-    b'{"revision": 1}',
-    b'{"action": "approve", "revision": 1, "tenant_id": "x"}',
-    b'{"action": "reject", "revision": 1}',
-    b'{"action": "reject", "revision": 1, "reason": "because"}',
-    b'{"action": "approve", "revision": 1, "note": "\\u0000"}',
-    b'{"action": "edit", "revision": 1}',
-    b'{"action": "approve", "revision": 1, "content": "x"}',
-]
-
-
 async def test_a_request_that_is_no_action_is_refused_and_nothing_is_held(room) -> None:
+    requests = [
+        *(b"", b"[]", b"{", b"\xff", b"NaN", b'{"action": "approve", "action": "reject"}'),
+        b'{"action": "approve", "revision": true}',
+        b'{"action": "approve", "revision": 0}',
+        b'{"action": "expire", "revision": 1}',
+        b'{"revision": 1}',
+        b'{"action": "approve", "revision": 1, "tenant_id": "x"}',
+        b'{"action": "reject", "revision": 1}',
+        b'{"action": "reject", "revision": 1, "reason": "because"}',
+        b'{"action": "approve", "revision": 1, "note": "\\u0000"}',
+        b'{"action": "edit", "revision": 1}',
+        b'{"action": "approve", "revision": 1, "content": "x"}',
+    ]
     (decision_id,) = room.add(make_decision("c-1"))
     path = f"/api/items/{decision_id}/actions"
     async with room.client("lead-token", **{"content-type": "application/json"}) as client:
-        found = {one: (await client.post(path, content=one)).status_code for one in NO_ACTIONS}
-
-    assert found == dict.fromkeys(NO_ACTIONS, 400)
+        found = {one: (await client.post(path, content=one)).status_code for one in requests}
+    assert found == dict.fromkeys(requests, 400)
     assert room.held == []
 
 
-async def test_who_asks_too_often_waits_whichever_address_they_use() -> None:
+async def test_a_person_an_address_and_who_tries_secrets_wait_after_too_many_requests() -> None:
     room = make_room(rate_identity=3)
     answers = []
     for number in range(4):
@@ -264,27 +242,19 @@ async def test_who_asks_too_often_waits_whichever_address_they_use() -> None:
             answers.append(await client.get("/api/queue"))
     async with room.client("ana-token") as client:
         assert (await client.get("/api/queue")).status_code == 200
-
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
     assert int(answers[3].headers["retry-after"]) >= 1
 
-
-async def test_an_address_that_asks_too_often_waits_whoever_it_says_it_is() -> None:
     room = make_room(rate_address=3)
     async with room.client() as client:
         statuses = [(await client.get("/signin")).status_code for _ in range(4)]
         room.clock.forward(seconds=21)
         statuses.append((await client.get("/signin")).status_code)
-
     assert statuses == [200, 200, 200, 429, 200]
 
-
-async def test_secrets_cannot_be_tried_in_quick_succession() -> None:
-    room = make_room(rate_signin=2)
-    async with room.client() as client:
+    async with make_room(rate_signin=2).client() as client:
         form = {"csrf": await csrf(client, "/signin"), "secret": "guess"}
         statuses = [(await client.post("/signin/link", data=form)).status_code for _ in range(3)]
-
     assert statuses == [403, 403, 429]
 
 
@@ -312,13 +282,7 @@ async def test_logs_hold_no_text_no_query_and_no_secret(room) -> None:
             token = await csrf(client)
             await client.get("/?user=ana&tenant=acme&search=sought+words")
             await client.get("/sought/words?q=sought")
-            reject = {
-                "csrf": token,
-                "action": "reject",
-                "revision": "1",
-                "reason": "other",
-                "note": "noted words",
-            }
+            reject = {"csrf": token, "action": "reject", "revision": "1", "reason": "other", "note": "noted"}
             await client.post(f"/items/{decision_id}/actions", data=reject)
             await room.released()
 
@@ -340,6 +304,66 @@ async def test_the_log_tells_of_pages_and_not_of_the_files_that_they_are_made_of
     assert logs[0]["status"] == 404
 
 
+def test_a_console_that_lacks_a_setting_or_a_port_does_not_start_and_names_it_and_no_secret(tmp_path) -> None:
+    keys = tmp_path / "keys.toml"
+    keys.write_text("""
+[keys.console]
+secret = "s"
+tenants = ["acme"]
+roles = ["reviewer"]
+[keys.docs]
+secret = "d"
+tenants = ["acme"]
+""")
+    keys.chmod(0o600)
+
+    def said_at_the_start(arguments: list[str], **environment: str) -> str:
+        given = {"KEYS_FILE": str(keys), "CONSOLE_PORT": "0"} | environment
+        named = {f"GROUNDWIRE_{name}": value for name, value in given.items()}
+        result = CliRunner().invoke(console, arguments, env=named)
+        assert result.exit_code == 2
+        return result.output
+
+    link = ["--one-time-link", "--name", "ann"]
+    wrong = []
+    for environment, said in (
+        ({}, "GROUNDWIRE_CONSOLE_KEY is not set"),
+        ({"CONSOLE_KEY": "other"}, "GROUNDWIRE_CONSOLE_KEY: no key 'other'"),
+        ({"CONSOLE_KEY": "docs"}, "role reviewer"),
+        ({"KEYS_FILE": ""}, "GROUNDWIRE_KEYS_FILE is not set"),
+        ({"KEYS_FILE": "/nowhere", "CONSOLE_KEY": "x"}, "GROUNDWIRE_KEYS_FILE: keys file /nowhere"),
+        ({"CONSOLE_PORT": "8o00"}, "GROUNDWIRE_CONSOLE_PORT"),
+        ({"CONSOLE_PORT": "8o00"}, "'8o00'"),
+        ({"CONSOLE_HOST": "192.0.2.1"}, "GROUNDWIRE_CONSOLE_PUBLIC_URL"),
+        ({"CONSOLE_SECRET": "tooshort"}, "GROUNDWIRE_CONSOLE_SECRET"),
+        ({"CONSOLE_OIDC_ISSUER": "https://id.example"}, "GROUNDWIRE_CONSOLE_OIDC_CLIENT_ID"),
+        ({"CONSOLE_PROXY_HEADER": "x-user"}, "GROUNDWIRE_CONSOLE_PROXY_ADDRESSES"),
+        ({"CONSOLE_PUBLIC_URL": "review.example"}, "GROUNDWIRE_CONSOLE_PUBLIC_URL"),
+    ):
+        output = said_at_the_start(link, **environment)
+        if said not in output or "tooshort" in output:
+            wrong.append((environment, output))
+    assert wrong == []
+    assert "no way to sign in" in said_at_the_start([], CONSOLE_KEY="console")
+    assert "--name" in said_at_the_start(["--one-time-link"])
+    assert "--one-time-link" in said_at_the_start(["--name", "ann"])
+    for name in ("CONSOLE_PORT", "METRICS_PORT"):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            output = said_at_the_start(link, **{"CONSOLE_KEY": "console", name: str(port)})
+        assert f"127.0.0.1:{port} cannot be bound" in output
+        assert f"GROUNDWIRE_{name}" in output
+
+
+def test_settings_come_from_the_environment_and_each_is_explained(monkeypatch) -> None:
+    assert all(field.description for field in ConsoleSettings.model_fields.values())
+    monkeypatch.setenv("GROUNDWIRE_CONSOLE_UNDO_SECONDS", "3")
+    assert load_console_settings().undo_seconds == 3
+    monkeypatch.setenv("GROUNDWIRE_CONSOLE_UNDO_SECONDS", "-1")
+    with pytest.raises(UsageError, match="GROUNDWIRE_CONSOLE_UNDO_SECONDS"):
+        load_console_settings()
+
+
 def test_a_console_without_a_way_to_sign_in_does_not_start() -> None:
     room = make_room()
     parts = Parts(room.board, room.site.permissions, room.recorder)
@@ -348,3 +372,35 @@ def test_a_console_without_a_way_to_sign_in_does_not_start() -> None:
     app, secret = create_app(ConsoleSettings(), parts, Person("ann", frozenset({"acme"})))
     assert secret is not None
     assert app.state.site.links
+
+
+def test_who_does_not_read_the_answer_to_its_end_leaves_no_socket_open() -> None:
+    """What is still open when the server ends is cut off."""
+    asked = asyncio.Event()
+
+    async def large(_: Request) -> Response:
+        asked.set()
+        return Response(b"x" * 20_000_000)
+
+    async def close() -> None: ...
+
+    async def served_once(listening: socket.socket) -> None:
+        app = Starlette(routes=[Route("/", large)])
+        app.state.site = SimpleNamespace(live=SimpleNamespace(close=close))
+        server = make_server(app)
+        server.config.timeout_graceful_shutdown = 0
+        serving = asyncio.create_task(serve(server, app, listening))
+        await asked.wait()
+        server.should_exit = True
+        await serving
+
+    with (
+        warnings.catch_warnings(record=True) as told,
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as client,
+    ):
+        warnings.simplefilter("always")
+        client.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+        asyncio.run(served_once(listening))
+        gc.collect()
+    assert [str(one.message) for one in told if one.category is ResourceWarning] == []

@@ -1,31 +1,43 @@
-"""Live updates say that something changed, never what, and end with the right to read; locks show who looks at what."""
+"""Live updates say that something changed, never what; consoles share locks and sign-outs, in Redis as in memory."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import httpx
 from redis.asyncio import Redis
 
-from groundwire.console.live import MOST_STREAMS, ChangeStream, MemoryLocks, MemoryShared, RedisLocks
+from groundwire.console.live import (
+    MOST_STREAMS,
+    ChangeStream,
+    MemoryLocks,
+    MemoryShared,
+    RedisLocks,
+    RedisShared,
+)
+from groundwire.messages.base import format_time
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
-from tests.unit.console.rooms import HOST, Clock, Room, act, csrf, make_decision, make_room
+from tests.unit.console.rooms import HOST, LEAD, Clock, Room, act, csrf, html, make_decision, make_room
 
 ONE, OTHER = Subject("acme", "ana", Kind.CLAIM, "c-1"), Subject("acme", "ana", Kind.CLAIM, "c-2")
+HOUR = timedelta(hours=1)
+SECRET = "a secret of thirty-two characters"
 
 
 class Streaming:
-    """A request whose answer does not end: what came of it so far, and a way to go away."""
+    """A request for events, whose answer does not end: what was sent so far, and a way to leave."""
 
-    def __init__(self, room: Room, path: str, headers: dict[str, str]) -> None:
+    def __init__(self, room: Room, **headers: str) -> None:
         self.sent: list[dict[str, Any]] = []
-        self.news = asyncio.Event()
-        self.gone = asyncio.Event()
+        self.news, self.gone = asyncio.Event(), asyncio.Event()
         raw = [(name.encode(), value.encode()) for name, value in {"host": HOST[7:], **headers}.items()]
-        scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"",
+        scope = {"type": "http", "method": "GET", "path": "/api/live", "raw_path": b"/api/live", "query_string": b"",
                  "headers": raw, "client": ("127.0.0.1", 5000), "server": ("127.0.0.1", 8700), "scheme": "http",
                  "http_version": "1.1", "root_path": "", "asgi": {"version": "3.0", "spec_version": "2.3"}}  # fmt: skip
         self.task = asyncio.create_task(room.app(scope, self._receive, self._send))
@@ -54,8 +66,28 @@ class Streaming:
         await self.task
 
 
+def away() -> RedisShared:
+    return RedisShared(Redis.from_url("redis://127.0.0.1:1/0"), "x.", Clock())
+
+
+@asynccontextmanager
+async def signed_in(room: Room, *, out: bool) -> AsyncIterator[httpx.Cookies]:
+    """Sign in and, where asked for, out again; the cookies are those of before."""
+    async with room.browser() as client:
+        copy = httpx.Cookies(client.cookies)
+        if out:
+            await client.post("/signout", data={"csrf": await csrf(client)})
+        yield copy
+
+
+async def status_with(room: Room, cookies: httpx.Cookies) -> int:
+    async with room.client() as client:
+        client.cookies = cookies
+        return (await client.get("/api/queue")).status_code
+
+
 async def test_a_page_hears_that_something_changed_and_nothing_of_what(room) -> None:
-    stream = Streaming(room, "/api/live", {"authorization": "Bearer eve-token"})
+    stream = Streaming(room, authorization="Bearer eve-token")
     await stream.until(1)
     room.add(make_decision("c-secret", "A secret text."))
     assert await room.site.live.poll()
@@ -91,8 +123,8 @@ async def test_a_stream_ends_when_its_reader_is_signed_out() -> None:
 
 
 async def test_streams_end_with_their_session_and_with_the_console(room, browser) -> None:
-    mine = Streaming(room, "/api/live", {"cookie": f"groundwire={browser.cookies['groundwire']}"})
-    others = Streaming(room, "/api/live", {"authorization": "Bearer lead-token"})
+    mine = Streaming(room, cookie=f"groundwire={browser.cookies['groundwire']}")
+    others = Streaming(room, authorization="Bearer lead-token")
     for stream in (mine, others):
         await stream.until(1)
     room.clock.forward(hours=9)
@@ -108,16 +140,16 @@ async def test_streams_end_with_their_session_and_with_the_console(room, browser
 
 
 async def test_one_person_has_a_bounded_number_of_streams(room) -> None:
-    lead = {"authorization": "Bearer lead-token"}
-    streams = [Streaming(room, "/api/live", lead) for _ in range(MOST_STREAMS)]
+    lead = "Bearer lead-token"
+    streams = [Streaming(room, authorization=lead) for _ in range(MOST_STREAMS)]
     for stream in streams:
         await stream.until(1)
     async with room.client("lead-token") as client:
         assert (await client.get("/api/live")).status_code == 429
-    ana = Streaming(room, "/api/live", {"authorization": "Bearer ana-token"})
+    ana = Streaming(room, authorization="Bearer ana-token")
     await ana.until(1)
     await streams.pop().leave()
-    another = Streaming(room, "/api/live", lead)
+    another = Streaming(room, authorization=lead)
     await another.until(1)
     for stream in (*streams, ana, another):
         await stream.leave()
@@ -153,6 +185,12 @@ async def test_the_first_holds_a_lock_the_others_learn_who_and_only_its_holder_r
             assert await locks.claim(ONE, "ben") == "ana"
             await locks.release(ONE, "ana")
             assert await locks.claim(ONE, "ben") is None
+    async with Redis.from_url("redis://127.0.0.1:1/0") as redis:
+        locks = RedisLocks(redis, "x.", lasts)
+        assert (await locks.claim(ONE, "ana"), await locks.held()) == (None, {}), (
+            "without Redis nothing is locked"
+        )
+        await locks.release(ONE, "ana")
 
 
 async def test_a_lock_in_redis_expires_unless_its_holder_renews_it(redis_server) -> None:
@@ -171,9 +209,127 @@ async def test_a_lock_in_redis_expires_unless_its_holder_renews_it(redis_server)
         assert set(await redis.hkeys(key)) == {b'["acme", "ana", "claim", "c-1"]'}, "expired ones are removed"
 
 
-async def test_without_redis_nothing_is_locked_and_nothing_breaks() -> None:
-    async with Redis.from_url("redis://127.0.0.1:1/0") as redis:
-        locks = RedisLocks(redis, "x.", timedelta(seconds=45))
-        assert await locks.claim(ONE, "ana") is None
-        assert await locks.held() == {}
-        await locks.release(ONE, "ana")
+async def test_what_is_shared_expires_by_itself_and_who_signed_out_stays_out_at_every_console(
+    redis_server,
+) -> None:
+    async with Redis.from_url(redis_server.url) as redis:
+        for make in (MemoryShared, lambda clock: RedisShared(redis, f"test-{uuid.uuid4().hex}.", clock)):
+            clock = Clock()
+            shared = make(clock)
+            assert await shared.put("one", {"a": "1", "b": "ü: 2"}, HOUR)
+            await shared.put("other", {"a": "3"}, HOUR)
+            assert await shared.read("one") == {"a": "1", "b": "ü: 2"}
+            clock.forward(minutes=59)
+            await shared.put("one", {"b": "4"}, HOUR)
+            assert (await shared.read("one"), await shared.read("other")) == (
+                {"a": "1", "b": "4"},
+                {"a": "3"},
+            )
+            clock.forward(minutes=1)
+            assert (await shared.read("one"), await shared.read("other")) == ({"b": "4"}, {})
+
+            async with signed_in(make_room(shared, clock, secret=SECRET), out=True) as cookies:
+                clock.forward(minutes=1)
+            after = make_room(shared, clock, secret=SECRET)
+            await after.site.sessions.share()
+            assert await status_with(after, cookies) == 401
+
+
+async def test_a_session_goes_on_after_a_restart_once_the_sign_outs_were_read() -> None:
+    clock = Clock()
+    shared = MemoryShared(clock)
+    before = make_room(shared, clock, secret=SECRET)
+    await before.site.sessions.share()
+    async with signed_in(before, out=False) as cookies:
+        clock.forward(minutes=1)
+    after = make_room(shared, clock, secret=SECRET)
+    assert await status_with(after, cookies) == 401
+    await after.site.sessions.share()
+    assert await status_with(after, cookies) == 200
+
+
+async def test_a_store_that_lost_its_entries_lets_in_nobody_who_signed_in_before() -> None:
+    for out in (True, False):
+        clock = Clock()
+        before = make_room(MemoryShared(clock), clock, secret=SECRET)
+        await before.site.sessions.share()
+        async with signed_in(before, out=out) as cookies:
+            clock.forward(minutes=1)
+        emptied = MemoryShared(clock)
+        before.site.sessions._shared = emptied
+        after = make_room(emptied, clock, secret=SECRET)
+        for room in (after, before):
+            await room.site.sessions.share()
+            assert await status_with(room, cookies) == 401
+        clock.forward(minutes=1)
+        async with signed_in(after, out=False) as cookies:
+            await after.site.sessions.share()
+            assert await status_with(after, cookies) == 200
+
+
+async def test_who_works_is_told_while_redis_is_away_and_only_new_sessions_hold() -> None:
+    room = make_room(away(), secret=SECRET)
+    (item,) = room.add(make_decision("c-1"))
+    async with room.browser() as client:
+        await room.site.sessions.share()
+        for path in ("/", f"/items/{item}", "/status"):
+            assert (await html(client, path)).all(id="unshared")
+        for path in ("/api/queue", f"/api/items/{item}"):
+            assert (await client.get(path)).json()["unshared_since"] == format_time(room.clock.now)
+        await client.post("/signout", data={"csrf": await csrf(client)})
+        assert (await client.get("/api/queue")).status_code == 401
+        told = ["other consoles learn of it" in (await client.get("/signin")).text for _ in range(2)]
+        assert told == [True, False]
+    sessions = room.site.sessions
+    sessions._shared = MemoryShared(room.clock)
+    await sessions.share()
+    assert await sessions._shared.read("ended"), "what was ended is told later"
+
+
+async def test_once_redis_answers_again_nothing_is_told_and_open_pages_ask_again(redis_server) -> None:
+    clock = Clock()
+    async with Redis.from_url(redis_server.url) as redis, Redis.from_url("redis://127.0.0.1:1/0") as silent:
+        shared = RedisShared(redis, f"test-{uuid.uuid4().hex}.", clock)
+        room = make_room(shared, clock)
+        await room.site.live.poll()
+        shared._redis = silent
+        assert await shared.read("one") is None
+        assert shared.away_since == clock.now
+        assert await room.site.live.poll()
+        clock.forward(minutes=1)
+        assert not await shared.put("one", {"a": "1"}, HOUR)
+        assert shared.away_since == clock.now - timedelta(minutes=1), "since the first time"
+        shared._redis = redis
+        assert await shared.read("one") == {}
+        assert shared.away_since is None
+        assert await room.site.live.poll()
+
+
+async def test_every_sign_out_is_told_also_one_meanwhile_and_one_that_redis_lost() -> None:
+    clock, going_on = Clock(), asyncio.Event()
+
+    class SlowShared(MemoryShared):
+        async def put(self, shelf: str, entries: Mapping[str, str], lasts: timedelta) -> bool:
+            written = dict(entries)
+            await going_on.wait()
+            return await super().put(shelf, written, lasts)
+
+    shared = SlowShared(clock)
+    sessions = make_room(shared, clock).site.sessions
+    first: dict[str, Any] = {}
+    second: dict[str, Any] = {}
+    for session in (first, second):
+        sessions.begin(session, LEAD)
+    ids = {first["sid"], second["sid"]}
+    sessions.end(first)
+    telling = asyncio.create_task(sessions.share())
+    await asyncio.sleep(0)
+    sessions.end(second)
+    going_on.set()
+    await telling
+    await sessions.share()
+    assert set(await shared.read("ended") or {}) == ids
+    shared._shelves["ended"].clear()
+    for _ in range(2):
+        await sessions.share()
+    assert set(await shared.read("ended") or {}) == ids

@@ -1,15 +1,22 @@
-"""Pages show every text as text, marks that lose nothing, and differences that add up."""
+"""Pages show every text as text; lists have filters, search and pages in a URL, and leave as files."""
 
 from __future__ import annotations
 
+import codecs
+import csv
+import io
+import json
 import re
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groundwire.console.auth import place_asked_for, remember_place
 from groundwire.console.evidence import citations, marked
+from groundwire.console.pages import VERSION
 from groundwire.console.words import (
     TextMark,
     age,
@@ -24,6 +31,9 @@ from groundwire.messages.decisions import AuditEvent
 from groundwire.review.actions import is_blank
 from groundwire.text.visible import INVISIBLE
 from tests.unit.console.rooms import (
+    ANA,
+    ITEM,
+    LEAD,
     NOW,
     Html,
     approved,
@@ -34,9 +44,6 @@ from tests.unit.console.rooms import (
     make_decision,
     make_room,
 )
-
-HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 }}{% raw %}</textarea>&lt;"
-PAGES = ["/", "/responses", "/approved", "/blocked", "/dead-letters", "/status"]
 
 odd = st.sampled_from("<>&\"' \n\u202e\u200b\U0001f600e\u0301")
 texts = st.text(alphabet=st.one_of(st.characters(codec="utf-8"), odd), max_size=60)
@@ -79,128 +86,117 @@ async def test_a_page_shows_any_text_as_it_is(text) -> None:
 
 @given(texts, texts)
 def test_a_difference_adds_up_to_both_texts(old, new) -> None:
-    changes = word_diff(old, new)
+    changes = [(change["operation"], change["text"]) for change in word_diff(old, new)]
+    assert "".join(text for operation, text in changes if operation != "insert") == old
+    assert "".join(text for operation, text in changes if operation != "delete") == new
+    assert all(text for _, text in changes)
 
-    assert "".join(change["text"] for change in changes if change["operation"] != "insert") == old
-    assert "".join(change["text"] for change in changes if change["operation"] != "delete") == new
-    assert all(change["text"] for change in changes)
 
-
-def test_a_difference_is_of_words_and_tells_the_old_one_first() -> None:
+def test_texts_codes_and_numbers_are_shown_as_words() -> None:
     changes = word_diff("closes after 40 entries", "closes after 400 entries")
-
-    assert [(change["operation"], change["text"]) for change in changes] == [
-        ("equal", "closes after "),
-        ("delete", "40"),
-        ("insert", "400"),
-        ("equal", " entries"),
-    ]
-
-
-def test_characters_that_nobody_sees_are_named() -> None:
-    found = marked(make_decision("c-1"), "a\u202eb\u200bc\td\n")["segments"]
-
-    assert [(part["text"], part["title"]) for part in found if "hidden" in part["kinds"]] == [
-        ("\u202e", "U+202E"),
-        ("\u200b", "U+200B"),
-    ]
-
-
-def test_a_quote_is_marked_where_it_stands_letter_for_letter() -> None:
-    assert quote_marks("say what is said", ["is", "IS", "", "said"]) == [
-        TextMark(9, 11, "quote", "quote"),
-        TextMark(12, 16, "quote", "quote"),
-    ]
-
-
-def test_only_what_the_gate_found_on_the_web_is_a_link() -> None:
-    cases = (
-        ("https://docs.example/a?b=c#d", "verified", True),
-        ("http://docs.example", "verified", True),
-        *(("https://docs.example", state, False) for state in ("unknown", "not_found", "not_checked")),
-        ("javascript:alert(1)", "verified", False),
-        ("JAVASCRIPT://docs.example/%0aalert(1)", "verified", False),
-        ("data:text/html,x", "verified", False),
-        ("//docs.example", "verified", False),
-        ("https://", "verified", False),
-        ("https://docs.example@evil.example", "verified", False),
-        ("https://d\u043ecs.example", "verified", False),
-        ("https://docs.example/\u202egnp", "verified", False),
-        ("https://[::1", "verified", False),
-        ("java\nscript:x", "verified", False),
+    assert [one["text"] for one in changes] == ["closes after ", "40", "400", " entries"]
+    assert [one["operation"] for one in changes] == ["equal", "delete", "insert", "equal"]
+    assert label("citation_unverified") == "citation not verified"
+    assert number(12_345) == "12\u202f345"
+    ages = [age(seconds) for seconds in (3, 60, 7_300, 200_000)]
+    assert ages == ["just now", "1 minute ago", "2 hours ago", "2 days ago"]
+    quotes = quote_marks("say what is said", ["is", "IS", "", "said"])
+    assert [(one.start, one.end) for one in quotes] == [(9, 11), (12, 16)], (
+        "where they stand letter for letter"
     )
+
+
+async def test_every_invisible_character_is_marked_and_no_text_and_keeps_a_row_from_approval_in_the_list(
+    room, lead
+) -> None:
+    unseen = re.findall(f"[{INVISIBLE}]", "".join(map(chr, range(0x110000))))
+    assert [char for char in unseen if not hidden_marks(f"a{char}b")] == []
+    assert [char for char in unseen if not is_blank(f" {char} ")] == []
+    assert hidden_marks("\u2764\ufe0f") == [], "a selector behind an emoji shows"
+    found = marked(make_decision("c-1"), "a\u202eb\u200bc\td\n")["segments"]
+    assert [part["title"] for part in found if "hidden" in part["kinds"]] == ["U+202E", "U+200B"]
+    some = unseen[:: len(unseen) // 40]
+    room.add(*(make_decision(f"c-{n}", f"The limit is {char} five.") for n, char in enumerate(some)))
+    room.add(make_decision("heart", "We \u2764\ufe0f tea."), make_decision("letter", "We a\ufe0f tea."))
+    items = (await lead.get("/api/queue")).json()["items"]
+    assert len(items) == len(some) + 2
+    assert [item["subject_id"] for item in items if item["whole"]] == ["heart"]
+
+
+async def test_only_what_the_gate_found_on_the_web_is_a_link_and_it_sends_no_referrer(room, lead) -> None:
+    linked = ["https://docs.example/a?b=c#d", "http://docs.example"]
+    cases = [(value, "verified") for value in linked]
+    cases += [("https://docs.example", state) for state in ("unknown", "not_found", "not_checked")]
+    cases += [
+        (value, "verified")
+        for value in (
+            *("javascript:alert(1)", "JAVASCRIPT://docs.example/%0aalert(1)", "data:text/html,x", "https://"),
+            *("//docs.example", "https://docs.example@evil.example", "https://d\u043ecs.example"),
+            *("https://docs.example/\u202egnp", "https://[::1", "java\nscript:x"),
+        )
+    ]
     span = {"type": "url", "start": 0, "end": 1, "detail": "", "checked_at": None}
-    found = citations({"citations": [{**span, "value": value, "state": state} for value, state, _ in cases]})
-    assert [one["url"] for one in found] == [value if linked else None for value, _, linked in cases]
-
-
-async def test_links_to_elsewhere_send_no_referrer(room, lead) -> None:
-    citation = {"type": "url", "value": "https://docs.example/a", "start": 0, "end": 5, "state": "verified"}
-    citation |= {"detail": "ok", "checked_at": "2026-01-31T12:00:00Z"}
-    (decision_id,) = room.add(make_decision("c-1", citations=[citation]))
+    given = [{**span, "value": value, "state": state} for value, state in cases]
+    urls = [one["url"] for one in citations({"citations": given})]
+    assert urls == linked + [None] * (len(cases) - 2)
+    (decision_id,) = room.add(make_decision("c-1", citations=given[:1]))
     links = (await html(lead, f"/items/{decision_id}")).all("a")
     elsewhere = [(one["href"], one["rel"]) for one in links if urlsplit(one["href"]).netloc]
-
-    assert elsewhere == [("https://docs.example/a", "noopener noreferrer")]
-
-
-def hostile_records() -> list[dict[str, Any]]:
-    """Return decisions with hostile text in every field that a producer, a person or a check fills."""
-    clock = "2026-01-31T12:00:00Z"
-    span = {"start": 5, "end": 40}
-    hedge = {"text": HOSTILE, "category": HOSTILE, "action": "review", **span}
-    citation = {
-        "type": HOSTILE,
-        "value": HOSTILE,
-        "state": "unknown",
-        "detail": HOSTILE,
-        "checked_at": None,
-        **span,
-    }
-    match = {"subject_id": HOSTILE, "inter": 9, "union": 10, "difference": HOSTILE, "class": "approved"}
-    facts = {"clock": clock, "place": "free", "dedup": {"status": "ok", "scheme": "s", "matches": [match]}}
-    checks = {f"checks_{result}": [f"{HOSTILE}: {HOSTILE}"] for result in ("passed", "failed", "skipped")}
-    names = {"user_id": HOSTILE, "source": HOSTILE, "reason": HOSTILE, "memory_type": HOSTILE}
-    common = {**names, **checks, "hedges": [hedge], "citations": [citation]}
-    report = {
-        "warnings": [{"type": HOSTILE, "message": HOSTILE}],
-        "quotes": {"validated": {HOSTILE: [HOSTILE]}},
-        HOSTILE: {HOSTILE: HOSTILE},
-    }
-    origin = make_decision("x")["origin"] | {"topic": HOSTILE}
-    policy = {"policy": {"version": HOSTILE, "sha256": HOSTILE}, "engine": HOSTILE, "origin": origin}
-    review = {"action": HOSTILE, "action_id": "a", "reviewer": HOSTILE, "reason": HOSTILE}
-    response = {**common, "kind": "response", "evidence": None, "report": report, "facts": {"clock": clock}}
-    return [
-        make_decision(
-            "c-1" + HOSTILE, HOSTILE, **common, **policy, facts=facts, conflicting_memory_id=HOSTILE
-        ),
-        approved(HOSTILE, content=HOSTILE, **common),
-        blocked("c-2" + HOSTILE, HOSTILE, **common),
-        make_decision("c-3" + HOSTILE, HOSTILE, **common, facts={**facts, "review": review}),
-        make_decision("r" + HOSTILE, **response),
-    ]
+    assert elsewhere == [(linked[0], "noopener noreferrer")]
 
 
 async def test_hostile_text_in_every_field_stays_text_on_every_page(room, browser) -> None:
-    ids = room.add(*hostile_records())
-    detail = {"action_id": "a", "action": HOSTILE, "outcome": HOSTILE}
-    event = {"event_id": "e", "type": "refused_action", "at": NOW, "tenant_id": "acme", "actor": HOSTILE}
-    room.audit(AuditEvent(**event, subject_id=HOSTILE, decision_id=ids[0], detail=detail))
-    pages = [await browser.get(path) for path in (*PAGES, *(f"/items/{one}" for one in ids))]
+    """In every field that a producer, a person or a check fills."""
+    hostile = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 }}{% raw %}</textarea>&lt;"
+    clock, span = "2026-01-31T12:00:00Z", {"start": 5, "end": 40}
+    hedge = {"text": hostile, "category": hostile, "action": "review", **span}
+    citation = {"type": hostile, "value": hostile, "state": "unknown", "detail": hostile, "checked_at": None}
+    match = {"subject_id": hostile, "inter": 9, "union": 10, "difference": hostile, "class": "approved"}
+    facts = {"clock": clock, "place": "free", "dedup": {"status": "ok", "scheme": "s", "matches": [match]}}
+    checks = {f"checks_{result}": [f"{hostile}: {hostile}"] for result in ("passed", "failed", "skipped")}
+    names = {"user_id": hostile, "source": hostile, "reason": hostile, "memory_type": hostile}
+    common: dict[str, Any] = {**names, **checks, "hedges": [hedge], "citations": [citation | span]}
+    quotes = {"validated": {hostile: [hostile]}}
+    warnings = [{"type": hostile, "message": hostile}]
+    report = {"warnings": warnings, "quotes": quotes, hostile: {hostile: hostile}}
+    origin = make_decision("x")["origin"] | {"topic": hostile}
+    policy = {"policy": {"version": hostile, "sha256": hostile}, "engine": hostile, "origin": origin}
+    review = {"action": hostile, "action_id": "a", "reviewer": hostile, "reason": hostile}
+    response = {**common, "kind": "response", "evidence": None, "report": report, "facts": {"clock": clock}}
+    near = {"facts": facts, "conflicting_memory_id": hostile}
+    ids = room.add(
+        make_decision("c-1" + hostile, hostile, **common, **policy, **near),
+        approved(hostile, content=hostile, **common),
+        blocked("c-2" + hostile, hostile, **common),
+        make_decision("c-3" + hostile, hostile, **common, facts={**facts, "review": review}),
+        make_decision("r" + hostile, **response),
+    )
+    detail = {"action_id": "a", "action": hostile, "outcome": hostile}
+    event = {"event_id": "e", "type": "refused_action", "at": NOW, "tenant_id": "acme", "actor": hostile}
+    room.audit(AuditEvent(**event, subject_id=hostile, decision_id=ids[0], detail=detail))
+    paths = [
+        "/",
+        "/responses",
+        "/approved",
+        "/blocked",
+        "/dead-letters",
+        "/status",
+        *(f"/items/{one}" for one in ids),
+    ]
+    pages = [await browser.get(path) for path in paths]
     token = await csrf(browser)
     await browser.post(f"/items/{ids[0]}/actions", data={"csrf": token, "action": "approve", "revision": "1"})
     pages.append(await browser.get("/"))
     stale = {"csrf": token, "action": "approve", "revision": "7"}
     pages.append(await browser.post(f"/items/{ids[3]}/actions", data=stale))
-    several = {"csrf": token, "action": "reject", "ids": [f"{one}:1" for one in ids], "note": HOSTILE}
+    several = {"csrf": token, "action": "reject", "ids": [f"{one}:1" for one in ids], "note": hostile}
     pages.append(await browser.post("/bulk", data=several))
     pages.append(await browser.post("/bulk", data={**several, "reason": "other"}))
     asked = (("/", "search"), ("/approved", "search"), ("/", "user"))
-    pages += [await browser.get(path, params={name: HOSTILE}) for path, name in asked]
+    pages += [await browser.get(path, params={name: hostile}) for path, name in asked]
 
     statuses = [page.status_code for page in pages]
-    assert statuses == [200] * (len(PAGES) + len(ids) + 1) + [409, 409, 207, 200, 200, 200]
+    assert statuses == [200] * (len(paths) + 1) + [409, 409, 207, 200, 200, 200]
     shown = [Html(page.text) for page in pages]
     assert sum("alert(1)" in page.words for page in shown) >= len(pages) - 4
     for page in shown:
@@ -209,9 +205,7 @@ async def test_hostile_text_in_every_field_stays_text_on_every_page(room, browse
         assert {one.attributes.get("src") for one in page.all("img")} == {"/static/icon.svg"}
         for attributes in (one.attributes for one in page.elements):
             assert not [name for name in attributes if name.startswith("on")]
-            targets = [
-                attributes[name] for name in ("href", "action", "src", "formaction") if name in attributes
-            ]
+            targets = [attributes.get(name, "/") for name in ("href", "action", "src", "formaction")]
             assert [one for one in targets if not one.startswith(("/", "#"))] == []
 
 
@@ -281,25 +275,235 @@ async def test_the_nearest_memory_is_shown_as_it_stands_now(room, browser) -> No
     assert "approved then; retracted since" in after.words
 
 
-def test_numbers_and_codes_read_as_words() -> None:
-    assert label("citation_unverified") == "citation not verified"
-    assert number(12_345) == "12\u202f345"
-    ages = [age(seconds) for seconds in (3, 60, 7_300, 200_000)]
-    assert ages == ["just now", "1 minute ago", "2 hours ago", "2 days ago"]
+async def test_the_queue_filters_orders_searches_and_pages_by_its_query(room, lead) -> None:
+    room.add(
+        *(make_decision(f"c-{number}", f"Text {number}.") for number in range(60)),
+        make_decision("conflict", "Text.", reason_code="conflicting_near_duplicate", user_id="ben"),
+    )
+    first = (await lead.get("/api/queue")).json()
+    second = (await lead.get(first["older"].replace("/?", "/api/queue?"))).json()
+    found = {}
+    for query in ("user=ben&reason=conflicting_near_duplicate", "search=confl", "search=BEN", "age=over_1d"):
+        items = (await lead.get(f"/api/queue?{query}")).json()["items"]
+        found[query] = [item["subject_id"] for item in items]
+    refused = ("reason=nonsense", "text=x", "cursor=x", f"search={'x' * 201}")
+    statuses = [(await lead.get(f"/api/queue?{query}")).status_code for query in refused]
+
+    assert (first["total"], len(first["items"]), len(second["items"])) == (61, 50, 11)
+    assert first["items"][0]["subject_id"] == "conflict"
+    assert list(found.values()) == [["conflict"], ["conflict"], ["conflict"], []]
+    assert statuses == [400] * 4
+    gauges = {gauge["name"]: (gauge["used"], gauge["limit"]) for gauge in first["gauges"]}
+    assert gauges["total"] == (61, 10_000)
 
 
-UNSEEN = re.findall(f"[{INVISIBLE}]", "".join(map(chr, range(0x110000))))
+async def test_a_search_says_how_much_of_the_queue_it_shows_and_how_to_clear_it(room, browser) -> None:
+    room.add(*(make_decision(f"c-{number}", f"Water {number}.") for number in range(3)))
+    room.add(make_decision("c-9", "Fire."))
+    found, none, odd, filtered, cleared = [
+        await html(browser, f"/?{query}")
+        for query in ("search=water", "search=nothing", "search=%3Cb%3E", "memory_type=fact", "search=")
+    ]
+
+    assert "3 of 4 search: water Clear" in found.words
+    assert found.one("input", id="search")["value"] == "water"
+    assert "0 of 4 search: nothing Clear" in none.words
+    assert "Queue 4" in none.words
+    assert "Nothing matches." in none.words
+    assert "0 of 4 search: <b> Clear" in odd.words
+    assert "4 of 4 1 filter Clear" in filtered.words
+    assert cleared.all(id="matches") == []
 
 
-async def test_every_invisible_character_is_marked_and_no_text_and_keeps_a_row_from_approval_in_the_list(
-    room, lead
-) -> None:
-    assert [char for char in UNSEEN if not hidden_marks(f"a{char}b")] == []
-    assert [char for char in UNSEEN if not is_blank(f" {char} ")] == []
-    assert hidden_marks("\u2764\ufe0f") == [], "a selector behind an emoji shows"
-    some = UNSEEN[:: len(UNSEEN) // 40]
-    room.add(*(make_decision(f"c-{n}", f"The limit is {char} five.") for n, char in enumerate(some)))
-    room.add(make_decision("heart", "We \u2764\ufe0f tea."), make_decision("letter", "We a\ufe0f tea."))
-    items = (await lead.get("/api/queue")).json()["items"]
-    assert len(items) == len(some) + 2
-    assert [item["subject_id"] for item in items if item["whole"]] == ["heart"]
+async def test_each_list_is_searched_exported_and_returned_to_from_an_item(room, lead, browser) -> None:
+    for listed, made in (("approved", approved), ("blocked", blocked)):
+        room.add(made(f"{listed}-1", content="Water is wet."), made(f"{listed}-2", content="Fire is hot."))
+        found = (await lead.get(f"/api/{listed}?search=WAT")).json()
+        page, none, cleared = [
+            await html(browser, f"/{listed}{query}") for query in ("?search=fire", "?search=nothing", "")
+        ]
+        item = await html(browser, page.one(class_="open")["href"])
+        exported = next(one["href"] for one in page.all("a") if ".csv" in one.attributes.get("href", ""))
+
+        assert [row["subject_id"] for row in found["rows"]] == [f"{listed}-1"]
+        assert (found["total"], found["in_all"], found["search"]) == (1, 2, "WAT")
+        assert "1 of 2 search: fire Clear" in page.words
+        assert "0 of 2 search: nothing Clear Nothing matches." in none.words
+        assert cleared.all(id="matches") == []
+        assert item.one(id="to-queue")["href"] == f"/{listed}?search=fire"
+        assert exported == f"/api/export/{listed}.csv?search=fire"
+        assert (await browser.get(exported)).text.count("\r\n") == 2
+
+
+async def test_an_item_leads_back_to_the_page_of_the_list_that_it_was_opened_from(room, browser) -> None:
+    room.add(*(approved(f"c-{number:02}") for number in range(60)), make_decision("risky"))
+    place = (await html(browser, "/approved")).one("a", rel="next")["href"]
+    opened = (await html(browser, place)).all(class_="open")[0]["href"]
+    page = await html(browser, opened)
+    path = opened.partition("?")[0]
+    assert page.one("form", method="post", action=f"{path}/actions")
+    sent = {"csrf": await csrf(browser), "action": "retract", "revision": "1"}
+    query = {one["value"] for one in page.all("input", name="query")}.pop()
+    refused = await browser.post(f"{path}/actions", data={**sent, "query": query})
+    done = await browser.post(f"{path}/actions", data={**sent, "query": query, "reason": "other"})
+    other = (await html(browser, "/approved")).all(class_="open")[0]["href"]
+    plain = await browser.post(f"{other.partition('?')[0]}/actions", data={**sent, "reason": "other"})
+    queued = await html(browser, f"{path}?from=//evil.example&kind=claim")
+
+    assert place.startswith("/approved?cursor=")
+    for shown in (page, Html(refused.text)):
+        assert (shown.one(id="to-queue")["href"], shown.one(id="to-queue").text) == (place, "Approved")
+        assert shown.all(id="next") == []
+    assert (done.headers["location"], plain.headers["location"]) == (place, "/approved")
+    assert queued.one(id="to-queue")["href"] == "/?kind=claim"
+
+
+async def test_a_list_says_what_it_shows_and_names_each_item_and_its_reason(room, lead) -> None:
+    response = {"kind": "response", "evidence": None, "facts": {"clock": "2026-01-31T12:00:00Z"}}
+    ids = room.add(
+        make_decision("answer-1", **response, reason_code="critical_gap"), approved("c-1"), blocked("c-2")
+    )
+    for path, subject in (("/responses", "answer-1"), ("/approved", "c-1"), ("/blocked", "c-2")):
+        page = await html(lead, path)
+        assert [one.text for one in page.all(class_="id")] == [subject]
+        assert page.one(class_="note about").text
+        if path == "/responses":
+            assert page.one(title="critical_gap").text == "critical statement unsupported"
+    risks = [(await lead.get(f"/api/items/{one}")).json()["risk"] for one in ids]
+    assert risks == [None, None, None], "only a pending item has a risk"
+
+
+async def test_a_held_action_says_for_how_many_seconds_it_can_be_undone(room, lead) -> None:
+    (decision_id,) = room.add(make_decision("c-1"))
+    await lead.post(f"/api/items/{decision_id}/actions", json=ITEM)
+    left = []
+    for seconds in (0, 1.5, 3):
+        room.clock.forward(seconds=seconds)
+        (row,) = (await lead.get("/api/queue")).json()["items"]
+        left.append(row["undo_left"])
+
+    assert left == [5, 4, 1]
+    assert "approved by lead; can be undone for 1 s" in (await html(lead, "/")).words
+
+
+async def test_signing_out_says_what_happens_to_held_actions_and_how_to_sign_in_again() -> None:
+    room = make_room(one_time=LEAD)
+    (decision_id,) = room.add(make_decision("c-1"))
+    async with room.browser() as browser:
+        room.site.links.redeem(room.secret or "")
+        token = await csrf(browser)
+        form = {"csrf": token, "action": "approve", "revision": "1"}
+        await browser.post(f"/items/{decision_id}/actions", data=form)
+        await browser.post("/signout", data={"csrf": token})
+        first, second = [(await html(browser, "/signin")).words for _ in range(2)]
+    await room.released()
+
+    assert "1 action that you could still undo will be published" in first
+    assert "will be published" not in second
+    assert "make demo-console" in first
+    assert "groundwire console --one-time-link" in first
+    assert len(room.recorder.sent) == 1
+
+
+async def test_signing_in_leads_to_the_page_that_was_asked_for_and_never_elsewhere(room) -> None:
+    for path in ("/approved", "/?kind=claim&sort=oldest", "/status"):
+        async with room.client() as client:
+            await client.get(path)
+            for person, place in ((LEAD, path), (ANA, "/")):
+                form = {"csrf": await csrf(client, "/signin"), "secret": room.site.links.issue(person)}
+                assert (await client.post("/signin/link", data=form)).headers["location"] == place
+    elsewhere = ("//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)", "")
+    for path, query in (*((one, "") for one in elsewhere), ("/", "user=" + "x" * 5_000)):
+        session: dict[str, object] = {}
+        remember_place(session, path, query)  # one that does not fit into a cookie loses its query
+        assert (place_asked_for(session), session) == ("/", {})
+
+
+async def test_browsers_keep_static_files_under_the_address_of_their_version_alone(room) -> None:
+    async with room.client() as client:
+        page = await html(client, "/signin")
+        kept, asked_about, other = [
+            await client.get(f"/static/{place}drafts.js") for place in (f"{VERSION}/", "", "000000000000/")
+        ]
+
+    assert f"/static/{VERSION}/console.js" in [one["src"] for one in page.all("script")]
+    assert "immutable" in kept.headers["cache-control"]
+    assert asked_about.headers["cache-control"] == "no-cache"
+    assert kept.text == asked_about.text
+    assert other.status_code == 404
+
+
+async def test_an_item_is_found_by_its_ids_and_its_source_id_leads_where_the_settings_say() -> None:
+    given = make_decision("c-77", user_id="zoe@acme.example")
+    metadata = {"page": {"title": "<b>Kilns</b>"}, "tags": ["clay"]}
+    given |= {"evidence": given["evidence"] | {"source_id": "doc 7/a?b", "metadata": metadata}}
+    link = "https://wiki.acme.example/doc%207%2Fa%3Fb?v=1"
+    for template, url in ((None, None), ("https://wiki.acme.example/{source_id}?v=1", link)):
+        room = make_room(source_url=template)
+        found, _ = room.add(given, make_decision("c-78"))
+        async with room.client("lead-token") as client:
+            for typed in ("c-77", "zoe@", "doc 7"):
+                items = (await client.get("/api/queue", params={"search": typed})).json()["items"]
+                assert [one["id"] for one in items] == [found]
+            origin = (await client.get(f"/api/items/{found}")).json()["origin"]
+            page = await html(client, f"/items/{found}")
+        assert origin["url"] == url
+        assert origin["metadata"][0] == {"name": "page", "value": "title: <b>Kilns</b>"}
+        assert "Metadata, 2" in page.one(id="origin").text
+        assert "title: <b>Kilns" in page.one(id="origin").text
+    for wrong in ("javascript:{source_id}", "https://{source_id}/", "https://wiki.acme.example/"):
+        with pytest.raises(ValueError, match="source_url"):
+            make_room(source_url=wrong)
+
+
+async def test_a_page_says_which_of_how_many_it_is_and_keeps_the_query_of_its_list(room, browser) -> None:
+    room.add(*(make_decision(f"c-{number}") for number in range(3)))
+    items = (await browser.get("/api/queue?sort=newest&search=water")).json()["items"]
+    page = await html(browser, f"/items/{items[1]['id']}?sort=newest&search=water")
+    assert page.one(id="place").text == "2 of 3"
+    query = parse_qs(urlsplit(page.one(id="next")["href"]).query)
+    assert query == {"sort": ["newest"], "search": ["water"]}
+
+
+async def exported(client: Any, path: str) -> list[Any]:
+    answer = await client.get(f"/api/export/{path}")
+    assert answer.status_code == 200
+    assert answer.headers["content-disposition"].startswith("attachment")
+    if ".jsonl" in path:
+        return [json.loads(line) for line in answer.text.splitlines()]
+    assert answer.content.startswith(codecs.BOM_UTF8 + b"id,"), "a spreadsheet is told that it is UTF-8"
+    return list(csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig"))))
+
+
+async def test_a_file_holds_all_pages_of_a_list_under_its_filters_as_its_reader_sees_it(room, lead) -> None:
+    room.add(*(make_decision(f"c-{number}") for number in range(450)), approved("done"))
+    room.add(make_decision("bens", user_id="ben"), make_decision("ice", "Größe 7 μm."))
+    for form in ("csv", "jsonl"):
+        assert len({row["subject_id"] for row in await exported(lead, f"queue.{form}")}) == 452
+        for query, found in (
+            ("queue.{}?user=ben", "bens"),
+            ("queue.{}?search=GRÖSSE", "ice"),
+            ("approved.{}", "done"),
+        ):
+            rows = await exported(lead, query.format(form))
+            assert [row["subject_id"] for row in rows] == [found]
+    async with room.client("ben-token") as ben, room.client() as stranger:
+        assert [row["subject_id"] for row in await exported(ben, "queue.jsonl")] == ["bens"]
+        assert (await stranger.get("/api/export/queue.csv")).status_code == 401
+    refused = await lead.get("/api/export/queue.csv?colour=red")
+    assert (refused.status_code, "colour" in refused.json()["message"]) == (400, True)
+    for path in ("queue.xls", "nothing.csv", "dead-letters.csv"):
+        assert (await lead.get(f"/api/export/{path}")).status_code == 404
+
+
+async def test_no_cell_is_a_formula_even_behind_signs_that_show_nothing_or_end_a_cell(room, lead) -> None:
+    texts = [
+        f"{before}{sign}1+1"
+        for sign in ("=", "+", "-", "@", "\uff1d", "\uff0b")
+        for before in ("", "a;", "a|", "\u200b", "a; \u3164")
+    ]
+    room.add(*(make_decision(f"c-{n}", text) for n, text in enumerate(texts)))
+    cells = [row["excerpt"] for row in await exported(lead, "queue.csv")]
+    assert sorted(cell.replace("'", "") for cell in cells) == sorted(texts)
+    assert [cell for cell in cells if "'" not in cell] == []
+    assert [cell for cell in cells if cell.startswith("=")] == []

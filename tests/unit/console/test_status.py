@@ -1,57 +1,49 @@
-"""The status page: what it says of workers that answer, that do not, and that answer nonsense, and of the queue."""
+"""The status page, of workers that answer, that do not, and that answer nonsense; and the console's own gauges."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from groundwire.console import workers
 from groundwire.console.settings import ScrapeTarget
+from groundwire.console.status import ReviewGauges
 from groundwire.console.workers import Workers
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.messages.base import to_milliseconds
+from groundwire.policy import Limits
+from groundwire.review.model import Agreement, Backlog, DecisionCounts
 from tests.services.serving import serving
-from tests.unit.console.rooms import Room, make_decision, make_room
-from tests.unit.console.workers import Worker
+from tests.unit.console.rooms import NOBODYS, Room, make_decision, make_room, worker_metrics
 from tests.unit.review.world import dead_letter, decision, record, reviewed
 
 
-class Network:
-    """Stands for the workers' ports: what an address answers, or the error that it gives."""
+def room_with(names: str = "claims:9100,deferred:9100", **answers: Any) -> Room:
+    """Return a room whose workers answer, by address, with metrics, a text or an error; `asked` lists the addresses."""
+    room, asked = make_room(workers=names), []
 
-    def __init__(self, **answers: Any) -> None:
-        self.answers: dict[str, Any] = answers
-        self.asked = 0
-
-    async def resolve(self, target: ScrapeTarget) -> list[str]:
-        names = [name for name in self.answers if name.split("_")[0] == target.host]
-        if not names:
+    async def resolve(target: ScrapeTarget) -> list[str]:
+        found = [name for name in answers if name.split("_")[0] == target.host]
+        if not found:
             raise OSError
-        return names
+        return found
 
-    async def fetch(self, address: str, port: int) -> str:
+    async def fetch(address: str, port: int) -> str:
         assert port == 9100
-        self.asked += 1
-        answer = self.answers[address]
+        asked.append(address)
+        answer = answers[address]
         if isinstance(answer, Exception):
             raise answer
-        return answer.answer() if isinstance(answer, Worker) else str(answer)
+        return answer if isinstance(answer, str) else generate_latest(answer).decode()
 
-
-def room_with(network: Network, names: str = "claims:9100,deferred:9100") -> Room:
-    room = make_room(workers=names)
-    targets = room.site.settings.targets
-    room.site.workers = Workers(targets, room.clock.monotonic, network.resolve, network.fetch)
+    room.site.workers = Workers(room.site.settings.targets, room.clock.monotonic, resolve, fetch)
+    room.asked = asked
     return room
-
-
-async def told(room: Room) -> dict[str, Any]:
-    async with room.client("lead-token") as client:
-        found: dict[str, Any] = (await client.get("/api/status")).json()
-    return found
 
 
 async def shown(room: Room) -> str:
@@ -59,16 +51,12 @@ async def shown(room: Room) -> str:
         return (await client.get("/status")).text
 
 
-def named(rows: list[dict[str, Any]], value: str, key: str = "name") -> dict[str, Any]:
-    return next(row for row in rows if row[key] == value)
-
-
 async def test_the_page_is_for_who_sees_everything_of_a_tenant_and_for_others_there_is_none() -> None:
     room = make_room()
     for token, status in (("lead-token", 200), ("viewer-token", 200), ("ana-token", 404), ("eve-token", 404)):
         async with room.client(token) as client:
             answers = [await client.get(path) for path in ("/status", "/api/status")]
-            nothing = await client.get("/api/items/00000000-0000-4000-8000-000000000000")
+            nothing = await client.get(f"/api/items/{NOBODYS}")
             front = (await client.get("/")).text
         assert [one.status_code for one in answers] == [status, status], token
         assert ('href="/status"' in front) == (status == 200)
@@ -77,64 +65,53 @@ async def test_the_page_is_for_who_sees_everything_of_a_tenant_and_for_others_th
 
 
 async def test_lag_is_added_up_over_all_workers_of_a_role_and_age_is_that_of_the_oldest_batch() -> None:
-    first, second = Worker("claims"), Worker("claims")
-    for worker, lag, age in ((first, 3, 2.5), (second, 4, 70.0)):
-        worker.lag.set(lag)
-        worker.age.set(age)
-        worker.partitions.set(6)
-    second.waiting.set(1_200_000)
-    room = room_with(Network(claims_1=first, claims_2=second, deferred=Worker("deferred")))
-    found = await told(room)
-    assert named(found["roles"], "claims", "role") == {
-        "role": "claims",
-        "workers": 2,
-        "partitions": 12,
-        "lag": 7,
-        "oldest_seconds": 70,
-    }
+    first, second = (
+        worker_metrics(
+            "claims",
+            lag_records={"claims": lag},
+            commit_age_seconds={"claims": age},
+            partitions=6,
+            waiting_claims=waiting,
+        )
+        for lag, age, waiting in ((3, 2.5, 0), (4, 70.0, 1_200_000))
+    )
+    room = room_with(claims_1=first, claims_2=second, deferred=worker_metrics("deferred"))
+    found = await room.get("/api/status")
+    claims = {"role": "claims", "workers": 2, "partitions": 12, "lag": 7, "oldest_seconds": 70}
+    assert found["roles"][0] == claims
     assert found["waiting"] == 1_200_000
     assert [one["address"] for one in found["workers"]] == ["claims_1", "claims_2", "deferred"]
     assert "1.2 min" in await shown(room)
 
 
 async def test_what_no_worker_tells_is_not_measured_and_never_a_zero() -> None:
-    room = room_with(Network(claims=Worker("claims"), deferred=ConnectionRefusedError()))
-    found, page = await told(room), await shown(room)
+    room = room_with(claims=worker_metrics("claims"), deferred=ConnectionRefusedError())
+    found, page = await room.get("/api/status"), await shown(room)
     assert [(one["name"], one["state"], one["role"]) for one in found["workers"]] == [
         ("claims:9100", "answers", "claims"),
         ("deferred:9100", "silent", None),
     ]
-    assert [(row["role"], row["workers"], row["lag"]) for row in found["roles"]] == [
-        ("claims", 1, 0),
-        ("responses", 0, None),
-        ("deferred", 0, None),
-        ("reviews", 0, None),
-    ]
+    roles = [(row["role"], row["workers"], row["lag"]) for row in found["roles"]]
+    assert roles == [("claims", 1, 0), ("responses", 0, None), ("deferred", 0, None), ("reviews", 0, None)]
     assert "1 of 2 workers does not answer" in page
     assert "not measured" in page
-    unresolved = await told(room_with(Network()))
+    unresolved = await room_with().get("/api/status")
     assert [one["state"] for one in unresolved["workers"]] == ["unresolved", "unresolved"]
-
-
-async def test_where_no_worker_is_named_the_page_says_what_to_set_and_shows_no_number_for_it() -> None:
     page = await shown(make_room())
-    assert "GROUNDWIRE_CONSOLE_WORKERS" in page
-    assert "Lag" not in page
+    assert ("GROUNDWIRE_CONSOLE_WORKERS" in page, "Lag" in page) == (True, False), "no worker is named"
 
 
 async def test_a_worker_that_waits_is_told_of_in_plain_words_before_everything_else() -> None:
-    worker = Worker("reviews")
-    worker.paused.labels("state").set(1)
-    worker.paused.labels("broker").set(0)
-    room = room_with(Network(reviews=worker), "reviews:9100")
-    assert (await told(room))["paused"] == [{"dependency": "state", "role": "reviews", "workers": 1}]
+    room = room_with("reviews:9100", reviews=worker_metrics("reviews", paused={"state": 1, "broker": 0}))
+    paused = (await room.get("/api/status"))["paused"]
+    assert paused == [{"dependency": "state", "role": "reviews", "workers": 1}]
     page = await shown(room)
     assert "Redis does not answer correctly" in page
     assert page.index("Reviews: 1 worker paused.") < page.index('id="workers-title"')
     assert ">paused</span>" in page
 
 
-async def test_a_port_that_answers_nonsense_is_shown_as_unreadable_and_counts_for_nothing() -> None:
+async def test_a_port_that_answers_nonsense_is_unreadable_and_no_text_of_it_comes_to_the_page() -> None:
     for nonsense in (
         *(
             "",
@@ -144,40 +121,38 @@ async def test_a_port_that_answers_nonsense_is_shown_as_unreadable_and_counts_fo
         ),
         *("groundwire_partitions -1", "groundwire_partitions 1e300", "groundwire_partitions_of_another 1"),
     ):
-        found = await told(room_with(Network(claims=nonsense, deferred=Worker("deferred"))))
-        assert (nonsense, named(found["workers"], "claims:9100")["state"]) == (nonsense, "unreadable")
+        found = await room_with(claims=nonsense, deferred=worker_metrics("deferred")).get("/api/status")
+        assert (nonsense, found["workers"][0]["state"]) == (nonsense, "unreadable")
         assert [row["workers"] for row in found["roles"]] == [0, 0, 1, 0]
-
-
-async def test_text_of_an_answer_never_comes_to_the_page() -> None:
     hostile = (
         'groundwire_lag_records{input="tenant-of-somebody"} 1\n'
         'groundwire_paused{dependency="<script>alert(1)</script>"} 1\n'
         'groundwire_tenant_most{limit="acme-secret"} 1\n'
     )
-    room = room_with(Network(claims=hostile), "claims:9100")
-    found = await told(room)
+    room = room_with("claims:9100", claims=hostile)
+    found = await room.get("/api/status")
     for text in (str(found), await shown(room)):
         assert not any(word in text for word in ("somebody", "alert(1)", "acme-secret"))
     assert found["paused"] == [{"dependency": "other", "role": None, "workers": 1}]
 
 
-async def test_limits_of_tenants_are_told_of_the_one_with_most_and_never_whose_it_is() -> None:
-    one, other = Worker("claims"), Worker("deferred")
-    for worker, most in ((one, 7_000), (other, 9_000)):
-        worker.most.labels("bytes").set(most)
-        worker.limit.labels("bytes").set(9_000)
-        worker.full.labels("bytes").set(most // 9_000)
-    found = (await told(room_with(Network(claims=one, deferred=other))))["tenants"]
-    assert named(found, "bytes") == {"name": "bytes", "most": 9_000, "limit": 9_000, "full": 1}
-    assert named(found, "places") == {"name": "places", "most": None, "limit": None, "full": None}
-
-
-async def test_the_queue_is_told_of_against_its_limits_with_no_id() -> None:
-    room = make_room()
+async def test_limits_of_tenants_and_of_the_queue_are_told_with_no_id() -> None:
+    one, other = (
+        worker_metrics(
+            role,
+            tenant_most={"bytes": most},
+            tenant_limit={"bytes": 9_000},
+            tenants_at_limit={"bytes": most // 9_000},
+        )
+        for role, most in (("claims", 7_000), ("deferred", 9_000))
+    )
+    room = room_with(claims=one, deferred=other)
     room.add(make_decision("c-secret-id", "A text."), make_decision("c-2", user_id="ben"))
     room.clock.forward(hours=2)
-    found, page = await told(room), await shown(room)
+    found, page = await room.get("/api/status"), await shown(room)
+    tenants = {row.pop("name"): row for row in found["tenants"]}
+    assert tenants["bytes"] == {"most": 9_000, "limit": 9_000, "full": 1}
+    assert tenants["places"] == {"most": None, "limit": None, "full": None}
     assert [(one["used"], one["limit"]) for one in found["places"]] == [(2, 10_000), (2, 2_000), (1, 100)]
     assert found["oldest_seconds"] == 3 * 3600
     assert not any(word in page for word in ("c-secret-id", "A text.", "ben"))
@@ -188,22 +163,22 @@ async def test_dead_letters_of_the_last_hour_are_counted_by_code_over_all_tenant
     errors = [RecordError(ErrorCode.INVALID_JSON, "no JSON")] * 2 + [None]
     letters = [dead_letter(b"globex:eve", b"{", at, error) for at, error in enumerate(errors)]
     room.board.add([replace(one, timestamp_ms=to_milliseconds(room.clock.now)) for one in letters])
-    assert (await told(room))["dead_letters"] == [
+    assert (await room.get("/api/status"))["dead_letters"] == [
         {"code": "invalid_json", "count": 2},
         {"code": "other", "count": 1},
     ]
     assert "not readable as JSON: 2" in await shown(room)
     room.clock.forward(hours=1, seconds=1)
-    assert (await told(room))["dead_letters"] == []
+    assert (await room.get("/api/status"))["dead_letters"] == []
 
 
 async def test_over_review_is_what_people_approved_unchanged_with_the_setting_that_changes_it() -> None:
     room = make_room()
-    assert (await told(room))["over_review"]["decided"] == 0
+    assert (await room.get("/api/status"))["over_review"]["decided"] == 0
     for name, action in (("a", "approve"), ("b", "approve"), ("c", "reject")):
         held = decision(name, reason_code="technical_hedge")
         room.board.add([record(held), record(reviewed(name, action))])
-    found = (await told(room))["over_review"]
+    found = (await room.get("/api/status"))["over_review"]
     assert (found["decided"], found["approved"]) == (3, 2)
     row = {"reason": "technical_hedge", "decided": 3, "approved": 2, "lever": "trusted_technical_hedges"}
     assert found["reasons"] == [row]
@@ -219,21 +194,24 @@ async def test_the_link_to_grafana_is_there_where_its_address_is_set() -> None:
 
 
 async def test_however_many_look_the_workers_are_asked_once_in_five_seconds() -> None:
-    network = Network(claims=Worker("claims"))
-    room = room_with(network, "claims:9100")
-    await asyncio.gather(*(told(room) for _ in range(5)))
-    assert network.asked == 1
+    room = room_with("claims:9100", claims=worker_metrics("claims"))
+    await asyncio.gather(*(room.get("/api/status") for _ in range(5)))
+    assert room.asked == ["claims"]
     room.clock.forward(seconds=5)
-    await told(room)
-    assert network.asked == 2
+    await room.get("/api/status")
+    assert room.asked == ["claims"] * 2
 
 
-async def test_an_answer_is_read_up_to_a_limit() -> None:
-    for more, state in ((0, "answers"), (2_000_000, "unreadable")):
+async def test_an_answer_is_read_up_to_a_limit_and_a_port_that_says_nothing_is_given_up(monkeypatch) -> None:
+    for more, state in ((0, "answers"), (2_000_000, "unreadable"), (None, "silent")):
+        if more is None:
+            monkeypatch.setattr(workers, "_PATIENCE", 0.05)
 
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, more: int = more) -> None:
+        async def serve(reader: Any, writer: asyncio.StreamWriter, more: int | None = more) -> None:
             await reader.readuntil(b"\r\n\r\n")
-            body = Worker("claims").answer().encode() + b"#" * more
+            if more is None:
+                await asyncio.Event().wait()
+            body = generate_latest(worker_metrics("claims")) + b"#" * (more or 0)
             writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + body)
             writer.close()
 
@@ -242,12 +220,45 @@ async def test_an_answer_is_read_up_to_a_limit() -> None:
         assert seen.state == state
 
 
-async def test_a_port_that_says_nothing_is_given_up(monkeypatch) -> None:
-    monkeypatch.setattr(workers, "_PATIENCE", 0.05)
+def test_the_consoles_gauges_are_what_its_board_counts_of_closed_lists_of_labels() -> None:
+    now = datetime(2026, 1, 31, tzinfo=UTC)
+    asked: list[Any] = []
 
-    async def serve(*_: object) -> None:
-        await asyncio.Event().wait()
+    class FakeBoard:
+        def backlog(self) -> Backlog:
+            return Backlog(7, 20, 40, now - timedelta(days=3))
 
-    async with serving(serve) as port:
-        (seen,) = await Workers([ScrapeTarget("127.0.0.1", port)], lambda: 0).ask()
-    assert seen.state == "silent"
+        def agreement(self, scope: object, since: datetime) -> Agreement:
+            asked[:] = [scope, since]
+            rows = [
+                DecisionCounts("ungrounded", 3, 1, 2, timedelta(seconds=60), timedelta(seconds=90)),
+                DecisionCounts("duplicate", 0, 0, 1, None, None),
+            ]
+            sources = [DecisionCounts(name, 1, 0, 0, None, None) for name in ("user", "agent of maria")]
+            return Agreement(rows[0], rows, sources)
+
+    def page(stale: datetime | None = None) -> str:
+        registry = CollectorRegistry()
+        limits = Limits(review_per_user=10, review_per_tenant=50, review_total=90)
+        board: Any = FakeBoard()
+        registry.register(
+            ReviewGauges(board, {"acme"}, lambda: stale, lambda: now, limits=limits, ttl=timedelta(days=60))
+        )
+        return generate_latest(registry).decode()
+
+    text = page()
+    for line in (
+        'groundwire_reviewed_by_reason{outcome="rejected",reason="ungrounded"} 2.0',
+        'groundwire_review_seconds{quantile="0.9",reason="ungrounded"} 90.0',
+        'source="user"',
+        "groundwire_console_stale_seconds 0.0",
+        *(f'groundwire_review_fullest{{limit="{name}"}} {n}.0' for name, n in (("user", 7), ("tenant", 20))),
+        *(f'groundwire_review_limit{{limit="{name}"}} {n}.0' for name, n in (("tenant", 50), ("total", 90))),
+        f"groundwire_review_oldest_seconds {3 * 86400}.0",
+        f"groundwire_review_ttl_seconds {60 * 86400 / 1e6}e+06",
+    ):
+        assert line in text
+    assert 'groundwire_review_seconds{quantile="0.5",reason="duplicate"}' not in text
+    assert "maria" not in text
+    assert (asked[0].whole, asked[0].own, asked[1]) == ({"acme"}, frozenset(), now - timedelta(days=30))
+    assert "groundwire_console_stale_seconds 5.0" in page(now - timedelta(seconds=5))
