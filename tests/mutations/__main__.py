@@ -42,9 +42,6 @@ def main() -> int:
     if options.sample is not None:  # by their names alone: a new mutant changes a draw by one at most
         chosen.sort(key=lambda one: sha256(f"{options.seed} {one.name}".encode()).digest())
         chosen = chosen[: options.sample]
-    if options.list:
-        say(*(mutant.name for mutant in chosen))
-        return 0
     start = time.monotonic()
     say(f"{len(chosen)} of {len(listed)} ways to break a defence")
     runner = _run(found, chosen, options)
@@ -63,11 +60,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--deep", action="store_true", help="look within the functions of every group")
     parser.add_argument("--sample", metavar="N", type=int, help="so many mutants, the same ones each time")
     parser.add_argument("--seed", metavar="S", default="1", help="another one draws other mutants")
-    parser.add_argument(
-        "--most", metavar="SECONDS", type=float, help="of a processor, for the tests of a mutant"
-    )
     parser.add_argument("--processes", metavar="N", type=int, default=2)
-    parser.add_argument("--list", action="store_true", help="name the mutants, run nothing")
     return parser.parse_args()
 
 
@@ -78,7 +71,7 @@ def _run(found: Mapping[str, Mutants], chosen: Sequence[Mutant], options: argpar
     arguments = ["-q", "--capture=sys", "-p", "no:cacheprovider", "-p", "no:xdist"]
     arguments += ["-W", _REWRITE, "-k", NOT_ASKED]
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        runner = Runner(chosen, tests, Path(folder), options.processes, options.most, say)
+        runner = Runner(chosen, tests, Path(folder), options.processes, say)
         pytest.main([*arguments, *sorted({t for one in chosen for t in tests[one.group]})], plugins=[runner])
     return runner
 
@@ -86,16 +79,9 @@ def _run(found: Mapping[str, Mutants], chosen: Sequence[Mutant], options: argpar
 def report(
     fates: Mapping[str, Fate], chosen: Sequence[Mutant], names: Collection[str], known: Mapping[str, str]
 ) -> int:
-    """Print which mutants no test notices, and a table.
+    """Print which mutants no test notices, and a table; return the exit status.
 
-    Args:
-        fates: what became of the mutants, by name.
-        chosen: mutants that were to be broken.
-        names: of all mutants that there are.
-        known: those that change nothing, with why.
-
-    Returns:
-        The exit status: 0 where a test notices each of them, or it is known to change nothing.
+    `names`: of all mutants that there are. `known`: those that change nothing, with why.
     """
     survived = [m for m in chosen if m.name in fates and fates[m.name].lives and m.name not in known]
     for one in survived:

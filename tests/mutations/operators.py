@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from importlib.abc import MetaPathFinder
@@ -39,11 +39,7 @@ ROOT: Final = Path(__file__).parents[2]
 class Mutant:
     """One way to break one place.
 
-    Args:
-        name: module, function, the place's own words, and what is done to it; no line numbers, so that it stays.
-        path: of the file, below the root of the project.
-        line: of the place in it.
-        group: that the file is in.
+    Its name is module, function, the place's own words, and what is done to it; no line numbers, so that it stays.
     """
 
     name: str
@@ -63,9 +59,8 @@ def mutants_of(
 ) -> dict[str, Mutants]:
     """Return the modules that are broken, by name; the first group that names a file has it.
 
-    Args:
-        groups: name -> `inside` and `whole`, patterns of files below `src/groundwire/`.
-        deep: break what is inside of functions in every group, not only in files under `inside`.
+    `groups`: name -> `inside` and `whole`, patterns of files below `src/groundwire/`. `deep`: break what is inside of
+    functions in every group, not only in files under `inside`.
     """
     source = ROOT / "src"
     texts = {path.relative_to(source).as_posix(): path.read_text("utf-8") for path in source.rglob("*.py")}
@@ -85,19 +80,16 @@ def mutants_of(
 def mutate(source: str, path: str, group: str, limits: frozenset[str], *, inside: bool) -> Mutants:
     """Put a switch at each place of a module that can be broken.
 
-    Args:
-        source: of the module.
-        path: of the module, below the root of the project.
-        group: that the module is in.
-        limits: names of constants that are numbers.
-        inside: break conditions and the like within functions, too; else only functions as wholes.
+    `limits`: names of constants that are numbers. `inside`: break conditions and the like within functions, too; else
+    only functions as wholes.
     """
     tree = ast.parse(source)
     own = {target.id for node in tree.body for target in _targets(node) if isinstance(target, ast.Name)}
     switches = _Switches(path, group, (limits - own) | numbers(source), inside=inside)
     tree = switches.visit(tree)
-    head = sum(1 for node in tree.body if _is_head(node))
-    tree.body.insert(head, ast.ImportFrom("tests.mutations", [ast.alias(_SWITCH)], 0))
+    tree.body.insert(
+        sum(map(_is_head, tree.body)), ast.ImportFrom("tests.mutations", [ast.alias(_SWITCH)], 0)
+    )
     return Mutants(ast.fix_missing_locations(tree), switches.mutants)
 
 
@@ -129,26 +121,23 @@ class _Finder(MetaPathFinder):
 
 
 def numbers(source: str) -> set[str]:
+    def is_number(leaf: ast.expr) -> bool:
+        plain = isinstance(leaf, ast.Constant) and isinstance(leaf.value, int | float)
+        return isinstance(leaf, ast.BinOp) or (plain and not isinstance(leaf.value, bool))  # type: ignore[attr-defined]
+
     names = set()
     for node in ast.parse(source).body:
         value = getattr(node, "value", None)
         leaves = [leaf for leaf in ast.walk(value) if isinstance(leaf, ast.expr)] if value else []
-        plain = all(isinstance(leaf, ast.BinOp | ast.Constant) for leaf in leaves)
-        if plain and leaves and all(_number(leaf) for leaf in leaves if isinstance(leaf, ast.Constant)):
-            names |= {
-                target.id for target in _targets(node) if isinstance(target, ast.Name) and target.id.isupper()
-            }
-    return names
+        if leaves and all(map(is_number, leaves)):
+            names |= {target.id for target in _targets(node) if isinstance(target, ast.Name)}
+    return {name for name in names if name.isupper()}
 
 
 def _targets(node: ast.stmt) -> list[ast.expr]:
     if isinstance(node, ast.Assign):
         return node.targets
     return [node.target] if isinstance(node, ast.AnnAssign) else []
-
-
-def _number(node: ast.Constant) -> bool:
-    return isinstance(node.value, int | float) and not isinstance(node.value, bool)
 
 
 def _is_head(node: ast.stmt) -> bool:
@@ -162,9 +151,7 @@ class _Switches(ast.NodeTransformer):
 
     def __init__(self, path: str, group: str, limits: frozenset[str], *, inside: bool) -> None:
         self.mutants: list[Mutant] = []
-        self._path, self._group = path, group
-        self._limits = limits
-        self._inside = inside
+        self._path, self._group, self._limits, self._inside = path, group, limits, inside
         self._where: list[str] = [path.removeprefix("src/groundwire/").removesuffix(".py").replace("/", ".")]
         self._depth = 0
         self._seen: Counter[str] = Counter()
@@ -214,7 +201,9 @@ class _Switches(ast.NodeTransformer):
             return node
         self._where.append(node.name)
         breaks = [
-            ast.If(self._on(node, f"gives {text or 'nothing'}", "gives"), [_return(text)], [])
+            ast.If(
+                self._on(node, f"gives {text or 'nothing'}", "gives"), ast.parse(f"return {text}").body, []
+            )
             for text in _given_back(written, yields=yields)
         ]
         self._where.pop()
@@ -307,16 +296,13 @@ class _Switches(ast.NodeTransformer):
         return node
 
 
-def _own(function: ast.AST) -> list[ast.AST]:
-    nodes: list[ast.AST] = []
+def _own(function: ast.AST) -> Iterator[ast.AST]:
     todo = list(ast.iter_child_nodes(function))
     while todo:
         node = todo.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            continue
-        nodes.append(node)
-        todo += ast.iter_child_nodes(node)
-    return nodes
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield node
+            todo += ast.iter_child_nodes(node)
 
 
 def _given_back(annotation: str, *, yields: bool) -> list[str]:
@@ -333,7 +319,3 @@ def _given_back(annotation: str, *, yields: bool) -> list[str]:
     if head == "tuple" and "..." not in annotation:
         return []
     return [_EMPTY[head]] if head in _EMPTY else []
-
-
-def _return(text: str) -> ast.stmt:
-    return ast.parse(f"return {text}").body[0]

@@ -17,7 +17,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -35,23 +34,24 @@ _EXAMPLES: Final = 20  # of a property: what is broken as a whole shows early
 _MEMORY: Final = 6 << 30  # bytes of address space of a fork
 
 
+Outcome = Literal["noticed", "stopped", "survived", "unreached"]
+
+
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of a mutant.
-
-    Attributes:
-        name: the mutant's.
-        outcome: whether a test noticed; `stopped`: its tests took too long, or it ended the process.
-        tests: how many reach it.
-    """
+    """What became of a mutant, and how many tests reach it; `stopped`: they took too long, or it ended the process."""
 
     name: str
-    outcome: Literal["noticed", "stopped", "survived", "unreached"]
+    outcome: Outcome
     tests: int
 
     @property
     def lives(self) -> bool:
         return self.outcome in {"survived", "unreached"}
+
+
+Say = Callable[[str], None]
+"""Tells people a line."""
 
 
 class _Seconds(NamedTuple):
@@ -74,19 +74,10 @@ class Job(NamedTuple):
 
 
 class Runner:
-    """A plugin of pytest that takes over its loop.
+    """A plugin of pytest that takes over its loop, with so many forks at a time, which may write to a folder.
 
-    Args:
-        mutants: to be broken.
-        tests: group -> files and folders of its tests.
-        folder: where forks may write.
-        processes: forks at a time.
-        most: seconds of a processor that the tests of a mutant may take, as they are; None: all are asked.
-        say: is given a line for people now and then.
-
-    Attributes:
-        fates: what became of the mutants, by name.
-        failing: tests that fail with nothing broken.
+    `tests`: group -> files and folders of its tests. Fills `fates`, by the names of mutants, and `failing`: tests that
+    fail with nothing broken.
     """
 
     def __init__(
@@ -95,15 +86,12 @@ class Runner:
         tests: Mapping[str, Sequence[str]],
         folder: Path,
         processes: int,
-        most: float | None,
-        say: Callable[[str], None],
+        say: Say,
     ) -> None:
         self.fates: dict[str, Fate] = {}
         self.failing: list[str] = []
         self._mutants = {mutant.name: mutant for mutant in mutants}
-        self._tests, self._most = tests, most
-        self._folder, self._processes = folder, processes
-        self._say = say
+        self._tests, self._folder, self._processes, self._say = tests, folder, processes, say
         self._failed = ""
         self._caches: list[Any] = []
         self._noticed_by: Counter[tuple[str, str]] = Counter()
@@ -186,29 +174,22 @@ class Runner:
                 self._say(f"{done} of {len(jobs)} broken")
 
     def _reaching(self, mutant: Mutant, tests: Sequence[_Test]) -> list[_Test]:
-        """Return the tests of its group that reach a mutant, quick ones first, and no more than it may have."""
+        """Return the tests of its group that reach a mutant, quick ones first."""
         places = self._tests[mutant.group]
         found = []
         for test in sorted(tests, key=lambda test: test.seconds.processor):
             place = test.item.path.relative_to(ROOT).as_posix()
             if mutant.name in test.reached and any(f"{place}/".startswith(f"{one}/") for one in places):
                 found.append(test)
-        so_far = accumulate(test.seconds.processor for test in found)
-        most = float("inf") if self._most is None else self._most
-        return [
-            test for n, (test, sum_) in enumerate(zip(found, so_far, strict=True)) if not n or sum_ <= most
-        ]
+        return found
 
     def _judge(self, name: str, noticed_by: str | None, tests: int) -> None:
-        if noticed_by is None:
-            self.fates[name] = Fate(name, "stopped", tests)
-            self._say(f"stopped: {name}")
-        elif noticed_by:
-            self.fates[name] = Fate(name, "noticed", tests)
+        outcome: Outcome = "stopped" if noticed_by is None else "noticed" if noticed_by else "survived"
+        self.fates[name] = Fate(name, outcome, tests)
+        if noticed_by:
             self._noticed_by[self._mutants[name].path, noticed_by] += 1
         else:
-            self.fates[name] = Fate(name, "survived", tests)
-            self._say(f"survives: {name}")
+            self._say(f"{outcome}: {name}")
 
     def _break(self, name: str, tests: Sequence[_Test]) -> str:
         used = resource.getrusage(resource.RUSAGE_SELF)
