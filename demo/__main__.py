@@ -10,8 +10,6 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 import click
 
@@ -23,8 +21,10 @@ from demo.ledger import Ledger
 from demo.report import JsonReport, TableReport, progress
 from deploy.embedded import MissingServiceError, ServiceError
 from groundwire.cli.options import DAY, FiniteRange
+from groundwire.config import Settings
 from groundwire.errors import GroundwireError
 from groundwire.keys.attestation import Keys
+from topics.declare import declare
 
 Report = TableReport | JsonReport
 
@@ -48,7 +48,7 @@ def main(form: str, seconds: float, *, console: bool) -> None:
 
     Example: python -m demo --format json > decisions.jsonl
     """
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     answers = {e.subject: e.answer for wave in WAVES for e in wave.examples if e.subject and e.answer}
     report = TableReport(sys.stdout, answers) if form == "table" else JsonReport(sys.stdout)
@@ -67,8 +67,10 @@ def _run(report: Report, started: float, deadline: float, *, console: bool) -> L
         with sources.made_in(folder) as made, services.servers(folder) as (broker, redis):
             progress(f"broker on {broker.bootstrap}, Redis-compatible server on {redis.url}")
             environment = services.environment(broker, redis, made.settings)
-            count = asyncio.run(services.declare_topics(broker, environment))
-            progress(f"{count} topics declared; starting workers: {', '.join(services.ROLES)}")
+            wanted = Settings(brokers=broker.bootstrap, partitions=int(environment["GROUNDWIRE_PARTITIONS"]))
+            progress(
+                f"{len(asyncio.run(declare(wanted)))} topics declared; starting workers: {', '.join(services.ROLES)}"
+            )
             with services.workers(folder, environment, broker, redis) as running:
                 sign = partial(Keys.load(made.keys).sign, sources.CONSOLE_KEY)
                 feed = Feed(running, made.places, report, sign=sign, deadline=deadline)
@@ -83,9 +85,10 @@ def _run(report: Report, started: float, deadline: float, *, console: bool) -> L
                 if console:
                     serve_console(environment, folder, running.metrics)
                 else:
-                    progress(
+                    again = (
                         "`make demo-console` runs it again and lets you decide what waits, in your browser"
                     )
+                    progress(again)
                 return ledger
 
 
@@ -94,10 +97,6 @@ def _differences(ledger: Ledger) -> list[str]:
     expected, settled = len(ledger.entries), ledger.totals.total()
     lost = [] if settled == expected else [f"{expected} subjects sent, {settled} decided"]
     return [*ledger.differences, *lost]
-
-
-def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

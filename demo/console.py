@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 from demo.examples import REVIEWER
 from demo.feed import PREFIX
@@ -16,22 +15,14 @@ from demo.sources import CONSOLE_KEY
 from deploy.embedded.process import ServiceError
 from groundwire.review.tokens import new_token
 
-_TENANT: Final = "default"
-
 
 def serve_console(environment: Mapping[str, str], folder: Path, workers: Sequence[str]) -> None:
     """Serve the console until it is interrupted, and say how to get in: a link, a token, and what to export.
 
-    Args:
-        environment: that of the workers.
-        folder: of this run; the file with the token is made there.
-        workers: where each answers for its metrics, `host:port`.
-
-    Raises:
-        ServiceError: it failed.
+    `workers`: `host:port` of each worker's metrics. Raises: ServiceError.
     """
     tokens = folder / "tokens.toml"
-    token = new_token(tokens, "demo", person=REVIEWER, tenants=[_TENANT])
+    token = new_token(tokens, "demo", person=REVIEWER, tenants=["default"])
     own = {
         "GROUNDWIRE_TOKENS_FILE": str(tokens),
         "GROUNDWIRE_CONSOLE_KEY": CONSOLE_KEY,
@@ -41,7 +32,7 @@ def serve_console(environment: Mapping[str, str], folder: Path, workers: Sequenc
         "GROUNDWIRE_LOG_LEVEL": "warning",
         "GROUNDWIRE_LOG_FORMAT": "console",
     }
-    who = ["--one-time-link", "--name", REVIEWER, "--tenant", _TENANT]
+    who = ["--one-time-link", "--name", REVIEWER, "--tenant", "default"]
     process = subprocess.Popen(  # noqa: S603 - the command is built here
         [sys.executable, "-c", "from groundwire.cli.main import main; main()", "console", *who],
         env={**environment, **own},
@@ -65,17 +56,13 @@ def serve_console(environment: Mapping[str, str], folder: Path, workers: Sequenc
 def exports(environment: Mapping[str, str]) -> list[str]:
     """Return lines for a shell after which commands work on the demo's data, as its reviewer."""
     names = ("BROKERS", "REDIS_URL", "KEYS_FILE", "TOKENS_FILE", "ADR_DIR", "REPO")
-    values = {f"GROUNDWIRE_{name}": environment[f"GROUNDWIRE_{name}"] for name in names} | {
-        "GROUNDWIRE_TOPIC_PREFIX": PREFIX,
-        "GROUNDWIRE_REVIEWER": REVIEWER,
-        "GROUNDWIRE_REVIEWER_KEY": CONSOLE_KEY,
-        "GROUNDWIRE_CONSOLE_KEY": CONSOLE_KEY,
-    }
-    return [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+    values = {name: environment[f"GROUNDWIRE_{name}"] for name in names}
+    values |= {"TOPIC_PREFIX": PREFIX, "REVIEWER": REVIEWER}
+    values |= dict.fromkeys(("REVIEWER_KEY", "CONSOLE_KEY"), CONSOLE_KEY)
+    return [f"export GROUNDWIRE_{name}={shlex.quote(value)}" for name, value in values.items()]
 
 
 def invitation(link: str, lines: list[str], token: str, logs: Path) -> str:
-    """Return what a person reads: the link, and what to paste into another terminal."""
     commands = Path(sys.executable).parent
     path = [f'export PATH={shlex.quote(str(commands))}:"$PATH"'] if (commands / "groundwire").exists() else []
     origin = link.partition("/signin#")[0]

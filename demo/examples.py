@@ -20,13 +20,10 @@ Outcome = str
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A record to send.
+    """A record to send: the fields of a Claim, LlmResponse or ReviewDecision, or a value.
 
-    Attributes:
-        record: the fields of a Claim, an LlmResponse or a ReviewDecision, or the value as it stands (None: a record
-            without a value).
-        outcomes: what must come of it, in order; more than one where a decision is provisional first.
-        following: claims that the gate itself sends because of it: id -> what must come of it.
+    `outcomes` are in order: two where a decision is provisional first. `following`: claims that the gate itself sends
+    because of it, by id.
     """
 
     record: Mapping[str, Any] | bytes | None
@@ -66,32 +63,21 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """Examples that are sent together; the next wave waits for their decisions.
-
-    Attributes:
-        outage: whether state is stopped until every first outcome is there.
-    """
+    """Examples that are sent together; in an `outage` state is stopped until every first outcome is there."""
 
     title: str
     examples: Sequence[Example] = field(default_factory=tuple)
     outage: bool = False
 
 
-def _claim(claim_id: str, user: str, content: str, why: Outcome, **fields: Any) -> Example:  # noqa: ANN401 - fields of a claim
+def _claim(claim_id: str, user: str, content: str, *why: Outcome, **fields: Any) -> Example:  # noqa: ANN401 - fields of a claim
     record = {"claim_id": claim_id, "user_id": user, "content": content, **fields}
-    return Example(record, (why,))
+    return Example(record, why)
 
 
 def _action(subject_id: str, user: str, action: str, why: Outcome, **fields: Any) -> Example:  # noqa: ANN401 - fields of a decision
-    record = {
-        "action_id": f"demo-{subject_id}",
-        "user_id": user,
-        "subject_id": subject_id,
-        "expected_revision": 1,
-        "action": action,
-        "reviewer": REVIEWER,
-        **fields,
-    }
+    record = {"action_id": f"demo-{subject_id}", "user_id": user, "subject_id": subject_id}
+    record |= {"expected_revision": 1, "action": action, "reviewer": REVIEWER, **fields}
     return Example(record, (why,))
 
 
@@ -199,30 +185,32 @@ _AGAIN: Final = Wave(
     ),
 )
 
+_NO_JSON: Final = (
+    b'{"claim_id": "x-01", "user_id": "mia", "content": "cut off he',
+    b'{"claim_id": "x-02", "user_id": "mia", "user_id": "ned", "content": "Two"}',
+    b'{"claim_id": "x-03", "user_id": "mia", "content": "caf\xe9"}',
+    None,
+)
+_NO_CLAIMS: Final = (
+    b'{"claim_id": "x-04", "user_id": "mia", "contents": "Misspelt"}',
+    b'{"claim_id": 5, "user_id": "mia", "content": "A number for an id"}',
+)
+_LATER: Final = b'{"claim_id": "x-06", "user_id": "mia", "content": "Later", "schema_version": "9.0"}'
 _BAD: Final = Wave(
     "Records that are no claims",
     (
-        Example(b'{"claim_id": "x-01", "user_id": "mia", "content": "cut off he', ("invalid_json",)),
-        Example(
-            b'{"claim_id": "x-02", "user_id": "mia", "user_id": "ned", "content": "Two"}', ("invalid_json",)
-        ),
-        Example(b'{"claim_id": "x-03", "user_id": "mia", "content": "caf\xe9"}', ("invalid_json",)),
-        Example(None, ("invalid_json",)),
-        Example(b'{"claim_id": "x-04", "user_id": "mia", "contents": "Misspelt"}', ("invalid_record",)),
-        Example(b'{"claim_id": 5, "user_id": "mia", "content": "A number for an id"}', ("invalid_record",)),
-        Example(
-            b'{"claim_id": "x-06", "user_id": "mia", "content": "Later", "schema_version": "9.0"}',
-            ("unsupported_version",),
-        ),
+        *(Example(value, ("invalid_json",)) for value in _NO_JSON),
+        *(Example(value, ("invalid_record",)) for value in _NO_CLAIMS),
+        Example(_LATER, ("unsupported_version",)),
     ),
 )
 
 _OUTAGE: Final = Wave(
     "State stops for a moment: reviewed provisionally, and decided when it is back",
     (
-        Example(
-            {"claim_id": "o-01", "user_id": "pia", "content": _BILLING, "source": "documentation"},
-            (Why.DEDUP_UNAVAILABLE, Why.TRUSTED_SOURCE),
+        _claim(
+            *("o-01", "pia", _BILLING, Why.DEDUP_UNAVAILABLE, Why.TRUSTED_SOURCE),
+            source="documentation",
         ),
     ),
     outage=True,
@@ -235,15 +223,8 @@ _CACHE: Final = "class Cache:\n    max_entries = 1000\n    ttl_seconds = 60"
 
 
 def _chunk(chunk_id: str, file: str, content: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of a chunk
-    lines = content.count("\n") + 1
-    return {
-        "chunk_id": chunk_id,
-        "file": file,
-        "content": content,
-        "start_line": 1,
-        "end_line": lines,
-        **more,
-    }
+    place = {"file": file, "start_line": 1, "end_line": content.count("\n") + 1}
+    return {"chunk_id": chunk_id, "content": content, **place, **more}
 
 
 _CHUNKS: Final = (_chunk("s", _SEARCH_FILE, _SEARCH), _chunk("c", _CACHE_FILE, _CACHE))

@@ -19,7 +19,6 @@ from groundwire.messages.topics import TopicName, record_key
 
 PREFIX: Final = "groundwire."
 _OUTPUTS: Final = (TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED, TopicName.DEAD_LETTER)
-_POLL_MS: Final = 100
 
 
 class DemoError(Exception):
@@ -27,22 +26,15 @@ class DemoError(Exception):
 
 
 class Report(Protocol):
-    """Shows what happens."""
-
     def wave(self, title: str) -> None: ...
 
     def record(self, record: InboundRecord, topic: TopicName) -> None: ...
 
 
 class Feed:
-    """Runs waves against running services.
+    """Runs waves against running services, until a deadline in seconds of `time.monotonic`.
 
-    Args:
-        services: broker, Redis and workers.
-        places: what stands for the placeholders of the examples.
-        report: shows what comes.
-        sign: gives the attestation of what a person decided.
-        deadline: seconds of `time.monotonic` at which to give up.
+    `places`: what the placeholders of the examples become; `sign`: gives the attestation of what a person decided.
     """
 
     def __init__(
@@ -55,18 +47,11 @@ class Feed:
         deadline: float,
     ) -> None:
         self.ledger = Ledger()
-        self._services = services
-        self._places = places
-        self._report = report
-        self._sign = sign
-        self._deadline = deadline
+        self._services, self._places, self._report = services, places, report
+        self._sign, self._deadline = sign, deadline
 
     async def run(self, waves: tuple[Wave, ...]) -> Ledger:
-        """Send each wave and wait for what comes of it.
-
-        Raises:
-            DemoError: a worker ended, or the deadline passed; says what is missing.
-        """
+        """Send each wave and wait for its outcomes. Raises: DemoError saying what is missing."""
         bootstrap = self._services.broker.bootstrap
         topics = [PREFIX + topic for topic in _OUTPUTS]
         producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, acks="all")
@@ -105,7 +90,7 @@ class Feed:
                 raise DemoError("the deadline passed; missing: " + "; ".join(self.ledger.missing))
             if ended := self._services.ended():
                 raise DemoError(f"{ended} ended")
-            for records in (await consumer.getmany(timeout_ms=_POLL_MS)).values():
+            for records in (await consumer.getmany(timeout_ms=100)).values():
                 for record in records:
                     self._take(record)
 
@@ -117,15 +102,10 @@ class Feed:
         )
         self._report.record(inbound, topic)
         if topic is TopicName.DEAD_LETTER:
-            partition, offset = (
-                int(header(inbound.headers, f"__connect.errors.{name}") or -1)
-                for name in ("partition", "offset")
-            )
-            code = header(inbound.headers, "gw-error") or "?"
-            self.ledger.came((partition, offset), code, "dead letter")
+            names = (f"__connect.errors.{name}" for name in ("partition", "offset"))
+            place = tuple(int(header(inbound.headers, name) or -1) for name in names)
+            self.ledger.came(place, header(inbound.headers, "gw-error") or "?", "dead letter")
             return
         decision = json.loads(record.value)
-        self.ledger.came(
-            (decision["user_id"], decision["subject_id"]),
-            *(decision["reason_code"], decision["verdict"], decision["revision"]),
-        )
+        outcome = (decision[name] for name in ("reason_code", "verdict", "revision"))
+        self.ledger.came((decision["user_id"], decision["subject_id"]), *outcome)

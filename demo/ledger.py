@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Entry:
-    """An example that was sent: what must come of it, in order, and what has come."""
-
     label: str
     outcomes: tuple[str, ...]
     came: list[str] = field(default_factory=list)
@@ -33,13 +31,9 @@ class Ledger:
     _settled: dict[Hashable, tuple[int, str]] = field(default_factory=dict)
 
     def expect(self, key: Hashable, label: str, outcomes: tuple[str, ...], *, by: str = "sent") -> None:
-        """Note a record and what must come of it.
+        """Note a record and what must come of it, in order.
 
-        Args:
-            key: what it is about.
-            label: what messages call it.
-            outcomes: what must come, in order.
-            by: `sent`; `gate`, where the gate itself sends it because of another; `people`, who decide.
+        `label`: what messages call it. `by`: `sent`; `gate`, which sends it because of another; `people`, who decide.
         """
         self.entries.setdefault(key, []).append(Entry(label, outcomes))
         self.records[by] += 1
@@ -47,11 +41,7 @@ class Ledger:
     def came(self, key: Hashable, outcome: str, verdict: str, revision: int = 1) -> None:
         """Note what came: another outcome than the expected one is a difference, a delivery repeated is none.
 
-        Args:
-            key: what it is about.
-            outcome: reason code of a decision, or code of a dead letter.
-            verdict: `approved`, `review`, `blocked` or `dead letter`.
-            revision: of a decision; the highest one is true, in whichever order they come.
+        `verdict`: of a decision, or `dead letter`. Of revisions the highest is true, in whichever order they come.
         """
         self._settled[key] = max(self._settled.get(key, (-1, "")), (revision, verdict))
         entries = self.entries.get(key, [])

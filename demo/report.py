@@ -19,10 +19,9 @@ from groundwire.messages.topics import TopicName
 
 
 class TableReport:
-    """One line a record, under the title of its wave."""
+    """One line a record, under the title of its wave; `answers` of responses, which their decisions do not repeat."""
 
     def __init__(self, out: TextIO, answers: Mapping[tuple[str, str], str]) -> None:
-        """`answers`: what responses say, by user and id; their decisions do not repeat it."""
         self._answers = answers
         self._printer = DecisionPrinter(out)
         self._console = Console(file=out, highlight=False)
@@ -69,14 +68,14 @@ class JsonReport:
         totals = ledger.totals
         counts = {name.replace(" ", "_"): totals[name] for name in STYLES}
         records = ledger.records
-        sent = {
-            "sent": records["sent"],
-            "repeated": ledger.repeats,
-            "sent_on": records["gate"],
+        summary = {"sent": records["sent"], "repeated": ledger.repeats, "sent_on": records["gate"]}
+        summary |= {
             "by_people": records["people"],
+            "in": totals.total(),
+            **counts,
+            "seconds": round(seconds, 1),
         }
-        summary = {**sent, "in": totals.total(), **counts}
-        self._line(json.dumps({"summary": summary | {"seconds": round(seconds, 1)}}))
+        self._line(json.dumps({"summary": summary}))
 
     def _line(self, text: str) -> None:
         self._out.write(text + "\n")

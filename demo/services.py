@@ -8,27 +8,18 @@ import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 from deploy.embedded import EmbeddedBroker, EmbeddedRedis
 from deploy.embedded.process import HOST, ServerProcess, free_port, tail
-from groundwire.config import Settings
-from topics.declare import declare
 
 ROLES: Final = ("claims", "responses", "deferred", "reviews")
-_ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 @dataclass(slots=True)
 class Services:
-    """What runs.
-
-    Attributes:
-        logs: file of each process's log, by name.
-        metrics: where each worker answers for its metrics, `host:port`.
-    """
+    """What runs; `logs` by name of the process, `metrics` as `host:port` of each worker."""
 
     broker: EmbeddedBroker
     redis: EmbeddedRedis
@@ -40,7 +31,6 @@ class Services:
         return next((worker.name for worker in self.workers if not worker.running), None)
 
     def log_tails(self) -> str:
-        """Return the end of every log, under its name."""
         return "\n".join(f"--- {name}\n{tail(path).rstrip()}" for name, path in self.logs.items())
 
 
@@ -56,14 +46,8 @@ def servers(folder: Path) -> Iterator[tuple[EmbeddedBroker, EmbeddedRedis]]:
         yield broker, redis
 
 
-async def declare_topics(broker: EmbeddedBroker, environment: Mapping[str, str]) -> int:
-    """Create the topics that workers expect; return how many."""
-    partitions = int(environment["GROUNDWIRE_PARTITIONS"])
-    return len(await declare(Settings(brokers=broker.bootstrap, partitions=partitions)))
-
-
 def environment(broker: EmbeddedBroker, redis: EmbeddedRedis, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the workers: nothing of the user's own settings of Groundwire."""
+    """The workers' environment: nothing of the user's own settings of Groundwire."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GROUNDWIRE_")}
     return {
         **inherited,
@@ -80,22 +64,13 @@ def environment(broker: EmbeddedBroker, redis: EmbeddedRedis, more: Mapping[str,
 def workers(
     folder: Path, environment: Mapping[str, str], broker: EmbeddedBroker, redis: EmbeddedRedis
 ) -> Iterator[Services]:
-    """Start one worker of each role, wait until they are ready, stop them at the end.
-
-    Raises:
-        ServiceError: a worker ended or was not ready in time; the message holds the end of its log.
-    """
-    ports = {role: free_port() for role in ROLES}
-    started = [
-        ServerProcess(
-            f"worker {role}",
-            [sys.executable, "-m", "agents", role],
-            folder / f"worker-{role}.log",
-            {**environment, "GROUNDWIRE_METRICS_PORT": str(port)},
-            _ROOT,
-        )
-        for role, port in ports.items()
-    ]
+    """Start one worker of each role, wait until they are ready, stop them at the end. Raises: ServiceError."""
+    ports, root = {role: free_port() for role in ROLES}, Path(__file__).resolve().parents[1]
+    started = []
+    for role, port in ports.items():
+        command, own = [sys.executable, "-m", "agents", role], {"GROUNDWIRE_METRICS_PORT": str(port)}
+        log = folder / f"worker-{role}.log"
+        started.append(ServerProcess(f"worker {role}", command, log, {**environment, **own}, root))
     logs = {worker.name: worker.log for worker in started}
     logs |= {"broker": broker.directory / "broker.log", "redis": redis.directory / "redis.log"}
     with ThreadPoolExecutor() as pool:
@@ -103,11 +78,7 @@ def workers(
             for worker in started:
                 worker.start()
             for worker in started:
-                worker.wait_until(partial(_ready, worker.log), 45.0)
+                worker.wait_until(lambda log=worker.log: '"event": "ready"' in log.read_text("utf-8"), 45.0)  # type: ignore[misc]
             yield Services(broker, redis, started, logs, [f"{HOST}:{port}" for port in ports.values()])
         finally:
             list(pool.map(lambda worker: worker.stop(15.0), started))
-
-
-def _ready(log: Path) -> bool:
-    return log.exists() and '"event": "ready"' in log.read_text(errors="replace")

@@ -19,11 +19,6 @@ from groundwire.keys.file import new_key
 CONSOLE_KEY: Final = "console"
 GATE_KEY: Final = "gate"
 """Ids of the keys that sign what people decide, and what expires."""
-
-_ADR: Final = """# ADR-003: Where memory is kept
-
-Accepted. Memory is stored in Pixeltable; relational data is in PostgreSQL.
-"""
 _PAGES: Final = {"/api": b"The API of the example.\n"}
 
 
@@ -31,11 +26,8 @@ _PAGES: Final = {"/api": b"The API of the example.\n"}
 class Sources:
     """Where the claims of the demo can be looked up.
 
-    Attributes:
-        adr_dir: folder with ADR-003 and no other.
-        repo: git repository with one commit, `commit`.
-        port: of the web site on 127.0.0.1, which has `/api` and nothing else.
-        keys: file with the keys of console and gate, and the reviewer who may decide for others.
+    A folder with ADR-003 alone, a repository with one commit, and the port of a web site that has only `/api`; and the
+    file with the keys of console and gate, and the reviewer who may decide for others.
     """
 
     adr_dir: Path
@@ -46,12 +38,9 @@ class Sources:
 
     @property
     def places(self) -> dict[str, str]:
-        """What stands for the placeholders of the examples."""
-        return {
-            "commit12": self.commit[:12],
-            "commit10": self.commit[:10],
-            "site": f"http://{HOST}:{self.port}",
-        }
+        """What the placeholders of the examples become."""
+        commits = {f"commit{length}": self.commit[:length] for length in (12, 10)}
+        return {**commits, "site": f"http://{HOST}:{self.port}"}
 
     @property
     def settings(self) -> dict[str, str]:
@@ -67,32 +56,27 @@ class Sources:
 
 @contextlib.contextmanager
 def made_in(folder: Path) -> Iterator[Sources]:
-    """Make the sources below `folder`, and serve the web site until the end.
-
-    Raises:
-        MissingServiceError: git is not installed.
-    """
+    """Make the sources below `folder`, and serve the web site until the end. Raises: MissingServiceError."""
     repo = folder / "repository"
     adr_dir = repo / "docs" / "adrs"
     adr_dir.mkdir(parents=True)
-    (adr_dir / "ADR-003-memory.md").write_text(_ADR)
+    (adr_dir / "ADR-003-memory.md").write_text(
+        "# ADR-003: Where memory is kept\n\n"
+        "Accepted. Memory is stored in Pixeltable; relational data is in PostgreSQL.\n"
+    )
     commit = _commit(repo, folder)
+    keys = folder / "keys.toml"
+    for name in (CONSOLE_KEY, GATE_KEY):
+        new_key(keys, name, tenants=["default"], roles=["reviewer"])
+    with keys.open("a") as file:
+        file.write(f'\n[reviewers]\ndefault = ["{REVIEWER}"]\n')
     server = ThreadingHTTPServer((HOST, 0), _Site)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     try:
-        yield Sources(adr_dir, repo, commit, server.server_port, _keys(folder))
+        yield Sources(adr_dir, repo, commit, server.server_port, keys)
     finally:
         server.shutdown()
         server.server_close()
-
-
-def _keys(folder: Path) -> Path:
-    path = folder / "keys.toml"
-    for name in (CONSOLE_KEY, GATE_KEY):
-        new_key(path, name, tenants=["default"], roles=["reviewer"])
-    with path.open("a") as file:
-        file.write(f'\n[reviewers]\ndefault = ["{REVIEWER}"]\n')
-    return path
 
 
 def _commit(repo: Path, home: Path) -> str:
