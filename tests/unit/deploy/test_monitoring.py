@@ -31,7 +31,7 @@ def test_the_dashboard_is_what_its_panels_say_and_asks_for_what_somebody_counts(
     counted |= {f"{family.name}{end}" for family in families for end in ("_total", "_bucket", "_sum", "")}
     of_redis = ("memory_used_bytes", "memory_max_bytes", "commands_processed_total")
     counted |= {"kafka_consumergroup_lag", *(f"redis_{name}" for name in of_redis)}
-    gauges = (ROOT / "src" / "groundwire" / "console" / "gauges.py").read_text()
+    gauges = "".join(path.read_text() for path in (ROOT / "src" / "groundwire" / "console").glob("*.py"))
     queries = [query.expr for row in ROWS for panel in row.panels for query in panel.queries]
     name = re.compile(r"\b(?:groundwire|redis|kafka|process)_\w+")
     asked = {one for expr in queries for one in name.findall(expr)}
