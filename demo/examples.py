@@ -223,7 +223,7 @@ _CACHE: Final = "class Cache:\n    max_entries = 1000\n    ttl_seconds = 60"
 
 
 def _chunk(chunk_id: str, file: str, content: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of a chunk
-    place = {"file": file, "start_line": 1, "end_line": content.count("\n") + 1}
+    place: dict[str, Any] = {"file": file, "start_line": 1, "end_line": content.count("\n") + 1}
     return {"chunk_id": chunk_id, "content": content, **place, **more}
 
 
