@@ -28,7 +28,9 @@ def takes(**types: type | UnionType) -> Callable[[Callable[P, R]], Callable[P, R
             for position, name, kind in wanted:
                 given = args[position] if position < len(args) else kwargs.get(name, _MISSING)
                 if given is not _MISSING and not isinstance(given, kind):
-                    raise TypeError(f"{name}: must be {_words(kind)}, got {type(given).__name__}")
+                    words = kind.__name__ if isinstance(kind, type) else str(kind)
+                    words = words.replace("collections.abc.", "")
+                    raise TypeError(f"{name}: must be {words}, got {type(given).__name__}")
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -43,7 +45,3 @@ def takes(**types: type | UnionType) -> Callable[[Callable[P, R]], Callable[P, R
         return cast("Callable[P, R]", checked_later) if inspect.iscoroutinefunction(function) else checked
 
     return decorate
-
-
-def _words(kind: type | UnionType) -> str:
-    return kind.__name__ if isinstance(kind, type) else str(kind).replace("collections.abc.", "")

@@ -161,15 +161,7 @@ def setting_error(model: type[BaseSettings], exc: ValidationError) -> UsageError
     if not first["loc"]:  # of several settings together: it names them itself
         return UsageError(message)
     variable = f"{model.model_config['env_prefix']}{first['loc'][0]}".upper()
-    kinds = (
-        "int_",
-        "float_",
-        "bool_",
-        "finite_",
-        "literal_",
-        "greater_",
-        "less_",
-    )  # numbers, switches, choices
+    kinds = ("int_", "float_", "bool_", "finite_", "literal_", "greater_", "less_")
     given = f", not {first['input']!r:.100}" if first["type"].startswith(kinds) else ""
     return UsageError(f"{variable}: {message}{given}")
 

@@ -22,14 +22,8 @@ from enum import StrEnum
 from typing import Final
 
 WAITED_FOR: Final = (
-    "state",
-    "shard",
-    "state_lost",
-    "broker",
-    "topics",
-    "internal_errors",
-    "seal",
-    "internal",
+    *("state", "shard", "state_lost", "broker", "topics"),
+    *("internal_errors", "seal", "internal"),
 )
 """What a worker waits for: every value of the label of `groundwire_paused`."""
 
@@ -137,10 +131,7 @@ def binding(settings: str, host: str, port: int) -> Iterator[None]:
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     """Return the end of a message about an unknown name, `; did you mean ...?`; empty where nothing is near.
 
-    Args:
-        name: as it was given.
-        known: names that there are.
-        prefix: what all of them begin with, so that it makes none of them near.
+    `prefix`: what all names begin with, so that it makes none of them near.
     """
     parts = [one.removeprefix(prefix) for one in known]
     near = get_close_matches(name[:200].removeprefix(prefix), parts, n=1, cutoff=0.7)

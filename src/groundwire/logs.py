@@ -77,11 +77,9 @@ class _OnceAMinute(logging.Filter):
 
 
 def configure_logs(form: str, level: str) -> None:
-    """Send all logs, those of libraries too, to standard error.
+    """Send all logs, those of libraries too, to standard error, as `console` or `json`.
 
-    Args:
-        form: `console` or `json`.
-        level: least level of Groundwire's own logs, until `toggle_debug`; libraries log from `warning` on.
+    `level` is the least of Groundwire's own logs, until `toggle_debug`; libraries log from `warning` on.
     """
     import structlog  # noqa: PLC0415 - see above
     from structlog.tracebacks import ExceptionDictTransformer  # noqa: PLC0415

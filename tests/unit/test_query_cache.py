@@ -1,20 +1,11 @@
 """The cache of one process: what only it can do wrong. What both caches promise is in tests/state."""
 
-import doctest
 import math
 import sys
 import threading
 
-import pytest
-
-from groundwire.library import query_cache
 from groundwire.library.query_cache import QueryCache, refusal, response_of
 from tests.state.query_caches import response
-
-
-def test_the_example_in_the_documentation_runs():
-    result = doctest.testmod(query_cache)
-    assert (result.failed, result.attempted > 0) == (0, True)
 
 
 def test_to_the_last_instant_before_its_end_an_entry_is_served():
@@ -39,36 +30,17 @@ def test_nothing_is_left_of_entries_that_are_gone():
     cache = QueryCache(3, clock=lambda: now[0])
     for number in range(50):
         now[0] += 50
-        cache.set(
-            f"k{number % 7}", response(), mode=["instant", "auto", "thinking"][number % 3], scope=f"s{number}"
-        )
+        mode = ["instant", "auto", "thinking"][number % 3]
+        cache.set(f"k{number % 7}", response(), mode=mode, scope=f"s{number}")
     now[0] += 900
-    assert cache.invalidate_scope("any") == 0
-    assert len(cache._kept) == 0
+    cache.set("new", response(), scope="new")
+    assert list(cache._kept) == ["new"], "without being asked for"
+    now[0] += 900
+    assert cache.invalidate_scope("any") == len(cache._kept) == 0
 
 
-def test_answers_past_their_time_are_let_go_of_without_being_asked_for():
-    now = [0.0]
-    cache = QueryCache(clock=lambda: now[0])
-    for number in range(10):
-        cache.set(f"k{number}", response(), mode="instant")
-    now[0] = 120.0
-    cache.set("new", response())
-    assert list(cache._kept) == ["new"]
-
-
-@pytest.fixture
-def hasty_threads():
-    """Threads that take turns as often as can be."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
-
-
-def test_threads_may_share_it(hasty_threads):
-    cache = QueryCache(5)
-    errors = []
+def test_threads_may_share_it():
+    cache, errors, interval = QueryCache(5), [], sys.getswitchinterval()
 
     def use(number):
         try:
@@ -80,18 +52,33 @@ def test_threads_may_share_it(hasty_threads):
             errors.append(error)
 
     threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
     assert errors == []
     assert len(cache._kept) <= 5
 
 
-def test_a_response_that_is_no_mapping_is_an_error_of_the_caller():
-    for value in [[], None, "text"]:
-        with pytest.raises((TypeError, AttributeError)):
-            QueryCache().set("k", value)
+def test_a_cache_keeps_only_what_held_and_says_why_it_refuses():
+    counts = {"sourcesVerified": 1, "sourcesTotal": 1, "fieldsVerified": 0, "fieldsTotal": 0}
+    good = {"answer": "5", "confidence": 0.9, "warnings": [], "validation": counts}
+    for changed, why in [
+        ({}, None),
+        ({"confidence": 0.2}, "low_confidence"),
+        ({"warnings": [{"type": "UNSUPPORTED_VALUE"}]}, "unsupported"),
+        ({"validation": {"sourcesVerified": 1, "sourcesTotal": 2}}, "unsupported"),
+        ({"validation": {"fieldsVerified": 0, "fieldsTotal": 1}}, "unsupported"),
+        ({"validation": None}, "unvalidated"),
+        ({"answer": (n for n in "ab")}, "unstorable"),
+    ]:
+        cache = QueryCache()
+        assert cache.set("k", good | changed) is (why is None)
+        assert cache.why_refused(good | changed) == why
 
 
 def decision(**fields):

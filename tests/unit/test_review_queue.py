@@ -1,7 +1,6 @@
 """The review queue in memory: what only it can do wrong. What all stores promise is in tests/state."""
 
 import asyncio
-import doctest
 import functools
 import logging
 import pydoc
@@ -18,14 +17,8 @@ from groundwire.library.review_queue import (
     ReviewQueue,
     ReviewStoreFailed,
     ReviewUnauthorized,
-    queue,
 )
 from tests.state.review_queues import CLAIM, Clock, Stored, put
-
-
-def test_the_example_in_the_documentation_runs():
-    result = doctest.testmod(queue)
-    assert (result.failed, result.attempted > 0) == (0, True)
 
 
 def test_an_error_for_who_may_not_is_caught_as_one_of_permission_and_as_one_of_nothing_found():

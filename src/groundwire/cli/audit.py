@@ -206,7 +206,12 @@ def audit(file: BinaryIO, policy_file: Path | None, *, no_network: bool, layout:
                 _echo(failed.as_dict()) if layout == "json" else printer.error(failed)
                 continue
             report = runner.run(_report_of(response, policy, model))
-            warnings = _source_warnings(response, policy)
+            warnings: list[ReportWarning] = []
+            if response.chunks is not None:
+                warnings += verify_sources(response.sources or (), response.chunks).warnings
+                required = policy.require_source_tags
+                if response.answer is not None:
+                    warnings += check_tags(response.answer, citable_by(response), required=required).warnings
             if layout == "json":
                 found = {
                     "line": number,
@@ -259,16 +264,6 @@ def _records(data: bytes) -> Iterator[tuple[int, Any]]:
 
 def _echo(found: dict[str, Any]) -> None:
     click.echo(escape_json(json.dumps(found, ensure_ascii=False)))
-
-
-def _source_warnings(response: LlmResponse, policy: Policy) -> list[ReportWarning]:
-    if response.chunks is None:
-        return []
-    warnings = list(verify_sources(response.sources or (), response.chunks).warnings)
-    if response.answer is not None:
-        tags = check_tags(response.answer, citable_by(response), required=policy.require_source_tags)
-        warnings += tags.warnings
-    return warnings
 
 
 def _response(parsed: object, number: int) -> LlmResponse:

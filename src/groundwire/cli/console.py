@@ -86,7 +86,11 @@ class _Console:
 
     async def run(self, who: Person | None) -> None:
         settings = self.settings
-        with _listening(self.own) as listening:
+        family = socket.AF_INET6 if ":" in self.own.host else socket.AF_INET
+        place = self.own.host, self.own.port
+        with binding("GROUNDWIRE_CONSOLE_HOST, GROUNDWIRE_CONSOLE_PORT", *place):
+            listening = socket.create_server(place, family=family)
+        with listening:
             own = self.own.model_copy(update={"port": listening.getsockname()[1]})
             board = Board(str(own.board) if own.board else IN_MEMORY)
             statuses, redis = RedisStatuses.of(settings), connect(settings.redis_url)
@@ -94,14 +98,8 @@ class _Console:
             tenants = {tenant for _, key in self.keys for tenant in key.tenants}
             policy = load_policy(settings.policy_file, os.environ)
             review_ttl = timedelta(days=settings.review_ttl)
-            gauges = ReviewGauges(
-                board,
-                tenants,
-                lambda: feed.stale_since,
-                lambda: datetime.now(UTC),
-                limits=policy.limits,
-                ttl=review_ttl,
-            )
+            clocks = (lambda: feed.stale_since, lambda: datetime.now(UTC))
+            gauges = ReviewGauges(board, tenants, *clocks, limits=policy.limits, ttl=review_ttl)
             host, port = settings.metrics_host, settings.metrics_port
             with binding("GROUNDWIRE_METRICS_HOST, GROUNDWIRE_METRICS_PORT", host, port):
                 serve_gauges(gauges, host, port)
@@ -140,9 +138,3 @@ async def _serve(
     finally:
         feeding.cancel()
         await asyncio.wait([feeding])
-
-
-def _listening(own: ConsoleSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in own.host else socket.AF_INET
-    with binding("GROUNDWIRE_CONSOLE_HOST, GROUNDWIRE_CONSOLE_PORT", own.host, own.port):
-        return socket.create_server((own.host, own.port), family=family)

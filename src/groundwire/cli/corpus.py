@@ -142,7 +142,18 @@ def load(file: BinaryIO, *, tenant: str, replace: bool, layout: str) -> None:
             partial(print_refused, console), lambda counts: progress.show(counts.entities + counts.relations)
         )
         counts = _run(lambda index: job.load(index, file, tenant, replace=replace))
-    _print_counts(counts, tenant, layout)
+
+    def many(count: int, one: str, more: str) -> str:
+        return f"{count} {one if count == 1 else more}"
+
+    refused = f"{many(counts.refused, 'line', 'lines')} refused" if counts.refused else ""
+    if layout == "json":
+        click.echo(_json({"tenant_id": tenant, **asdict(counts)}))
+    elif counts.unchanged:
+        click.echo(escape_controls(f"nothing changed for {tenant}: {refused or 'the file holds nothing'}"))
+    else:
+        loaded = many(counts.entities, "entity", "entities"), many(counts.relations, "relation", "relations")
+        click.echo(f"loaded {' and '.join(loaded)}" + (f", refused {counts.refused}" if refused else ""))
     if counts.refused or counts.unchanged:
         raise SystemExit(1)
 
@@ -223,20 +234,6 @@ def _run(use: Callable[[CorpusIndex], Awaitable[Result]]) -> Result:
             return asyncio.run(query())
         except CorpusUnusable as exc:
             raise UsageError(f"{exc}: load it again") from None
-
-
-def _print_counts(counts: CorpusCounts, tenant: str, layout: str) -> None:
-    def many(count: int, one: str, more: str) -> str:
-        return f"{count} {one if count == 1 else more}"
-
-    refused = f"{many(counts.refused, 'line', 'lines')} refused" if counts.refused else ""
-    if layout == "json":
-        click.echo(_json({"tenant_id": tenant, **asdict(counts)}))
-    elif counts.unchanged:
-        click.echo(escape_controls(f"nothing changed for {tenant}: {refused or 'the file holds nothing'}"))
-    else:
-        loaded = many(counts.entities, "entity", "entities"), many(counts.relations, "relation", "relations")
-        click.echo(f"loaded {' and '.join(loaded)}" + (f", refused {counts.refused}" if refused else ""))
 
 
 def _json(value: dict[str, Any]) -> str:

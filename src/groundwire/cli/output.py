@@ -122,21 +122,21 @@ def print_listing(
             public = entry.model_dump(mode="json", exclude={secret} if secret else None)
             click.echo(json.dumps({f"{kind}_id": entry_id, **public}, ensure_ascii=False))
         return
-    rows = [[entry_id, *(_cell(of(entry)) for of in cells.values())] for entry_id, entry in entries]
+
+    def cell(value: object) -> str:
+        match value:
+            case str():
+                return value
+            case datetime():
+                return format_time(value)
+            case Sequence():
+                return ", ".join(map(str, value)) or NOTHING
+            case _:
+                return NOTHING
+
+    rows = [[entry_id, *(cell(of(entry)) for of in cells.values())] for entry_id, entry in entries]
     for line in columns([[kind, *cells], *rows]):
         click.echo(line)
-
-
-def _cell(value: object) -> str:
-    match value:
-        case str():
-            return value
-        case datetime():
-            return format_time(value)
-        case Sequence():
-            return ", ".join(map(str, value)) or NOTHING
-        case _:
-            return NOTHING
 
 
 class ProgressBar:

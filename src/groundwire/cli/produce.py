@@ -78,7 +78,14 @@ def produce(
 def _headers(
     given: Sequence[str], attest: str | None, keys_file: Path | None
 ) -> Callable[[bytes], HeaderList]:
-    fixed = [_header(text) for text in given]
+    fixed: HeaderList = []
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise UsageError(f"--header {text!r} is not NAME=VALUE")
+        if any("\ud800" <= char <= "\udfff" for char in name):
+            raise UsageError("--header: the name is not text")
+        fixed.append((name, value.encode("utf-8", "surrogateescape")))  # the bytes of the command line
     if attest is None:
         return lambda _value: fixed
     if keys_file is None:
@@ -86,14 +93,3 @@ def _headers(
     keys = Keys.load(keys_file)
     keys.sign(attest, b"")  # an unknown key is an error before anything is sent
     return lambda value: [*fixed, (ATTESTATION, keys.sign(attest, value))]
-
-
-def _header(text: str) -> tuple[str, bytes]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise UsageError(f"--header {text!r} is not NAME=VALUE")
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise UsageError("--header: the name is not text") from None
-    return name, value.encode("utf-8", "surrogateescape")  # the bytes of the command line

@@ -143,8 +143,23 @@ def size(*, claims: int | None, daily: int | None, sample: int, layout: str) -> 
         pending = dict(sorted(found.pending.items()))
         click.echo(json.dumps({"kinds": kinds, "pending_bytes": pending, **memory}))
         return
-    for line in _lines(found, projection):
-        click.echo(line)
+    lines = [["what", "keys", "measured", "bytes"]]
+    for kind, usage in sorted(found.kinds.items(), key=lambda each: (-each[1].total, each[0])):
+        lines.append([kind, f"{usage.number:,}", f"{usage.measured:,}", f"{usage.total:,}"])
+    pending_lines = [
+        ["pending records of tenant", tenant, f"{size:,} bytes"]
+        for tenant, size in sorted(found.pending.items())
+    ]
+    summary = [["bytes the server uses", f"{found.used:,}"]]
+    summary.append(["its maxmemory", f"{found.limit:,}" if found.limit else "none"])
+    if not found.limit:
+        summary.append(["until maxmemory", "cannot be told without one"])
+    summary += [[_PROJECTED[name], f"{value:,}"] for name, value in projection.items()]
+    for part in (lines, pending_lines, summary):
+        if part is summary or (part is pending_lines and part):
+            click.echo()
+        for line in columns(part):
+            click.echo(line)
 
 
 async def _ask(sample: int) -> StateSize:
@@ -207,20 +222,3 @@ _PROJECTED: Final = {
     "outcomes_until_maxmemory": "outcomes until maxmemory",
     "days_until_maxmemory": "days until maxmemory",
 }
-
-
-def _lines(found: StateSize, projection: dict[str, float]) -> list[str]:
-    """Lay out the kinds, the largest first, what tenants have pending, the server's memory and the projection."""
-    kinds = sorted(found.kinds.items(), key=lambda each: (-each[1].total, each[0]))
-    rows = [["what", "keys", "measured", "bytes"]]
-    rows += [[kind, f"{of.number:,}", f"{of.measured:,}", f"{of.total:,}"] for kind, of in kinds]
-    pending = [
-        ["pending records of tenant", tenant, f"{size:,} bytes"]
-        for tenant, size in sorted(found.pending.items())
-    ]
-    limit = f"{found.limit:,}" if found.limit else "none"
-    summary = [["bytes the server uses", f"{found.used:,}"], ["its maxmemory", limit]]
-    if not found.limit:
-        summary.append(["until maxmemory", "cannot be told without one"])
-    summary += [[_PROJECTED[name], f"{value:,}"] for name, value in projection.items()]
-    return [*columns(rows), "", *columns(pending), *([""] if pending else []), *columns(summary)]

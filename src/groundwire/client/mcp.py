@@ -107,7 +107,7 @@ def server(producer: Producer, speaker: Speaker) -> MCPServer[Any]:
             raise ToolError("where it stands could not be read in time; ask again") from None
         except GroundwireError as exc:
             raise ToolError(str(exc)) from None
-        return _told(decision) if decision else _pending(claim_id)
+        return _told(claim_id, decision)
 
     return made
 
@@ -115,14 +115,28 @@ def server(producer: Producer, speaker: Speaker) -> MCPServer[Any]:
 async def _outcome(producer: Producer, sending: Awaitable[Sent], seconds: float) -> Told:
     try:
         sent = await sending
-        return _told(await producer.decided(sent, seconds))
+        decision = await producer.decided(sent, seconds)
+        return _told(decision.subject_id, decision)
     except TimeoutError:
-        return _pending(sent.subject.subject_id)
+        return _told(sent.subject.subject_id, None)
     except GroundwireError as exc:
         raise ToolError(str(exc)) from None
 
 
-def _told(decision: Decision) -> Told:
+def _told(subject_id: str, decision: Decision | None) -> Told:
+    if decision is None:
+        return Told(
+            id=subject_id,
+            verdict="pending",
+            reason_code="",
+            reason="not decided yet, or nothing is known of it",
+            hedges=[],
+            citations=[],
+            conflicts_with=None,
+            failed=[],
+            unsupported=[],
+            unsupported_count=0,
+        )
     epistemic = (decision.report or {}).get("epistemic") or {}
     return Told(
         id=decision.subject_id,
@@ -135,19 +149,4 @@ def _told(decision: Decision) -> Told:
         failed=decision.checks_failed,
         unsupported=[claim["claim_text"] for claim in epistemic.get("claims") or [] if claim["is_flagged"]],
         unsupported_count=epistemic.get("flagged_claims", 0) + epistemic.get("unverified_claims", 0),
-    )
-
-
-def _pending(subject_id: str) -> Told:
-    return Told(
-        id=subject_id,
-        verdict="pending",
-        reason_code="",
-        reason="not decided yet, or nothing is known of it",
-        hedges=[],
-        citations=[],
-        conflicts_with=None,
-        failed=[],
-        unsupported=[],
-        unsupported_count=0,
     )

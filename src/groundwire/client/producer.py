@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, Self, TypeVar, Unpack
 
 from groundwire.client.fields import ClaimFields, ResponseFields
 from groundwire.client.following import SECONDS, settings_of
-from groundwire.client.outcomes import Outcome, Outcomes
-from groundwire.client.standing import current
+from groundwire.client.outcomes import Outcome, Outcomes, current
 from groundwire.config import Settings
 from groundwire.errors import ErrorCode, RecordError, UsageError
 from groundwire.kafka.connection import producer

@@ -71,7 +71,11 @@ class ApprovedTable:
             ValueError: a record of these types cannot be read.
         """
         if record.value is None:
-            return self._erased(record)
+            erasure, changes = self._erasures.note(record), list[Change]()
+            for subject, held in list(self._held.items()) if erasure else ():
+                if erasure and subject[:2] == erasure[:2]:
+                    changes += self._hold(subject, [one for one in held if one.decided_at > erasure.until])
+            return changes
         said = dict(record.headers).get("ce_type", b"").decode(errors="replace")
         if said == Decision.ce_type:
             return self._decided(Decision.from_record(record))
@@ -105,17 +109,6 @@ class ApprovedTable:
         if any(one.overtakes(new) for one in held):
             return []
         return self._hold(subject, [*(one for one in held if not new.overtakes(one)), new])
-
-    def _erased(self, record: KafkaRecord) -> list[Change]:
-        erasure = self._erasures.note(record)
-        if erasure is None:
-            return []
-        subjects = [subject for subject in self._held if subject[:2] == erasure[:2]]
-        left = {
-            subject: [one for one in self._held[subject] if one.decided_at > erasure.until]
-            for subject in subjects
-        }
-        return [change for subject, held in left.items() for change in self._hold(subject, held)]
 
     def _withdrawn(self, retraction: Retraction) -> list[Change]:
         name, at = retraction.supersedes, retraction.at

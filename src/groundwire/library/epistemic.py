@@ -123,7 +123,13 @@ def verify_claim(
         'contradicted'
     """
     config = config or _DEFAULTS
-    sources = _sources(evidence)
+    if isinstance(evidence, Mapping):
+        _require_evidence("evidence", evidence)
+        sources = dict(evidence)
+    else:
+        texts = [evidence] if isinstance(evidence, str) else _listed("evidence", evidence)
+        _require_texts(**{f"evidence {number}": text for number, text in enumerate(texts, start=1)})
+        sources = {str(number): text for number, text in enumerate(texts, start=1)}
     _require_texts(claim=claim)
     if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
         raise ValueError(f"threshold must be a number from 0 to 1, got {threshold!r}")
@@ -271,16 +277,6 @@ def _listed(name: str, given: object) -> list[Any]:
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
         raise TypeError(f"{name}: must be a list, got {type(given).__name__}")
     return list(given)
-
-
-def _sources(evidence: str | list[str] | Mapping[str, str]) -> dict[str, str]:
-    """Return evidence as a mapping of ids to texts. Raises: TypeError."""
-    if isinstance(evidence, Mapping):
-        _require_evidence("evidence", evidence)
-        return dict(evidence)
-    texts = [evidence] if isinstance(evidence, str) else _listed("evidence", evidence)
-    _require_texts(**{f"evidence {number}": text for number, text in enumerate(texts, start=1)})
-    return {str(number): text for number, text in enumerate(texts, start=1)}
 
 
 def _require_evidence(name: str, given: object) -> None:

@@ -273,10 +273,12 @@ def estimates(rows: Sequence[Scored], *, draws: int = DRAWS, seed: int = 7) -> d
     for weights in _draws([row.group for row in ordered], draws, seed):
         for name, figure in FIGURES.items():
             drawn[name].append(figure(ordered, weights))
-    ones = [1] * len(ordered)
-    return {
-        name: Estimate(figure(ordered, ones), *_interval(drawn[name])) for name, figure in FIGURES.items()
-    }
+    found: dict[str, Estimate] = {}
+    for name, figure in FIGURES.items():
+        known = sorted(value for value in drawn[name] if value == value)  # noqa: PLR0124 - NaN: a draw of one class alone
+        ends = [known[int(share * (len(known) - 1))] for share in (0.025, 0.975)] if known else [0.0, 1.0]
+        found[name] = Estimate(figure(ordered, [1] * len(ordered)), *ends)
+    return found
 
 
 def best_threshold(rows: Sequence[Scored]) -> float:
@@ -316,13 +318,6 @@ def _draws(groups: Sequence[str], draws: int, seed: int) -> Iterator[list[int]]:
         for place in rng.choices(range(len(number)), k=len(number)):
             counts[place] += 1
         yield [counts[place] for place in places]
-
-
-def _interval(values: Sequence[float]) -> tuple[float, float]:
-    known = sorted(value for value in values if value == value)  # noqa: PLR0124 - NaN: a draw of one class alone
-    if not known:
-        return 0.0, 1.0
-    return known[int(0.025 * (len(known) - 1))], known[int(0.975 * (len(known) - 1))]
 
 
 def _table(rows: Sequence[Scored], weights: Sequence[int]) -> Table:

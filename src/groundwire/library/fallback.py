@@ -60,9 +60,15 @@ async def execute_with_fallback(
     if mode not in CHAIN:
         raise ValueError(f"mode: {mode!r} is none of {', '.join(CHAIN)}")
     try:
-        response = await _first_that_holds(mode, pipeline, validate)
-        if response is not None:
-            return response
+        for tried in CHAIN[CHAIN.index(mode) :]:
+            response = await _awaited(pipeline(tried))
+            if not isinstance(response, Mapping):
+                raise TypeError(f"the pipeline gave {type(response).__name__}, not a mapping")  # noqa: TRY301 - as below
+            confidence = await _awaited(validate(response))
+            is_number = isinstance(confidence, (int, float)) and not isinstance(confidence, bool)
+            if is_number and ENOUGH <= confidence <= 1:  # compared as it is, without rounding up to the limit
+                return response
+            emit(Event("fallback.degraded", {"mode": tried}, level="info"))
         return {**_without_answer(await _gathered(chunks)), "fallback": "raw_sources"}
     except Exception as error:  # noqa: BLE001 - whatever broke: partial results rather than failure (S2-26)
         emit(Event("fallback.pipeline_error", {"mode": mode, "error": type(error).__name__}))
@@ -75,19 +81,6 @@ async def execute_with_fallback(
         except Exception:  # noqa: BLE001 - an exception of somebody else's: its text may be broken as well
             message = type(error).__name__
         return _without_answer(sources, {"type": "PIPELINE_ERROR", "message": message})
-
-
-async def _first_that_holds(mode: str, pipeline: Pipeline, validate: Validate) -> Response | None:
-    for tried in CHAIN[CHAIN.index(mode) :]:
-        response = await _awaited(pipeline(tried))
-        if not isinstance(response, Mapping):
-            raise TypeError(f"the pipeline gave {type(response).__name__}, not a mapping")
-        confidence = await _awaited(validate(response))
-        is_number = isinstance(confidence, (int, float)) and not isinstance(confidence, bool)
-        if is_number and ENOUGH <= confidence <= 1:  # compared as it is, without rounding up to the limit
-            return response
-        emit(Event("fallback.degraded", {"mode": tried}, level="info"))
-    return None
 
 
 def _without_answer(sources: list[Any], *warnings: dict[str, str]) -> dict[str, Any]:

@@ -138,7 +138,25 @@ class IngestionValidator:
         dedup = await self._compare(claim)
         inputs = prepared.inputs
         facts = inputs.facts(clock).model_copy(update={"dedup": dedup, "parents": []})
-        return _result(ClaimCase(claim, prepared.reading, self._policy, facts, inputs.findings))
+        case = ClaimCase(claim, prepared.reading, self._policy, facts, inputs.findings)
+        outcome, checks = case.outcome(), list_checks(case)
+        match = case.conflicting(outcome.code)
+        return ValidationResult(
+            tier=outcome.tier,
+            approved=outcome.tier == IngestionTier.AUTO_APPROVE,
+            reason=outcome.reason,
+            evidence=EvidenceObject(
+                claim=claim.content,
+                capture_time=case.facts.clock,
+                confidence=CONFIDENCE[outcome.tier],
+                source_id=primary_source(case),
+            ),
+            checks_passed=checks.passed,
+            checks_failed=checks.failed,
+            similarity_score=round(match.inter / match.union, 4) if match else None,
+            conflicting_memory_id=match.subject_id if match else None,
+            checks_skipped=checks.skipped,
+        )
 
     async def _prepare(self, claim: Claim, clock: datetime) -> PreparedClaim:
         record = InboundRecord(None, 0, 0, to_milliseconds(clock), None, None)
@@ -173,25 +191,3 @@ class IngestionValidator:
         except Exception as exc:  # noqa: BLE001 - whatever broke: the claim cannot be shown to be new
             logger.warning("deduplication failed: %s", type(exc).__name__)
             return DedupFacts(status="failed", scheme="exact", matches=[])
-
-
-def _result(case: ClaimCase) -> ValidationResult:
-    standing = case.outcome()
-    checks = list_checks(case)
-    match = case.conflicting(standing.code)
-    return ValidationResult(
-        tier=standing.tier,
-        approved=standing.tier == IngestionTier.AUTO_APPROVE,
-        reason=standing.reason,
-        evidence=EvidenceObject(
-            claim=case.claim.content,
-            capture_time=case.facts.clock,
-            confidence=CONFIDENCE[standing.tier],
-            source_id=primary_source(case),
-        ),
-        checks_passed=checks.passed,
-        checks_failed=checks.failed,
-        similarity_score=round(match.inter / match.union, 4) if match else None,
-        conflicting_memory_id=match.subject_id if match else None,
-        checks_skipped=checks.skipped,
-    )

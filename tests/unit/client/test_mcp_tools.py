@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from click.testing import CliRunner
 from mcp import Client
@@ -13,11 +11,7 @@ from groundwire.client.mcp import Speaker, server
 from groundwire.keys.file import new_key
 from groundwire.messages.decisions import Decision, Kind
 from groundwire.messages.records import Claim, LlmResponse
-
-SAMPLES = Path(__file__).resolve().parents[2] / "contract" / "samples"
-RESPONSE = Decision.model_validate_json(
-    (SAMPLES / "decision.good.response-in-review.json").read_text("utf-8")
-)
+from tests.unit.client.test_followed_table import SAMPLES
 
 
 class Producing:
@@ -50,17 +44,17 @@ async def test_a_long_answer_is_told_with_the_claims_that_are_flagged_and_how_ma
         {"claim_text": "", "is_flagged": False},
     ]
     report = {"epistemic": {"claims": claims, "flagged_claims": 1, "unverified_claims": 7}}
-    producer = Producing(RESPONSE.model_copy(update={"report": report}))
+    response = (SAMPLES / "decision.good.response-in-review.json").read_text()
+    producer = Producing(Decision.model_validate_json(response).model_copy(update={"report": report}))
     said = await told(producer, "check_answer", answer="It was bought. " * 300, chunks=[])
     assert (said["unsupported"], said["unsupported_count"]) == (["It was bought by Globex."], 8)
 
 
-@pytest.mark.parametrize("kind", Kind)
-async def test_where_answers_stand_can_be_asked_as_where_claims_do(kind):
-    producer = Producing(None)
-    said = await told(producer, "recall_status", claim_id="r1", kind=str(kind))
-    assert said["verdict"] == "pending"
-    assert producer.asked == [("acme", "maria", kind, "r1")]
+async def test_where_answers_stand_can_be_asked_as_where_claims_do():
+    for kind in Kind:
+        producer = Producing(None)
+        said = await told(producer, "recall_status", claim_id="r1", kind=str(kind))
+        assert (said["verdict"], producer.asked) == ("pending", [("acme", "maria", kind, "r1")])
 
 
 @pytest.fixture
@@ -97,14 +91,14 @@ def test_a_key_that_vouches_for_evidence_is_refused(run):
     assert "grounding" in result.output
 
 
-def test_claims_are_signed_and_answers_are_not(run):
-    _, (producer,) = run()
-    assert producer._headers(Claim, b"x")
-    assert producer._headers(LlmResponse, b"x") == []
+def test_claims_are_signed_answers_are_not_and_a_source_that_is_trusted_by_default_is_warned_of(run):
+    result, served = run("--source", "documentation")
+    assert "is trusted by default" in result.stderr
+    assert served[0]._headers(Claim, b"x")
+    assert served[0]._headers(LlmResponse, b"x") == []
 
 
-@pytest.mark.parametrize(("source", "warned"), [("documentation", True), ("ai_synthesis", False)])
-def test_a_source_that_is_trusted_by_default_is_warned_of(run, source, warned):
-    result, served = run("--source", source)
+def test_a_source_that_is_not_trusted_is_not_warned_of(run):
+    result, served = run("--source", "ai_synthesis")
     assert served
-    assert ("is trusted by default" in result.stderr) is warned
+    assert "is trusted by default" not in result.stderr

@@ -7,6 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -100,7 +101,12 @@ class RedisQueryCache:
             metrics.QUERY_CACHE_GETS.labels("unavailable").inc()
             return None
         _count_dropped(expired=expired)
-        entry = _decode(found[0]) if found else None
+        entry = None
+        if found:
+            with suppress(
+                TypeError, ValueError, RecursionError
+            ):  # by somebody else, or another version: a miss
+                entry = CacheEntry(**json.loads(found[0]))
         metrics.QUERY_CACHE_GETS.labels("hit" if entry else "miss").inc()
         return entry
 
@@ -154,13 +160,6 @@ def _encode(response: Mapping[str, Any], now: float) -> str | None:
     try:
         return json.dumps(entry, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError):  # no JSON, NaN, a structure without end
-        return None
-
-
-def _decode(value: bytes | str) -> CacheEntry | None:
-    try:
-        return CacheEntry(**json.loads(value))
-    except (TypeError, ValueError, RecursionError):  # written by somebody else, or by another version: a miss
         return None
 
 
