@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+import os
 import subprocess
 
 import pytest
@@ -13,29 +14,22 @@ from groundwire.library.check import Checker, LineError
 from groundwire.policy import Policy
 from tests.unit.gate.world import NOW, adr_folder, claim_bytes, verifier
 
-ENVIRONMENT = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_AUTHOR_NAME": "a",
-    "GIT_AUTHOR_EMAIL": "a@example.org",
-    "GIT_COMMITTER_NAME": "a",
-    "GIT_COMMITTER_EMAIL": "a@example.org",
-    "GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z",
-    "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z",
-    "PATH": "/usr/bin:/bin:/usr/local/bin",
-}
-
 
 @pytest.fixture(scope="module")
 def repo(tmp_path_factory):
     """A git repository with a commit whose first 10 digits hold a letter and a digit."""
     path = tmp_path_factory.mktemp("repo")
+    who = {
+        f"GIT_{role}_{key}": "a@example.org" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")
+    }
+    dates = {f"GIT_{role}_DATE": "2026-01-01T00:00:00Z" for role in ("AUTHOR", "COMMITTER")}
+    environment = {"GIT_CONFIG_NOSYSTEM": "1", "PATH": os.environ["PATH"], "HOME": str(path), **who, **dates}
 
     def git(*arguments):
-        environment = ENVIRONMENT | {"HOME": str(path)}
-        done = subprocess.run(
-            ["git", "-C", str(path), *arguments], capture_output=True, check=True, env=environment
+        command = ["git", "-C", str(path), *arguments]
+        return (
+            subprocess.run(command, capture_output=True, check=True, env=environment).stdout.decode().strip()
         )
-        return done.stdout.decode().strip()
 
     git("init", "-q", "-b", "main")
     for number in range(20):
@@ -63,36 +57,29 @@ async def tier_of(content, checker_sources=None, **fields):
     return str(decision.tier), str(decision.reason_code), decision
 
 
-AI = {"source": "ai_synthesis"}
-
-
 async def test_worked_examples_that_need_no_citation():
-    without_sources = [
-        # row, content, fields, tier, reason
-        ("S0-28", "I prefer tabs over spaces", {"source": "user"}, "tier_1", "trusted_source"),
-        ("S0-29", "OAuth2 is required", {"source": "documentation"}, "tier_1", "trusted_source"),
-        (
-            "S0-30",
-            "We decided to use PostgreSQL",
-            {"source": "conversation", "memory_type": "decision"},
-            "tier_1",
-            "stated_decision",
-        ),
-        ("S0-31", "The API returns JSON for REST responses", AI, "tier_2", "ungrounded"),
-        ("S0-32", "OAuth2 is the authentication mechanism", AI, "tier_2", "ungrounded"),
-        ("S0-33", "The service uses PostgreSQL 15", AI, "tier_2", "ungrounded"),
-        ("S0-34", "The API uses OAuth2 for authentication.", AI, "tier_2", "ungrounded"),
-        ("S0-34b", "The API uses OAuth2", AI, "tier_2", "ungrounded"),
-        ("S0-35", "I think we should use Redis", {"source": "user"}, "tier_3", "personal_speculation"),
-        ("S0-36", "I guess the API supports this", AI, "tier_3", "personal_speculation"),
-        ("S0-37", "Maybe we could try GraphQL", AI, "tier_3", "personal_speculation"),
-        ("S0-38", "I think we should use Redis, definitely", AI, "tier_3", "personal_speculation"),
-        ("S0-41", "The server may timeout under load", {"source": "user"}, "tier_2", "technical_hedge"),
-        ("S0-42", "Connections typically complete in <100ms", AI, "tier_2", "technical_hedge"),
-        ("S0-43", "The API may return errors under load", AI, "tier_2", "technical_hedge"),
-    ]
-    for content, fields, tier, reason in [row[1:] for row in without_sources]:
-        assert (await tier_of(content, **fields))[:2] == (tier, reason)
+    """S0-28 to S0-38, S0-41 to S0-43, and that hedge words are listed as written."""
+    ai, user, said = ({"source": name} for name in ("ai_synthesis", "user", "conversation"))
+    for content, fields, tier, reason in [
+        ("I prefer tabs over spaces", user, "tier_1", "trusted_source"),
+        ("OAuth2 is required", {"source": "documentation"}, "tier_1", "trusted_source"),
+        ("We decided to use PostgreSQL", {**said, "memory_type": "decision"}, "tier_1", "stated_decision"),
+        ("The API returns JSON for REST responses", ai, "tier_2", "ungrounded"),
+        ("OAuth2 is the authentication mechanism", ai, "tier_2", "ungrounded"),
+        ("The service uses PostgreSQL 15", ai, "tier_2", "ungrounded"),
+        ("The API uses OAuth2 for authentication.", ai, "tier_2", "ungrounded"),
+        ("I think we should use Redis", user, "tier_3", "personal_speculation"),
+        ("I guess the API supports this", ai, "tier_3", "personal_speculation"),
+        ("Maybe we could try GraphQL", ai, "tier_3", "personal_speculation"),
+        ("I think we should use Redis, definitely", ai, "tier_3", "personal_speculation"),
+        ("The server may timeout under load", user, "tier_2", "technical_hedge"),
+        ("Connections typically complete in <100ms", ai, "tier_2", "technical_hedge"),
+        ("The API may return errors under load", ai, "tier_2", "technical_hedge"),
+    ]:
+        *found, decision = await tier_of(content, **fields)
+        assert found == [tier, reason], content
+    assert "hedge_words_detected: may" in decision.checks_failed
+    assert [hedge.text for hedge in decision.hedges] == ["may"]
 
 
 async def test_worked_examples_whose_citation_is_looked_up(adrs, repo):
@@ -102,6 +89,7 @@ async def test_worked_examples_whose_citation_is_looked_up(adrs, repo):
     short, found = f"commit:{sha[:7]}", ("tier_1", "verified_citation")
     unverified = ("tier_2", "citation_unverified")
     wrong = []
+    made_up = "commit:a1b2c3d4e5f6"
     for content, sources, expected, source_id, told in [
         (
             "Per ADR-003, we use Pixeltable for memory storage",
@@ -116,22 +104,20 @@ async def test_worked_examples_whose_citation_is_looked_up(adrs, repo):
         (f"Fixed in commit {sha[:12]}", git, found, short, "citation_verified"),
         (f"Fixed in commit {sha[:10]}", git, found, short, "citation_verified"),
         (
-            "Fixed in commit a1b2c3d4e5f6",
+            f"Fixed in {made_up.replace(':', ' ')}",
             git,
             unverified,
-            "commit:a1b2c3d",
-            "citation_unverified: commit:a1b2c3d4e5f6",
+            made_up[:14],
+            f"citation_unverified: {made_up}",
         ),
         (f"See {url}", {"urls": {url: 200}}, found, url, "citation_verified"),
         (f"See {url}", {"urls": {url: 404}}, unverified, url, "HTTP 404"),
-        (f"See {url}", {"urls": {url: 503}}, unverified, url, "HTTP 503"),
     ]:
         tier, reason, decision = await tier_of(content, sources)
         checks = [*decision.checks_passed, *decision.checks_failed, decision.citations[0].detail or ""]
-        if ((tier, reason), decision.evidence.source_id) != (expected, source_id) or told not in "\n".join(
-            checks
-        ):
-            wrong.append((content, tier, reason, decision.evidence.source_id, checks))
+        got = (tier, reason), decision.evidence.source_id
+        if got != (expected, source_id) or told not in "\n".join(checks):
+            wrong.append((content, got, checks))
     assert wrong == []
     _, _, decision = await tier_of("Per ADR-999, we use magic", adr)
     assert decision.reason == "Ungrounded assertion needs verification"
@@ -149,12 +135,6 @@ async def test_what_is_stored_already_is_a_duplicate(adrs):
     assert "duplicate: 1" in second.checks_failed
 
 
-async def test_hedge_words_are_listed_as_written():
-    _, _, decision = await tier_of("The API may return errors under load")
-    assert "hedge_words_detected: may" in decision.checks_failed
-    assert [hedge.text for hedge in decision.hedges] == ["may"]
-
-
 # --- what the command itself promises
 
 
@@ -166,15 +146,9 @@ async def test_lines_keep_their_order_and_numbers_and_blank_ones_are_skipped():
     assert error.as_dict()["line"] == 4
     assert error.as_dict()["error"]["code"] == "invalid_json"
     assert (second.subject_id, second.origin.offset) == ("2", 4)
-    assert second.origin.partition == 0
-    assert second.origin.topic is None
-
-
-async def test_decided_at_is_the_time_of_the_origin():
-    checker = Checker(Policy(), verifier(), now=NOW.replace(microsecond=123_456))
-    (decision,) = await run([claim_bytes()], checker)
-    assert decision.decided_at == decision.origin.timestamp == decision.facts.clock
-    assert b'"decided_at":"2026-01-31T12:00:00.123Z"' in decision.to_bytes()
+    assert (second.origin.partition, second.origin.topic) == (0, None)
+    many = await run([claim_bytes(str(n), f"Statement number {n}") for n in range(205)])
+    assert [result.subject_id for result in many] == [str(n) for n in range(205)], "more than a batch"
 
 
 async def test_a_repeated_id_prints_the_recorded_decision_and_another_text_is_a_conflict():
@@ -182,11 +156,6 @@ async def test_a_repeated_id_prints_the_recorded_decision_and_another_text_is_a_
     first, again, other = await run([claim_bytes("1"), same, claim_bytes("1", "Something else")])
     assert again.to_bytes() == first.to_bytes()
     assert (other.error.code, other.error.field) == ("claim_id_conflict", "claim_id")
-
-
-async def test_more_lines_than_a_batch_are_all_decided():
-    results = await run([claim_bytes(str(n), f"Statement number {n}") for n in range(205)])
-    assert [result.subject_id for result in results] == [str(n) for n in range(205)]
 
 
 async def test_claims_and_responses_stand_in_one_file_and_are_decided_in_their_order():
@@ -240,10 +209,15 @@ def test_now_is_the_clock_of_every_record_and_of_its_citations():
     assert decision["citations"][0]["checked_at"] == decision["decided_at"] == "2026-01-01T00:00:00.123Z"
 
 
-def test_the_same_lines_at_the_same_time_print_the_same_bytes():
-    lines = [claim_bytes("1"), claim_bytes("2", "Maybe"), claim_bytes("3", "x", source="user")]
+def test_the_same_lines_at_the_same_time_print_the_same_bytes_in_utf8_unescaped():
+    lines = [
+        claim_bytes("1", "Größe ist 5 漢字 😀"),
+        claim_bytes("2", "Maybe"),
+        claim_bytes("3", source="user"),
+    ]
     one, two = (invoke(lines, "--now", "2026-01-01T00:00:00Z").stdout_bytes for _ in range(2))
     assert one == two
+    assert "Größe ist 5 漢字 😀".encode() in one
 
 
 def test_wrong_usage_exits_2_and_names_what_is_wrong(tmp_path):
@@ -270,11 +244,6 @@ def test_an_effective_policy_is_accepted_and_named(tmp_path):
     file.write_bytes(policy.canonical)
     printed = json.loads(invoke([claim_bytes()], "--policy", str(file)).stdout)
     assert printed["policy"] == {"version": "mine", "sha256": policy.sha256}
-
-
-def test_output_is_utf8_unescaped():
-    printed = invoke([claim_bytes(content="Größe ist 5 漢字 😀")]).stdout_bytes
-    assert "Größe ist 5 漢字 😀".encode() in printed
 
 
 def test_a_table_is_printed_where_asked_for():
@@ -312,22 +281,14 @@ def test_a_model_that_is_configured_is_asked_about_responses_and_one_out_of_reac
     assert "verifier_unavailable: 1" in table.stdout
 
 
-KEYS = b"""
-[keys.docs]
-secret = "s3cret"
-tenants = ["default"]
-sources = ["documentation"]
-"""
-
-
-def line_with_headers(value, secret=b"s3cret", record=None):
-    signature = hmac.new(secret, value, hashlib.sha256).hexdigest()
-    headers = json.dumps({"gw-attestation": f"docs:{signature}"}).encode()
-    return b'{ "headers" : ' + headers + b' ,"record": ' + (record or value) + b"}"
-
-
 def test_a_line_may_hold_a_record_with_its_headers_signed_byte_for_byte(tmp_path):
-    (tmp_path / "keys.toml").write_bytes(KEYS)
+    def line_with_headers(value, secret=b"s3cret", record=None):
+        signature = hmac.new(secret, value, hashlib.sha256).hexdigest()
+        headers = json.dumps({"gw-attestation": f"docs:{signature}"}).encode()
+        return b'{ "headers" : ' + headers + b' ,"record": ' + (record or value) + b"}"
+
+    key = '[keys.docs]\nsecret = "s3cret"\ntenants = ["default"]\nsources = ["documentation"]\n'
+    (tmp_path / "keys.toml").write_text(key)
     (tmp_path / "policy.toml").write_text('attestation = "hmac"\n')
     options = ("--keys", tmp_path / "keys.toml", "--policy", tmp_path / "policy.toml")
     value = (
@@ -347,9 +308,6 @@ def test_a_line_may_hold_a_record_with_its_headers_signed_byte_for_byte(tmp_path
 def test_headers_that_are_no_texts_are_told_with_their_line():
     for headers in [b"[]", b'{"gw-attestation": 1}', b"null"]:
         result = invoke([claim_bytes("1"), b'{"headers": ' + headers + b', "record": {}}'])
-        error = json.loads(result.stdout.splitlines()[1])
-        assert (error["line"], error["error"]["code"], error["error"]["field"]) == (
-            2,
-            "invalid_record",
-            "headers",
-        )
+        told = json.loads(result.stdout.splitlines()[1])
+        found = told["line"], told["error"]["code"], told["error"]["field"]
+        assert found == (2, "invalid_record", "headers")

@@ -37,39 +37,22 @@ class BrokenSink:
         raise ConnectionError(event, payload)
 
 
-class Inputs:
-    """The inputs of a stage: what earlier stages handed on."""
-
-    def __init__(self, **stages):
-        self.stages = stages
-
-    def get_from(self, stage, key, *, default=None):
-        return self.stages.get(stage, {}).get(key, default)
+def context(**stages):
+    """A context whose inputs are what earlier stages handed on."""
+    inputs = SimpleNamespace(get_from=lambda stage, key, default: stages.get(stage, {}).get(key, default))
+    return SimpleNamespace(inputs=inputs, event_sink=Sink(), tenant_id="acme-legal")
 
 
-def context(*, sink=None, **stages):
-    return SimpleNamespace(inputs=Inputs(**stages), event_sink=sink or Sink(), tenant_id="acme-legal")
+def retrieved(entities, index=None):
+    return context(retrieval={"entities": entities} | ({} if index is None else {"corpus_index": index}))
 
 
-def retrieved(entities, index=None, **more):
-    given = {"entities": entities} | ({} if index is None else {"corpus_index": index})
-    return context(retrieval=given, **more)
+def drafted(claims):
+    return context(draft_answer={"claims": claims}, multi_hop_retrieval={"hop_results": HOPS})
 
 
-def drafted(claims, **more):
-    return context(draft_answer={"claims": claims}, multi_hop_retrieval={"hop_results": HOPS}, **more)
-
-
-class Resolver:
-    """A resolver that knows what stands in it, and keeps what it was asked."""
-
-    def __init__(self, *truths):
-        self.truths = {(truth["subject"], truth["object"]): truth for truth in truths}
-        self.asked = []
-
-    def lookup(self, subject, relation, obj, timestamp):
-        self.asked.append((subject, relation, obj, timestamp))
-        return self.truths.get((subject, obj)) or self.truths.get((obj, subject))
+def reasons(output):
+    return [one["reason"] for one in (output.data.get("missing_entities") or output.data["violations"])]
 
 
 @pytest.fixture
@@ -83,46 +66,34 @@ def log():
 # entity grounding
 
 
-def test_each_guard_is_a_guard_of_its_name():
-    for guard, name in [
-        (EntityGroundingGuard(required_confidence=0.6), "entity_grounding_guard"),
-        (RelationPreservationGuard(Resolver()), "relation_preservation_guard"),
-    ]:
-        assert (guard.name, guard.kind, str(guard.kind)) == (name, StageKind.GUARD, "guard")
-
-
-async def test_grounded_entities_are_handed_on_as_they_came():
+async def test_grounded_entities_are_handed_on_as_they_came_and_input_that_is_not_there_is_empty():
     ctx = retrieved([ACME], INDEX)
     output = await EntityGroundingGuard().execute(ctx)
     assert (output.status, output.error, output.data) == ("ok", None, {"grounded_entities": [ACME]})
     assert ctx.event_sink.events == []
+    for guard, name, empty in [
+        (EntityGroundingGuard(), "entity_grounding_guard", {"grounded_entities": []}),
+        (
+            RelationPreservationGuard([]),
+            "relation_preservation_guard",
+            {"grounded_claims": 0, "hop_evidence": []},
+        ),
+    ]:
+        assert (guard.name, guard.kind, str(guard.kind)) == (name, StageKind.GUARD, "guard")
+        assert await guard.execute(context()) == StageOutput.ok(**empty)
 
 
 async def test_a_missing_entity_fails_with_an_event_that_names_no_names():
     ctx = retrieved([ACME, ACT], INDEX)
     output = await EntityGroundingGuard().execute(ctx)
+    missing = {"entity_id": "lexora-act", "reason": "not_found"}
     assert (output.status, output.error) == ("fail", "entity_grounding_failed")
-    assert output.data == {
-        "missing_entities": [{"entity": ACT, "entity_id": "lexora-act", "reason": "not_found"}]
-    }
-    payload = {
-        "missing_entities": [{"entity_id": "lexora-act", "reason": "not_found"}],
-        "required_confidence": 0.6,
-        "entity_count": 2,
-        "tenant_id": "acme-legal",
-    }
-    assert ctx.event_sink.events == [("knowledge.eg.failed", payload)]
+    assert output.data == {"missing_entities": [{"entity": ACT, **missing}]}
+    payload = {"missing_entities": [missing], "required_confidence": 0.6, "entity_count": 2}
+    assert ctx.event_sink.events == [("knowledge.eg.failed", {**payload, "tenant_id": "acme-legal"})]
 
 
-async def test_input_that_is_not_there_is_empty():
-    output = await EntityGroundingGuard().execute(context())
-    assert output == StageOutput.ok(grounded_entities=[])
-    assert (await EntityGroundingGuard().execute(retrieved([ACME]))).error == "entity_grounding_failed"
-    relations = await RelationPreservationGuard(Resolver()).execute(context())
-    assert relations == StageOutput.ok(grounded_claims=0, hop_evidence=[])
-
-
-async def test_the_rules_of_the_guard_reach_the_check():
+async def test_the_rules_of_the_guard_reach_the_check_and_a_confidence_that_is_no_share_is_refused():
     for rules, entity, entry, reason in [
         ({}, {}, {"confidence": 0.59}, "low_confidence"),
         ({"required_confidence": 0.95}, {}, {"confidence": 0.9}, "low_confidence"),
@@ -130,62 +101,47 @@ async def test_the_rules_of_the_guard_reach_the_check():
         ({"require_provenance": True}, {}, {"confidence": 0.9}, "missing_provenance"),
     ]:
         output = await EntityGroundingGuard(**rules).execute(retrieved([ACME | entity], {"acme": entry}))
-        assert [one["reason"] for one in output.data["missing_entities"]] == [reason]
+        assert reasons(output) == [reason]
 
-
-def test_a_required_confidence_that_is_no_share_is_refused():
     def check(required):
         with pytest.raises(ValueError, match="from 0 to 1"):
             EntityGroundingGuard(required_confidence=required)
 
-    assert failing(check, [-0.1, 1.1, 60, float("nan")]) == []
+    assert failing(check, [-0.1, 1.1, float("nan")]) == []
 
 
 async def asked_async(_ids):
     return INDEX
 
 
-async def test_an_index_may_come_from_a_resolver():
+async def test_an_index_may_come_from_a_resolver_which_is_asked_once_and_only_where_the_input_has_none():
     for resolver in (INDEX, lambda _ids: INDEX, asked_async):
         output = await EntityGroundingGuard(entity_resolver=resolver).execute(retrieved([ACME, ACT]))
         assert [one["entity_id"] for one in output.data["missing_entities"]] == ["lexora-act"]
-
-
-async def test_a_resolver_is_asked_once_for_each_id_and_not_where_the_input_has_an_index():
     resolver = Mock(return_value=INDEX)
     guard = EntityGroundingGuard(entity_resolver=resolver)
     await guard.execute(retrieved([ACME, ACT, ACME, {"name": "no id"}]))
+    assert (await guard.execute(retrieved([ACME], {}))).error == "entity_grounding_failed"
     resolver.assert_called_once_with(["acme", "lexora-act"])
-    output = await guard.execute(retrieved([ACME], {}))
-    assert output.error == "entity_grounding_failed"
-    resolver.assert_called_once()
 
 
 # relation preservation
 
 
-async def test_claims_that_hold_are_counted_and_the_hops_handed_on():
-    output = await RelationPreservationGuard(Resolver(SUIT)).execute(drafted([SUIT, SUIT]))
-    assert output == StageOutput.ok(grounded_claims=2, hop_evidence=HOPS)
-
-
-async def test_the_resolver_is_asked_for_each_claim_by_name():
-    resolver = Mock()
+async def test_claims_that_hold_are_counted_and_the_resolver_is_asked_for_each_by_name():
+    resolver, since = Mock(), {"timestamp": "2024-01-01T00:00:00Z"}
     resolver.lookup.return_value = SUIT
-    await RelationPreservationGuard(resolver).execute(
-        drafted([SUIT, SUIT | {"timestamp": "2024-01-01T00:00:00Z"}])
-    )
+    output = await RelationPreservationGuard(resolver).execute(drafted([SUIT, SUIT | since]))
+    assert output == StageOutput.ok(grounded_claims=2, hop_evidence=HOPS)
     named = {"subject": "Acme", "relation": "sued", "obj": "Globex"}
-    assert [call.kwargs for call in resolver.lookup.call_args_list] == [
-        {**named, "timestamp": None},
-        {**named, "timestamp": "2024-01-01T00:00:00Z"},
-    ]
+    asked = [call.kwargs for call in resolver.lookup.call_args_list]
+    assert asked == [{**named, "timestamp": None}, {**named, **since}]
 
 
 async def test_a_violation_fails_with_the_claim_and_an_event_without_it():
     claims = [{**SUIT, "object": "Initech"}, {**SUIT, "version": "v1"}, SUIT]
     ctx = drafted(claims)
-    output = await RelationPreservationGuard(Resolver(SUIT)).execute(ctx)
+    output = await RelationPreservationGuard([SUIT]).execute(ctx)
     violations = [
         {"index": 0, "reason": "missing_source"},
         {"index": 1, "reason": "version_mismatch", "expected_version": "v2"},
@@ -196,29 +152,16 @@ async def test_a_violation_fails_with_the_claim_and_an_event_without_it():
     assert ctx.event_sink.events == [("knowledge.rp.violation", payload)]
 
 
-async def test_a_claim_without_a_version_passes_and_is_named():
+async def test_strict_versions_and_required_qualifiers_reach_the_check():
     claims = [SUIT, {**SUIT, "version": None}]
-    output = await RelationPreservationGuard(Resolver(SUIT)).execute(drafted(claims))
+    output = await RelationPreservationGuard([SUIT]).execute(drafted(claims))
     assert output == StageOutput.ok(grounded_claims=2, hop_evidence=HOPS, version_unspecified=[1])
-    strict = await RelationPreservationGuard(Resolver(SUIT), strict_versions=True).execute(drafted(claims))
+    strict = await RelationPreservationGuard([SUIT], strict_versions=True).execute(drafted(claims))
     assert [one["index"] for one in strict.data["violations"]] == [1]
-
-
-async def test_required_qualifiers_reach_the_check():
     truth = SUIT | {"qualifiers": {"court": "NY"}}
-    assert (await RelationPreservationGuard(Resolver(truth)).execute(drafted([SUIT]))).status == "ok"
-    output = await RelationPreservationGuard(Resolver(truth), require_qualifiers=True).execute(
-        drafted([SUIT])
-    )
-    assert [one["reason"] for one in output.data["violations"]] == ["missing_qualifier"]
-
-
-async def test_a_truth_of_a_resolver_may_leave_out_whom_it_is_about():
-    seed_shape = {"relation": "sued", "version": "v2"}
-    guard = RelationPreservationGuard(lambda **_asked: seed_shape)
-    assert (await guard.execute(drafted([SUIT]))).status == "ok"
-    output = await guard.execute(drafted([{**SUIT, "relation": "owns", "version": "v1"}]))
-    assert [one["reason"] for one in output.data["violations"]] == ["version_mismatch", "relation_mismatch"]
+    assert (await RelationPreservationGuard([truth]).execute(drafted([SUIT]))).status == "ok"
+    output = await RelationPreservationGuard([truth], require_qualifiers=True).execute(drafted([SUIT]))
+    assert reasons(output) == ["missing_qualifier"]
 
 
 async def look_up(**_asked):
@@ -226,10 +169,9 @@ async def look_up(**_asked):
     return [SUIT]
 
 
-async def test_ground_truth_may_come_from_many_places():
+async def test_ground_truth_may_come_from_many_places_and_may_leave_out_whom_it_is_about():
     wrong = []
     for name, resolver in {
-        "object": Resolver(SUIT),
         "function": lambda **_asked: SUIT,
         "several": lambda **_asked: [SUIT | {"version": "v1"}, SUIT],
         "record": lambda **_asked: RelationClaim(**SUIT),
@@ -246,6 +188,13 @@ async def test_ground_truth_may_come_from_many_places():
         if (held.status, found) != ("ok", [("relation_mismatch", "inverted")]):
             wrong.append((name, held, turned))
     assert wrong == []
+    guard = RelationPreservationGuard(lambda **_asked: {"relation": "sued", "version": "v2"})
+    assert (await guard.execute(drafted([SUIT]))).status == "ok"
+    output = await guard.execute(drafted([{**SUIT, "relation": "owns", "version": "v1"}]))
+    assert reasons(output) == ["version_mismatch", "relation_mismatch"]
+    for nothing in [None, {}, [], ()]:
+        guard = RelationPreservationGuard(lambda nothing=nothing, **_asked: nothing)
+        assert reasons(await guard.execute(drafted([SUIT]))) == ["missing_source"]
 
 
 # what breaks lets nothing pass
@@ -255,46 +204,26 @@ def raises(*_given, **_asked):
     raise TimeoutError("secret-host:7687 did not answer")
 
 
-async def raises_later(*_given, **_asked):
-    await asyncio.sleep(0)
-    raise TimeoutError("secret-host:7687 did not answer")
-
-
 async def test_a_resolver_that_breaks_or_talks_nonsense_lets_nothing_pass():
-    async def output_of(entities=None, relations=None):
-        if relations is None:
-            return await EntityGroundingGuard(entity_resolver=entities).execute(retrieved([ACME]))
-        return await RelationPreservationGuard(relations).execute(drafted([SUIT]))
+    async def raises_later(*_given, **_asked):
+        raises()
 
     indexes = [raises, raises_later, lambda _ids: None, lambda _ids: [ACME], lambda: INDEX]
     nonsense = [lambda **_asked: "sued", lambda **_asked: 7, lambda **_asked: [None], lambda: SUIT]
-    for error, outputs in [
-        ("entities_unavailable", [await output_of(entities=one) for one in indexes]),
-        (
-            "relations_unavailable",
-            [await output_of(relations=one) for one in (raises, raises_later, *nonsense)],
-        ),
-    ]:
-        found = [(output.status, output.error, set(output.data)) for output in outputs]
-        assert found == [("fail", error, {"error"})] * len(found)
-        assert not [output for output in outputs if "secret-host" in json.dumps(output.data)]
+    guards = [EntityGroundingGuard(entity_resolver=one) for one in indexes]
+    guards += [RelationPreservationGuard(one) for one in (raises, raises_later, *nonsense)]
+    for guard in guards:
+        entities = isinstance(guard, EntityGroundingGuard)
+        output = await guard.execute(retrieved([ACME]) if entities else drafted([SUIT]))
+        assert output.error == ("entities_unavailable" if entities else "relations_unavailable")
+        assert set(output.data) == {"error"}
+        assert "secret-host" not in json.dumps(output.data)
 
 
-async def test_a_resolver_that_knows_nothing_leaves_a_claim_without_a_source():
-    for nothing in [None, {}, [], ()]:
-        output = await RelationPreservationGuard(lambda nothing=nothing, **_asked: nothing).execute(
-            drafted([SUIT])
-        )
-        assert [one["reason"] for one in output.data["violations"]] == ["missing_source"]
-
-
-async def test_odd_input_never_passes():
+async def test_odd_input_an_index_that_is_none_or_a_context_that_breaks_never_passes():
     for odd in [7, "acme", [None], [["acme"]], {"acme": 1}]:
         assert (await EntityGroundingGuard().execute(retrieved(odd, INDEX))).status == "fail"
         assert (await RelationPreservationGuard([SUIT]).execute(drafted(odd))).status == "fail"
-
-
-async def test_an_index_that_is_none_or_a_context_that_breaks_grounds_nothing():
     for ctx in [*(retrieved([ACME], index) for index in ([ACME], "acme", 7)), object()]:
         assert (await EntityGroundingGuard().execute(ctx)).error == "entities_unavailable"
     assert (await RelationPreservationGuard([]).execute(object())).status == "fail"
@@ -321,89 +250,62 @@ async def test_cancelling_is_no_failure_of_the_resolver():
 
 async def test_a_broken_sink_changes_nothing(log):
     for sink in [BrokenSink(), object(), None]:
-        ctx = retrieved([ACT], INDEX)
-        ctx.event_sink = sink
+        ctx, turned = retrieved([ACT], INDEX), drafted([TURNED])
+        ctx.event_sink = turned.event_sink = sink
         good = await EntityGroundingGuard().execute(retrieved([ACT], INDEX))
         assert await EntityGroundingGuard().execute(ctx) == good
         assert await EntityGroundingGuard(sink=BrokenSink()).execute(ctx) == good
-        turned = drafted([TURNED])
-        turned.event_sink = sink
-        assert (
-            await RelationPreservationGuard([SUIT]).execute(turned)
-        ).error == "relation_preservation_failed"
-        assert [name for name, _ in log.events] == (
-            [] if sink else ["knowledge.eg.failed", "knowledge.rp.violation"]
-        )
+        output = await RelationPreservationGuard([SUIT]).execute(turned)
+        assert output.error == "relation_preservation_failed"
+        to_log = [] if sink else ["knowledge.eg.failed", "knowledge.rp.violation"]
+        assert [name for name, _ in log.events] == to_log
 
 
 # without a pipeline
 
 
-def test_entities_can_be_checked_by_a_plain_call(log):
+def test_entities_and_relations_can_be_checked_by_a_plain_call(log):
     guard = EntityGroundingGuard(entity_resolver=INDEX)
     assert guard.check([ACME]).grounded == ("acme",)
     assert guard.check([Entity(id="x")], {"x": IndexEntry(confidence=0.7)}).missing == ()
+    relations = RelationPreservationGuard([SUIT])
+    assert relations.check([SUIT, RelationClaim(**SUIT)]).grounded_claims == 2
     assert log.events == []
-    found = guard.check(iter([ACT]), tenant_id="t")
-    assert [one.reason for one in found.missing] == ["not_found"]
-    assert [(name, payload["tenant_id"]) for name, payload in log.events] == [("knowledge.eg.failed", "t")]
-
-
-def test_relations_can_be_checked_by_a_plain_call(log):
-    guard = RelationPreservationGuard(Resolver(SUIT))
-    assert guard.check([SUIT, RelationClaim(**SUIT)]).grounded_claims == 2
-    assert log.events == []
-    assert [one.reason for one in guard.check([TURNED], tenant_id="t").violations] == ["relation_mismatch"]
-    assert [(name, payload["tenant_id"]) for name, payload in log.events] == [("knowledge.rp.violation", "t")]
+    assert [one.reason for one in guard.check(iter([ACT]), tenant_id="t").missing] == ["not_found"]
+    violations = relations.check([TURNED], tenant_id="t").violations
+    assert [one.reason for one in violations] == ["relation_mismatch"]
+    sent = [(name, payload["tenant_id"]) for name, payload in log.events]
+    assert sent == [("knowledge.eg.failed", "t"), ("knowledge.rp.violation", "t")]
 
 
 async def test_a_plain_call_says_where_it_would_have_to_wait_or_where_the_resolver_broke():
-    with pytest.raises(TypeError, match="await execute"):
-        EntityGroundingGuard(entity_resolver=asked_async).check([ACME])
-    with pytest.raises(TypeError, match="await execute"):
-        RelationPreservationGuard(look_up).check([SUIT])
-    with pytest.raises(TypeError, match="maps entity ids to entries"):
-        EntityGroundingGuard().check([ACME], [ACME])
-    with pytest.raises(TimeoutError):
-        EntityGroundingGuard(entity_resolver=raises).check([ACME])
-    with pytest.raises(TimeoutError):
-        RelationPreservationGuard(raises).check([SUIT])
-    with pytest.raises(TypeError, match="a truth is a mapping with subject, relation and object, got int"):
-        RelationPreservationGuard(lambda **_asked: [7]).check([SUIT])
     future = asyncio.get_running_loop().create_future()
-    with pytest.raises(TypeError, match="await execute"):
-        RelationPreservationGuard(lambda **_asked: future).check([SUIT])
-
-
-# both, in their places
+    entities, relations = EntityGroundingGuard, RelationPreservationGuard
+    for guard, given, error, told in [
+        (entities(entity_resolver=asked_async), ([ACME],), TypeError, "await execute"),
+        (relations(look_up), ([SUIT],), TypeError, "await execute"),
+        (relations(lambda **_asked: future), ([SUIT],), TypeError, "await execute"),
+        (entities(), ([ACME], [ACME]), TypeError, "maps entity ids to entries"),
+        (entities(entity_resolver=raises), ([ACME],), TimeoutError, "did not answer"),
+        (relations(raises), ([SUIT],), TimeoutError, "did not answer"),
+        (relations(lambda **_: [7]), ([SUIT],), TypeError, "with subject, relation and object, got int"),
+    ]:
+        with pytest.raises(error, match=told):
+            guard.check(*given)
 
 
 async def test_either_guard_keeps_what_comes_after_it_from_running():
     """Retrieval's entities are checked before the model runs, its claims before they are published (S3-14, S3-32)."""
-    for entities, claims, ran in [
-        ([ACME], [SUIT], ["entity_grounding_guard", "llm", "relation_preservation_guard", "publish"]),
-        ([ACT], [SUIT], ["entity_grounding_guard"]),
-        ([ACME], [TURNED], ["entity_grounding_guard", "llm", "relation_preservation_guard"]),
-    ]:
-        done = []
 
-        class Step:
-            def __init__(self, name):
-                self.name = name
+    class Step:
+        async def execute(self, _ctx):
+            return StageOutput.ok()
 
-            async def execute(self, _ctx):
-                return StageOutput.ok()
-
-        ctx = context(
-            retrieval={"entities": entities, "corpus_index": INDEX}, draft_answer={"claims": claims}
-        )
-        for stage in (
-            EntityGroundingGuard(),
-            Step("llm"),
-            RelationPreservationGuard([SUIT]),
-            Step("publish"),
-        ):
-            done.append(stage.name)
+    for entities, claims, ran in [([ACME], [SUIT], 4), ([ACT], [SUIT], 1), ([ACME], [TURNED], 3)]:
+        given = {"entities": entities, "corpus_index": INDEX}
+        ctx, done = context(retrieval=given, draft_answer={"claims": claims}), 0
+        for stage in (EntityGroundingGuard(), Step(), RelationPreservationGuard([SUIT]), Step()):
+            done += 1
             if (await stage.execute(ctx)).status == "fail":
                 break
         assert done == ran

@@ -10,28 +10,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from groundwire.config import load_settings
+from groundwire.config import Settings, load_settings
 from groundwire.epistemic.types import VerificationConfig
 from groundwire.errors import StateUnavailable, UsageError
-from groundwire.policy import GroundedIngestionConfig, Policy, load_policy, parse_policy, policy_variables
+from groundwire.policy import (
+    GroundedIngestionConfig,
+    Hedges,
+    Limits,
+    Policy,
+    load_policy,
+    parse_policy,
+    policy_variables,
+)
 from groundwire.state.policies import PolicyStore
 from groundwire.verify.citations import load_sources
+from schemas.configuration import main, page
 from tests.unit.checks.tables import failing
 
 
 def test_the_defaults_are_the_fast_and_friendly_ones():
     """S0-154, S0-158: stricter settings are opt-in; material differences (C-08) and cited AI (C-35) are on."""
     assert GroundedIngestionConfig is Policy
+    checks = {"enabled": True, "mode": "substring", "fuzzy_threshold": 0.85}
+    quotes = {f"validation_{name}" if "fuzzy" not in name else name: value for name, value in checks.items()}
+    quotes |= {"fail_on_all_rejected": False, "log_rejections": True, "remove_soft": False}
+    quotes |= {"min_characters": 0, "min_words": 0, "word_boundaries": False}
     assert Policy().model_dump(mode="json") | {"trusted_sources": None} == {
         "version": "default",
         "enable_dedup": True,
         "dedup_threshold": 0.92,
+        "conflict_threshold": 0.85,
+        "rejected_threshold": 0.8,
         "dedup_scope": "user_type",
         "dedup_method": "minhash",
         "dedup_material_difference": True,
         "dedup_word_difference": True,
-        "conflict_threshold": 0.85,
-        "rejected_threshold": 0.8,
         "trusted_sources": None,
         "trusted_technical_hedges": "review",
         "grounded_speculation": "block",
@@ -41,21 +54,14 @@ def test_the_defaults_are_the_fast_and_friendly_ones():
         "relevance_minimum": 0.5,
         "attestation": "off",
         "state_outage": "defer",
-        "evidence_quote_validation_enabled": True,
-        "evidence_quote_validation_mode": "substring",
-        "evidence_quote_fuzzy_threshold": 0.85,
-        "evidence_quote_fail_on_all_rejected": False,
-        "evidence_quote_log_rejections": True,
-        "evidence_quote_min_characters": 0,
-        "evidence_quote_min_words": 0,
-        "evidence_quote_word_boundaries": False,
-        "evidence_quote_remove_soft": False,
         "require_source_tags": False,
         "entity_required_confidence": 0.6,
         "require_provenance": False,
         "strict_versions": False,
         "require_qualifiers": False,
         "check_values": True,
+        "on_critical": "review",
+        **{f"evidence_quote_{name}": value for name, value in quotes.items()},
         "hedges": {"block": [], "review": [], "lexicon": "none"},
         "limits": {
             "review_per_user": 100,
@@ -64,7 +70,6 @@ def test_the_defaults_are_the_fast_and_friendly_ones():
             "pending_bytes_per_tenant": 64_000_000,
             "max_claims_per_response": 10,
         },
-        "on_critical": "review",
         "verification": VerificationConfig().model_dump(),
     }
 
@@ -99,40 +104,28 @@ def test_a_file_sets_what_it_names_and_nothing_else(tmp_path):
 
 
 def test_an_unknown_key_or_a_wrong_value_is_named(tmp_path):
-    wrong = {
-        "dedup_treshold = 0.9": "dedup_treshold",
-        "dedup_threshold = 1.01": "dedup_threshold",
-        "dedup_threshold = 0.49": "dedup_threshold",
-        "dedup_threshold = nan": "dedup_threshold",
-        "dedup_threshold = inf": "dedup_threshold",
-        'dedup_threshold = "0.92"': "dedup_threshold",
-        "dedup_threshold = true": "dedup_threshold",
-        "enable_dedup = 1": "enable_dedup",
-        'enable_dedup = "no"': "enable_dedup",
-        'dedup_scope = "tenant"': "dedup_scope",
-        'dedup_method = "exact"': "dedup_method",
-        'attestation = "on"': "attestation",
-        'state_outage = "stop"': "state_outage",
-        'trusted_sources = "user"': "trusted_sources",
-        "trusted_sources = [1]": "trusted_sources",
-        'trusted_sources = [""]': "trusted_sources",
-        "version = 2": "version",
-        'version = ""': "version",
-        "relevance_minimum = 1.5": "relevance_minimum",
-        "[limits]\nreview_per_user = -1": "limits.review_per_user",
-        "[limits]\nreview_per_user = 1.5": "limits.review_per_user",
-        "[limits]\nreviews = 5": "limits.reviews",
-        "limits = 5": "limits",
-        "[hedges]\nwarn = []": "hedges.warn",
-        '[hedges]\nblock = "maybe"': "hedges.block",
-        "[dedup]\nthreshold = 0.9": "dedup",
+    values = {
+        "dedup_treshold": ("0.9",),
+        "dedup_threshold": ("1.01", "0.49", "nan", '"0.92"', "true"),
+        "enable_dedup": ("1", '"no"'),
+        "dedup_scope": ('"tenant"',),
+        "attestation": ('"on"',),
+        "trusted_sources": ('"user"', "[1]", '[""]'),
+        "version": ("2", '""'),
+        "relevance_minimum": ("1.5",),
+        "limits": ("5",),
+        "limits.review_per_user": ("-1", "1.5"),
+        "limits.reviews": ("5",),
+        "hedges.warn": ("[]",),
+        "hedges.block": ('"maybe"',),
+        "dedup": ("{threshold = 0.9}",),
     }
 
-    def check(text, key):
+    def check(key, value):
         with pytest.raises(UsageError, match=rf"{key}\b"):
-            load_policy(write(tmp_path, text), {})
+            load_policy(write(tmp_path, f"{key} = {value}"), {})
 
-    assert failing(check, wrong.items()) == []
+    assert failing(check, [(key, value) for key, given in values.items() for value in given]) == []
 
 
 def test_an_effective_policy_that_is_none_is_named(tmp_path):
@@ -219,20 +212,16 @@ def test_a_long_value_is_not_shown_and_a_file_without_keys_is_named_alone(tmp_pa
     assert "): : " not in str(caught.value)
 
 
-def test_the_hash_is_that_of_the_canonical_json_of_the_effective_policy(tmp_path):
+def test_the_hash_is_that_of_the_canonical_json_of_the_effective_policy_however_it_was_written(tmp_path):
     policy = load_policy(write(tmp_path, FULL), {"GROUNDWIRE_REVIEW_TOTAL": "50"})
     plain = policy.model_dump(mode="json") | {"trusted_sources": sorted(policy.trusted_sources)}
     assert policy.sha256 == hashlib.sha256(rfc8785.dumps(plain)).hexdigest()
     assert json.loads(policy.canonical) == plain
     assert Policy().sha256 != policy.sha256
-
-
-def test_the_hash_does_not_depend_on_how_the_policy_was_written(tmp_path):
     sources = "['manual', 'user', 'commit', 'adr', 'documentation']"
-    spelt_out = f"enable_dedup = true\ndedup_threshold = 0.920\ntrusted_sources = {sources}"
-    assert load_policy(write(tmp_path, spelt_out), {}).sha256 == Policy().sha256
+    written = f"enable_dedup = true\ndedup_threshold = 0.920\ntrusted_sources = {sources}"
+    assert load_policy(write(tmp_path, written), {}).sha256 == Policy().sha256
     assert load_policy(None, {"GROUNDWIRE_DEDUP_THRESHOLD": "0.92"}).sha256 == Policy().sha256
-    assert load_policy(None, {"GROUNDWIRE_DEDUP_THRESHOLD": "0.93"}).sha256 != Policy().sha256
 
 
 policies = st.builds(
@@ -255,26 +244,17 @@ def test_an_effective_policy_reads_back_as_itself(policy):
 # --- settings and sources
 
 
-def test_a_wrong_setting_names_its_variable(monkeypatch):
+def test_a_wrong_setting_names_its_variable_and_settings_have_the_published_defaults(monkeypatch):
     for name, value in [
-        ("GROUNDWIRE_ALLOW_PORTS", "80,http"),
-        ("GROUNDWIRE_ALLOW_PORTS", "0"),
-        ("GROUNDWIRE_ALLOW_PORTS", "65536"),
-        ("GROUNDWIRE_ALLOW_NETWORKS", "10.0.0.1/8"),
-        ("GROUNDWIRE_ALLOW_NETWORKS", "intranet"),
-        ("GROUNDWIRE_PARTITIONS", "0"),
-        ("GROUNDWIRE_SESSION_TIMEOUT", "soon"),
-        ("GROUNDWIRE_NO_NETWORK", "perhaps"),
-        ("GROUNDWIRE_TOPIC_PREFIX", "a b"),
-        ("GROUNDWIRE_LOG_FORMAT", "xml"),
+        *(("ALLOW_PORTS", ports) for ports in ("80,http", "0", "65536")),
+        *(("ALLOW_NETWORKS", networks) for networks in ("10.0.0.1/8", "intranet")),
+        *(("PARTITIONS", "0"), ("SESSION_TIMEOUT", "soon"), ("NO_NETWORK", "perhaps")),
+        *(("TOPIC_PREFIX", "a b"), ("LOG_FORMAT", "xml")),
     ]:
         with monkeypatch.context() as changed:
-            changed.setenv(name, value)
-            with pytest.raises(UsageError, match=name):
+            changed.setenv(f"GROUNDWIRE_{name}", value)
+            with pytest.raises(UsageError, match=f"GROUNDWIRE_{name}"):
                 load_settings()
-
-
-def test_settings_have_the_published_defaults_and_lists(monkeypatch):
     monkeypatch.setenv("GROUNDWIRE_ALLOW_NETWORKS", "10.0.0.0/8, fd00::/8,")
     monkeypatch.setenv("GROUNDWIRE_ALLOW_PORTS", "443, 8443")
     monkeypatch.setenv("GROUNDWIRE_BROKERS", "a:1, b:2")
@@ -285,38 +265,26 @@ def test_settings_have_the_published_defaults_and_lists(monkeypatch):
     assert settings.bootstrap == ["a:1", "b:2"]
 
 
-TENANTS = """
-[tenants.acme]
-adr_dir = "/srv/acme/adrs"
-[tenants.acme.tracker]
-kind = "github"
-url = "https://api.github.com"
-project = "acme/app"
-"""
+def test_each_tenant_has_its_own_sources_and_a_wrong_tenants_file_names_the_key(monkeypatch, tmp_path):
+    tracker = "\n[tenants.acme.tracker]\nkind = '{}'\nurl = 'https://api.github.com'\nproject = 'acme/app'\n"
+    tenants = "[tenants.acme]\nadr_dir = '/srv/acme/adrs'" + tracker.format("github")
 
+    def load(text):
+        monkeypatch.setenv("GROUNDWIRE_TENANTS_FILE", str(write(tmp_path, text, "tenants.toml")))
+        return load_sources(load_settings())
 
-def settings_with(monkeypatch, tmp_path, text):
-    monkeypatch.setenv("GROUNDWIRE_TENANTS_FILE", str(write(tmp_path, text, "tenants.toml")))
-    return load_settings()
-
-
-def test_each_tenant_has_its_own_sources_and_the_rest_the_common_ones(monkeypatch, tmp_path):
     monkeypatch.setenv("GROUNDWIRE_ADR_DIR", "/srv/adrs")
-    sources = load_sources(settings_with(monkeypatch, tmp_path, TENANTS))
-    assert str(sources["acme"].adr_dir) == "/srv/acme/adrs"
+    sources = load(tenants)
+    assert (str(sources["acme"].adr_dir), str(sources["*"].adr_dir)) == ("/srv/acme/adrs", "/srv/adrs")
     assert sources["acme"].tracker is not None
-    assert str(sources["*"].adr_dir) == "/srv/adrs"
-
-
-def test_a_wrong_tenants_file_names_the_key(monkeypatch, tmp_path):
     for text, key in [
         ("[tenants.acme]\nadrs = 'x'", r"tenants\.acme\.adrs"),
-        ("[tenants.acme.tracker]\nkind = 'jira'\nurl = 'x'\nproject = 'y'", r"tenants\.acme\.tracker\.kind"),
-        (TENANTS + "token_env = 'NO_SUCH_VARIABLE'", r"token_env.*NO_SUCH_VARIABLE"),
+        (tracker.format("jira"), r"tenants\.acme\.tracker\.kind"),
+        (tenants + "token_env = 'NO_SUCH_VARIABLE'", r"token_env.*NO_SUCH_VARIABLE"),
         ("[[", r"tenants\.toml"),
     ]:
         with pytest.raises(UsageError, match=key):
-            load_sources(settings_with(monkeypatch, tmp_path, text))
+            load(text)
 
 
 def test_a_wrong_key_comes_with_the_nearest_there_is_and_its_table_and_a_wrong_value_with_itself(tmp_path):
@@ -346,13 +314,32 @@ def test_a_wrong_key_comes_with_the_nearest_there_is_and_its_table_and_a_wrong_v
         assert str(refused.value) == f"policy ({path}): {told}"
 
 
-def test_a_table_as_a_whole_has_no_variable_and_each_of_its_keys_has_one():
+def test_each_key_has_a_variable_and_a_table_as_a_whole_has_none():
     names = policy_variables()
     assert len(names) == len(set(names))
     assert {"GROUNDWIRE_HEDGES_BLOCK", "GROUNDWIRE_REVIEW_TOTAL", "GROUNDWIRE_VERSION"} <= set(names)
     for table in ("HEDGES", "LIMITS", "VERIFICATION"):
         assert f"GROUNDWIRE_{table}" not in names
         assert load_policy(None, {f"GROUNDWIRE_{table}": "x"}) == Policy()
+
+
+def test_the_generated_page_has_every_setting_and_key_and_one_that_is_out_of_date_fails_the_check(
+    tmp_path, capsys
+):
+    text = page()
+    for name, field in Settings.model_fields.items():
+        assert f"| `GROUNDWIRE_{name.upper()}` |" in text
+        assert field.description
+        assert field.description in text
+    keys = {name for model in (Policy, Hedges, Limits, VerificationConfig) for name in model.model_fields}
+    assert [key for key in keys - {"hedges", "limits", "verification"} if f"| `{key}` |" not in text] == []
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert all(cell.strip() for row in rows for cell in row.split(" | ")[1:])
+    file = tmp_path / "configuration.md"
+    assert [main([verb, str(file)]) for verb in ("check", "write", "check")] == [1, 0, 0]
+    file.write_text(text.replace("0.92", "0.93"))
+    assert main(["check", str(file)]) == 1
+    assert "make generate" in capsys.readouterr().err
 
 
 # --- where policies are kept
@@ -365,28 +352,19 @@ NAME = POLICY.sha256
 class Keeper:
     """State, which tells what it was asked for."""
 
-    def __init__(self, **kept: bytes) -> None:
-        self.kept = kept
-        self.asked: list[str] = []
+    def __init__(self, kept=()):
+        self.kept = dict(kept)
+        self.asked = []
 
-    async def put_policy(self, sha256: str, policy: bytes) -> None:
+    async def put_policy(self, sha256, policy):
         self.kept[sha256] = policy
 
-    async def get_policy(self, sha256: str) -> bytes | None:
+    async def get_policy(self, sha256):
         self.asked.append(sha256)
         return self.kept.get(sha256)
 
 
-class Out(Keeper):
-    """State that is out of reach."""
-
-    async def get_policy(self, sha256: str) -> bytes | None:
-        raise StateUnavailable(f"out of reach: {sha256}")
-
-
-async def test_a_policy_is_kept_in_the_folder_and_in_state_and_found_in_either(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_policy_is_kept_in_the_folder_and_in_state_and_found_in_either(tmp_path, capsys, caplog):
     folder, keeper = tmp_path / "new" / "policies", Keeper()
     store = PolicyStore(folder, keeper)
     await store.put(POLICY)
@@ -406,10 +384,8 @@ async def test_a_policy_is_kept_in_the_folder_and_in_state_and_found_in_either(
     assert "unreadable" not in capsys.readouterr().out + caplog.text, "what is not there is not unreadable"
 
 
-async def test_a_policy_is_looked_for_in_state_only_where_the_folder_has_none_and_only_once(
-    tmp_path: Path,
-) -> None:
-    keeper = Keeper(**{NAME: POLICY.canonical})
+async def test_a_policy_is_looked_for_in_state_only_where_the_folder_has_none_and_only_once(tmp_path):
+    keeper = Keeper({NAME: POLICY.canonical})
     (tmp_path / f"{OTHER.sha256}.json").write_bytes(OTHER.canonical)
     store = PolicyStore(tmp_path, keeper)
     assert await store.get(OTHER.sha256) == OTHER
@@ -418,33 +394,30 @@ async def test_a_policy_is_looked_for_in_state_only_where_the_folder_has_none_an
     assert keeper.asked == [NAME]
 
 
-async def test_a_policy_that_is_not_what_its_name_says_is_none(tmp_path: Path) -> None:
-    (tmp_path / f"{NAME}.json").write_bytes(OTHER.canonical)
-    assert await PolicyStore(tmp_path, None).get(NAME) is None
-    assert await PolicyStore(None, Keeper(**{NAME: OTHER.canonical})).get(NAME) is None
-    genuine = Keeper(**{NAME: POLICY.canonical})
-    assert await PolicyStore(tmp_path, genuine).get(NAME) == POLICY, "the one in state is what it says"
+async def test_what_is_not_what_its_name_says_or_cannot_be_read_is_no_policy_and_the_log_tells(tmp_path):
+    for wrong, events in ((OTHER.canonical, []), (b"{", ["policy.unreadable"])):
+        (tmp_path / f"{NAME}.json").write_bytes(wrong)
+        with capture_logs() as told:
+            genuine = await PolicyStore(tmp_path, Keeper({NAME: POLICY.canonical})).get(NAME)
+        assert genuine == POLICY, "the one in state is what it says"
+        assert [one["event"] for one in told if events] == events
+        for store in (PolicyStore(tmp_path, None), PolicyStore(None, Keeper({NAME: wrong}))):
+            assert await store.get(NAME) is None
 
 
-async def test_what_is_no_hash_names_no_file_and_asks_nobody(tmp_path: Path) -> None:
+async def test_what_is_no_hash_names_no_file_and_asks_nobody(tmp_path):
+    (tmp_path / "secret.json").write_bytes(POLICY.canonical)
     for name in ["../secret", NAME.upper(), NAME + "0", NAME[1:], "", f"{NAME}\n"]:
-        (tmp_path / "secret.json").write_bytes(POLICY.canonical)
-        keeper = Keeper(**{name: POLICY.canonical})
+        keeper = Keeper({name: POLICY.canonical})
         assert await PolicyStore(tmp_path / "policies", keeper).get(name) is None
         assert keeper.asked == []
 
 
-async def test_what_cannot_be_read_is_no_policy_and_the_log_tells(tmp_path: Path) -> None:
-    (tmp_path / f"{NAME}.json").write_text("{")
-    with capture_logs() as told:
-        assert await PolicyStore(tmp_path, Keeper(**{NAME: POLICY.canonical})).get(NAME) == POLICY
-    assert [one["event"] for one in told] == ["policy.unreadable"]
-    with capture_logs() as told:
-        assert await PolicyStore(None, Keeper(**{NAME: b"{"})).get(NAME) is None
-    assert [one["event"] for one in told] == ["policy.unreadable"]
+async def test_where_state_does_not_tell_a_policy_is_not_unknown(tmp_path):
+    class Out(Keeper):
+        async def get_policy(self, sha256):
+            raise StateUnavailable(f"out of reach: {sha256}")
 
-
-async def test_where_state_does_not_tell_a_policy_is_not_unknown(tmp_path: Path) -> None:
     with pytest.raises(StateUnavailable):
         await PolicyStore(tmp_path, Out()).get(NAME)
     store = PolicyStore(tmp_path, Out())
@@ -452,14 +425,12 @@ async def test_where_state_does_not_tell_a_policy_is_not_unknown(tmp_path: Path)
     assert await store.get(NAME) == await PolicyStore(tmp_path, Out()).get(NAME) == POLICY
 
 
-async def test_a_folder_that_cannot_be_written_to_is_told_by_its_setting(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="GROUNDWIRE_POLICIES_DIR"):
-        await PolicyStore(tmp_path / "file", None).put(POLICY)
-
-
-async def test_a_policy_that_is_there_is_not_written_again(tmp_path: Path) -> None:
+async def test_a_policy_that_is_there_is_not_written_again_and_a_folder_that_refuses_is_told_by_its_setting(
+    tmp_path,
+):
     place = tmp_path / f"{NAME}.json"
     place.write_text("as it was")
     await PolicyStore(tmp_path, None).put(POLICY)
     assert place.read_text() == "as it was"
+    with pytest.raises(UsageError, match="GROUNDWIRE_POLICIES_DIR"):
+        await PolicyStore(place, None).put(POLICY)
