@@ -15,13 +15,8 @@ from groundwire.epistemic.types import UncoveredWord
 from groundwire.library.epistemic import detect_hallucinations
 from groundwire.messages.records import LlmResponse
 
-CHUNK = {
-    "chunk_id": "a",
-    "file": "docs/retries.md",
-    "start_line": 3,
-    "end_line": 9,
-    "content": "It retries 3 times.",
-}
+CHUNK = {"chunk_id": "a", "file": "docs/retries.md", "content": "It retries 3 times."}
+CHUNK |= {"start_line": 3, "end_line": 9}
 RECORD = {"answer": "It retries 5 times.", "chunks": [CHUNK]}
 
 
@@ -32,15 +27,12 @@ def run(*arguments, data=b"", status=0):
 
 
 def lines(*records):
-    return b"\n".join(
-        record if isinstance(record, bytes) else json.dumps(record).encode() for record in records
-    )
+    return b"\n".join(one if isinstance(one, bytes) else json.dumps(one).encode() for one in records)
 
 
 def as_json(*records, status=0):
-    return [
-        json.loads(line) for line in run("--format", "json", data=lines(*records), status=status).splitlines()
-    ]
+    found = run("--format", "json", data=lines(*records), status=status)
+    return [json.loads(line) for line in found.splitlines()]
 
 
 def test_a_claim_is_told_with_verdict_support_gap_evidence_and_the_words_not_covered():
@@ -67,35 +59,28 @@ def test_what_a_program_reads_is_the_report_of_the_library_with_the_places_of_th
 def test_the_context_is_the_evidence_where_there_is_one_and_ids_are_its_places():
     record = RECORD | {"context": {"span-1": "It retries 5 times."}}
     (found,) = as_json(record)
-    assert found["report"]["flagged_claims"] == 0
-    assert found["evidence"] == {"span-1": "span-1"}
+    assert (found["report"]["flagged_claims"], found["evidence"]) == (0, {"span-1": "span-1"})
     assert "span-1\n" in run(data=lines(record))
+    bare, silent = as_json({"answer": "It retries 3 times."}, {"answer": None, "chunks": []})
+    assert (bare["report"]["flagged_claims"], silent["report"]["total_claims"]) == (1, 0)
+    assert "no evidence given" in run(data=lines({"answer": "It retries 3 times."}))
 
 
 def test_steps_are_audited_and_what_they_cite_in_vain_is_told():
-    shown = run(
-        data=lines(RECORD | {"answer": None, "steps": [{"claim": "It retries 3 times.", "cites": ["b"]}]})
-    )
-    assert "phantom_citation" in shown
-    assert "b (not there)" in shown
-    assert "step 1: It retries 3 times." in shown
-
-
-def test_without_evidence_nothing_is_supported_and_without_an_answer_nothing_is_claimed():
-    bare, silent = as_json({"answer": "It retries 3 times."}, {"answer": None, "chunks": []})
-    assert bare["report"]["flagged_claims"] == 1
-    assert silent["report"]["total_claims"] == 0
-    assert "no evidence given" in run(data=lines({"answer": "It retries 3 times."}))
+    steps = [{"claim": "It retries 3 times.", "cites": ["b"]}]
+    shown = run(data=lines(RECORD | {"answer": None, "steps": steps}))
+    for told in ("phantom_citation", "b (not there)", "step 1: It retries 3 times."):
+        assert told in shown
 
 
 def test_a_file_is_one_record_a_line_or_a_single_document():
     first, second = RECORD | {"response_id": "one"}, RECORD | {"response_id": "two"}
-    pretty = json.dumps(first, indent=2).encode()
     for data, expected in (
         (lines(first, b"", second), [(1, "one"), (3, "two")]),
-        (pretty, [(1, "one")]),
+        (json.dumps(first, indent=2).encode(), [(1, "one")]),
         (json.dumps([first, second]).encode(), [(1, "one"), (2, "two")]),
         (b"", []),
+        (b"\xef\xbb\xbf" + lines(first) + b"\r\n", [(1, "one")]),
     ):
         found = [json.loads(line) for line in run("--format", "json", data=data).splitlines()]
         assert [(one["line"], one["report"]["response_id"]) for one in found] == expected
@@ -125,12 +110,6 @@ def test_sources_and_tags_that_are_not_there_are_told_as_the_gate_tells_them():
     assert held["warnings"] == []
 
 
-def test_a_policy_that_requires_source_tags_holds_here_too(tmp_path):
-    policy = tmp_path / "policy.toml"
-    policy.write_text("require_source_tags = true\n")
-    assert "  source_tag_missing " in run("--policy", str(policy), data=lines(RECORD))
-
-
 def test_a_file_of_labelled_rows_is_told_what_reads_it():
     row = {"claim": "It retries.", "evidence": "It retries.", "label": True}
     for data, told in ((lines(row, row), True), (lines(row, {"answr": 1}), False), (lines(row, b"{"), False)):
@@ -139,49 +118,36 @@ def test_a_file_of_labelled_rows_is_told_what_reads_it():
         assert ("groundwire evaluate" in result.stderr) is told
 
 
-def test_thresholds_are_those_of_the_policy(tmp_path):
+def test_thresholds_and_required_source_tags_are_those_of_the_policy(tmp_path):
     policy = tmp_path / "policy.toml"
-    policy.write_text("[verification]\nsupport_threshold = 0\n")
+    policy.write_text("require_source_tags = true\n[verification]\nsupport_threshold = 0\n")
     doubtful = lines({**RECORD, "answer": "It retries whenever the moon is full."})
-    assert "0 flagged" in run("--policy", str(policy), data=doubtful)
+    shown = run("--policy", str(policy), data=doubtful)
+    assert "0 flagged" in shown
+    assert "  source_tag_missing " in shown
     assert "1 flagged" in run(data=doubtful)
     policy.write_text("[verification]\nsupport_treshold = 0\n")
     result = CliRunner().invoke(audit, ["--policy", str(policy)], input=lines(RECORD))
-    assert result.exit_code == 2
-    assert "support_threshold" in result.stderr
+    assert (result.exit_code, "support_threshold" in result.stderr) == (2, True)
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
+def test_words_not_covered_are_marked_once_and_colours_appear_on_a_terminal_only(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
 
-
-@pytest.fixture
-def _colours(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-
-
-@pytest.mark.usefixtures("_colours")
-def test_colours_mark_the_words_that_are_not_covered_and_appear_on_a_terminal_only():
     response = LlmResponse.model_validate(RECORD | {"response_id": "r", "user_id": "u"})
     report = detect_hallucinations(RECORD["answer"], {"a": CHUNK["content"]})
+    words = [UncoveredWord(text="5 times", start=11, end=18), UncoveredWord(text="times", start=13, end=18)]
+    doubled = report.claims[0].model_copy(update={"uncovered": words})
     terminal, file = Terminal(), io.StringIO()
-    for out in (terminal, file):
-        AuditPrinter(out).report(response, report)
+    AuditPrinter(terminal).report(response, report)
+    AuditPrinter(file).report(response, report.model_copy(update={"claims": [doubled]}))
     assert "\x1b[1;4;31m5 times\x1b[0m" in terminal.getvalue()
     assert "\x1b" not in file.getvalue()
-
-
-def test_words_that_overlap_are_marked_once_and_the_claim_is_shown_as_it_is():
-    response = LlmResponse.model_validate(RECORD | {"response_id": "r", "user_id": "u"})
-    report = detect_hallucinations(RECORD["answer"], {"a": CHUNK["content"]})
-    (claim,) = report.claims
-    words = [UncoveredWord(text="5 times", start=11, end=18), UncoveredWord(text="times", start=13, end=18)]
-    out = io.StringIO()
-    doubled = claim.model_copy(update={"uncovered": words})
-    AuditPrinter(out).report(response, report.model_copy(update={"claims": [doubled]}))
-    assert ": It retries 5 times.\n" in out.getvalue()
+    assert ": It retries 5 times.\n" in file.getvalue(), "words that overlap do not repeat"
 
 
 @settings(max_examples=15)
@@ -203,9 +169,9 @@ class _Model(Model):
 
     trouble = "HTTP 404"
 
-    def __init__(self, fault=None):
-        self.asked = 0
-        self.fault = fault
+    def __init__(self, monkeypatch, fault=None):
+        self.asked, self.fault = 0, fault
+        monkeypatch.setattr("groundwire.cli.audit.load_model", lambda network: self if network else None)
 
     async def answer(self, request):
         self.asked += request.model == "haiku"
@@ -220,45 +186,42 @@ class _Model(Model):
         pass
 
 
-def test_a_model_that_is_configured_is_asked_and_what_that_cost_is_told(monkeypatch, tmp_path):
-    model = _Model()
-    monkeypatch.setattr("groundwire.cli.audit.load_model", lambda network: model if network else None)
-    text = "The gateway of the service retries each failed request 3 times, and it waits 30 seconds before it does."
-    record = {"answer": text, "context": {"a": text}}
+TEXT = (
+    "The gateway of the service retries each failed request 3 times, and it waits 30 seconds before it does."
+)
+DUE = {"answer": TEXT, "context": {"a": TEXT}}
+
+
+@pytest.fixture
+def asking(tmp_path):
+    """The option of a policy that has every claim asked about."""
     policy = tmp_path / "policy.toml"
     policy.write_text('[verification]\nmode = "full"\nmodel_scope = "all"\n')
-    shown = run("--policy", str(policy), data=lines(record))
-    assert model.asked > 0
+    return f"--policy={policy}"
+
+
+def test_a_model_that_is_configured_is_asked_and_what_that_cost_is_told(monkeypatch, asking):
+    model = _Model(monkeypatch)
+    shown, asked = run(asking, data=lines(DUE)), model.asked
+    assert asked > 0
     assert "  unsupported " in shown
-    assert f"model: {model.asked} questions, $0.0" in shown
-    asked = model.asked
-    assert "supported" in run("--no-network", "--policy", str(policy), data=lines(record))
-    run("--policy", str(policy), data=lines(record | {"verify": False}))
+    assert f"model: {asked} questions, $0.0" in shown
+    assert "supported" in run("--no-network", asking, data=lines(DUE))
+    run(asking, data=lines(DUE | {"verify": False}))
     assert model.asked == asked
+    told = run(data=lines(RECORD)).splitlines()[-1]
+    assert told.startswith("model: not asked, as no claim is due: ")
+    assert "model" not in run("--no-network", data=lines(RECORD))
 
 
 def test_questions_without_an_answer_that_counts_are_told_once_with_the_reason_and_what_came_last(
-    monkeypatch, tmp_path, caplog
+    monkeypatch, asking, caplog
 ):
-    model = _Model("rejected")
-    monkeypatch.setattr("groundwire.cli.audit.load_model", lambda network: model if network else None)
-    text = "The queue of the service holds each failed request for 3 days, and it asks 30 times before it drops one."
-    policy = tmp_path / "policy.toml"
-    policy.write_text('[verification]\nmode = "full"\nmodel_scope = "all"\n')
-    result = CliRunner().invoke(
-        audit, ["--policy", str(policy)], input=lines({"answer": text, "context": {"a": text}})
-    )
+    model = _Model(monkeypatch, "rejected")
+    result = CliRunner().invoke(audit, [asking], input=lines(DUE))
     assert f"; {model.asked} rejected (last: HTTP 404)" in result.stdout.splitlines()[-1]
     assert "  verifier_unavailable support " in result.stdout
     assert (result.stderr, caplog.records) == ("", [])
-
-
-def test_a_model_that_no_claim_is_due_for_was_not_asked_and_that_is_told(monkeypatch):
-    model = _Model()
-    monkeypatch.setattr("groundwire.cli.audit.load_model", lambda network: model if network else None)
-    assert run(data=lines(RECORD)).splitlines()[-1].startswith("model: not asked, as no claim is due: ")
-    assert model.asked == 0
-    assert "model" not in run("--no-network", data=lines(RECORD))
 
 
 def test_claims_that_were_not_looked_at_are_part_of_the_summary(monkeypatch):
@@ -277,7 +240,3 @@ def test_evidence_in_another_form_is_refused_with_the_form_that_is_read():
         (found,) = as_json({"answer": "It retries 3 times.", field: value}, status=1)
         assert found["error"]["field"].startswith(field)
         assert told in found["error"]["message"]
-
-
-def test_a_mark_of_byte_order_at_the_beginning_is_no_part_of_the_first_record():
-    assert "1 audited: 1 claim" in run(data=b"\xef\xbb\xbf" + lines(RECORD) + b"\r\n")

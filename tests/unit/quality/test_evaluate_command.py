@@ -34,9 +34,12 @@ def test_the_verifier_is_told_beside_baselines_that_know_nothing_of_the_evidence
     assert values == {"all positive": 0.5, "length": 0.5, "verifier": 1.0}
     assert found["verdicts"]["false_alarms"] == found["verdicts"]["missed"] == 0
     assert "calibration" not in found
+    answers = [{"answer" if name == "claim" else name: cell for name, cell in row.items()} for row in ROWS]
+    assert WHOLE in run(rows=answers).stdout, "doubts of an answer add up"
+    assert WHOLE not in run().stdout
 
 
-def test_what_is_measured_is_what_the_library_says_and_the_threshold_flags():
+def test_what_is_measured_is_what_the_library_says_and_the_threshold_flags(monkeypatch):
     text, evidence = "It retries 3 times. It waits in MongoDB.", {"1": "It retries 3 times."}
     row = Labelled(1, text, declared=False, evidence=evidence, supported=False, group="g")
     answer = judge(row)
@@ -47,13 +50,8 @@ def test_what_is_measured_is_what_the_library_says_and_the_threshold_flags():
     claim = judge(row._replace(declared=True))
     assert claim.support == verify_claim(text, list(evidence.values())).evidence_support
     assert judge(row._replace(text="Thanks!")).support == 1.0
-
-
-def test_an_answer_of_which_a_part_was_not_looked_at_is_supported_by_nothing(monkeypatch):
     monkeypatch.setattr("groundwire.checks.support.verify.JUDGED", 1)
-    row = Labelled(1, "It retries 3 times. It waits.", declared=False, evidence={}, supported=True, group="g")
-    row = row._replace(evidence={"1": row.text})
-    assert judge(row).support == 0.0
+    assert judge(row._replace(evidence={"1": text})).support == 0.0, "a part of it was not looked at"
 
 
 def test_baselines_are_measured_with_thresholds_of_other_sources():
@@ -65,12 +63,6 @@ def test_baselines_are_measured_with_thresholds_of_other_sources():
     ]
     flagged = {row.score: row.flagged for row in held_out(rows)}
     assert flagged == {1.0: False, 2.0: False, 11.0: True, 12.0: True}
-
-
-def test_answers_have_a_line_more_for_doubts_that_add_up():
-    rows = [{"answer": row["claim"], **{k: v for k, v in row.items() if k != "claim"}} for row in ROWS]
-    assert WHOLE in run(rows=rows).stdout
-    assert WHOLE not in run().stdout
 
 
 def test_the_threshold_in_force_is_the_policys(tmp_path):
@@ -118,11 +110,6 @@ def test_rows_of_both_kinds_in_one_file_are_refused_by_line():
     assert "line 2 a record for the gate" in told
 
 
-def test_few_sources_are_said_to_tell_nothing_of_others():
-    rows = [row | {"group": row["group"] if row["group"] in "g1 g2" else "g1"} for row in ROWS]
-    assert "2 sources are too few" in run("--calibrate", rows=rows).stdout
-
-
 def test_bad_rows_are_named_left_out_and_keep_anything_from_being_written(tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text("# mine\n")
@@ -132,11 +119,6 @@ def test_bad_rows_are_named_left_out_and_keep_anything_from_being_written(tmp_pa
     assert "1 bad, left out" in result.stdout
     assert "nothing is written" in result.stderr
     assert policy.read_text() == "# mine\n"
-
-
-def test_labels_of_one_kind_measure_nothing():
-    for rows in [[], [GOOD] * 3, [BAD] * 3]:
-        assert "both are needed" in run(rows=rows, status=2).stderr
 
 
 def test_calibrating_writes_what_it_says_and_the_policy_takes_it(tmp_path):
@@ -153,12 +135,15 @@ def test_calibrating_writes_what_it_says_and_the_policy_takes_it(tmp_path):
 
 
 def test_a_policy_file_that_is_not_there_is_made_and_keeps_a_default_that_does_as_well(tmp_path):
-    policy = tmp_path / "new.toml"
+    policy, name = tmp_path / "new.toml", "GROUNDWIRE_VERIFICATION_SUPPORT_THRESHOLD"
     result = run("--calibrate", "--policy", policy)
     assert f"written to the new file {policy}" in result.stderr
     assert "laxer" not in result.stderr
     default = VerificationConfig().support_threshold
     assert load_policy(policy, {}).verification.support_threshold == default
+    assert name not in result.stderr
+    overridden = run("--calibrate", "--policy", policy, env={name: "0.9"})
+    assert name in overridden.stderr, "a variable that overrides what is written"
 
 
 def test_a_threshold_that_is_laxer_than_the_one_in_force_is_warned_of(tmp_path):
@@ -178,22 +163,13 @@ def test_without_a_policy_file_the_lines_to_add_are_printed_and_no_file_changes(
     lines = result.stderr.partition("add to the policy file:\n")[2]
     assert set(tomllib.loads(lines)["verification"]) == {"support_threshold", "gap_threshold_bits"}
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_policy_file_of_the_environment_is_measured_and_never_written(tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text("[verification]\nsupport_threshold = 0.5\n")
     result = run("--calibrate", env={"GROUNDWIRE_POLICY_FILE": str(policy)})
     assert "at support_threshold = 0.5," in result.stdout
-    assert policy.read_text() == "[verification]\nsupport_threshold = 0.5\n"
-
-
-def test_a_variable_that_overrides_what_is_written_is_warned_of(tmp_path):
-    policy = tmp_path / "policy.toml"
-    policy.write_text("")
-    name = "GROUNDWIRE_VERIFICATION_SUPPORT_THRESHOLD"
-    assert name in run("--calibrate", "--policy", policy, env={name: "0.9"}).stderr
-    assert name not in run("--calibrate", "--policy", policy).stderr
+    assert policy.read_text() == "[verification]\nsupport_threshold = 0.5\n", "measured and never written"
+    few = [row | {"group": row["group"] if row["group"] in "g1 g2" else "g1"} for row in ROWS]
+    assert "2 sources are too few" in run("--calibrate", rows=few).stdout
 
 
 def test_wrong_usage_says_what_to_give_instead():
@@ -206,12 +182,13 @@ def test_wrong_usage_says_what_to_give_instead():
         (["--max-false-alarms", "0.01"], "--calibrate"),
     ]:
         assert part in run(*arguments, status=2).stderr
+    for rows in [[], [GOOD] * 3, [BAD] * 3]:
+        assert "both are needed" in run(rows=rows, status=2).stderr
 
 
 def test_a_file_of_another_form_is_refused_as_a_whole():
     for given, form, told in [
         (json.dumps(ROWS, indent=1), "jsonl", "single JSON document"),
-        (json.dumps(GOOD, indent=1), "jsonl", "single JSON document"),
         ("claim;evidence;label\na;a;supported\n", "csv", "claim;evidence;label"),
         ("claim,evidence,label\na,a,supported\n", "tsv", "claim,evidence,label"),
         ("Claim,Evidence,Label\na,a,supported\n", "csv", "Claim, Evidence, Label"),
@@ -228,9 +205,3 @@ def test_a_file_of_responses_is_told_what_reads_it():
     for rows in ([GOOD | {"evidence": 5}], [response | {"label": "supported"}]):
         assert "groundwire audit" not in run(rows=rows, status=2).stderr
     assert "groundwire audit" not in run(rows=[response, *ROWS], status=1).stderr
-
-
-def test_a_mark_of_byte_order_at_the_beginning_is_no_part_of_the_first_row():
-    rows = data(*ROWS).encode()
-    result = CliRunner().invoke(evaluate, ["--draws", "20"], input=b"\xef\xbb\xbf" + rows)
-    assert (result.exit_code, result.stdout.splitlines()[0][:7]) == (0, "40 rows")

@@ -31,17 +31,19 @@ HEDGED = "Maybe the reactor stands in hall two."
 
 
 def test_leak_is_of_what_should_be_held_and_over_hold_of_what_should_be_approved():
-    result = found(
-        [
-            {"content": PLAIN, "label": "hold", "class": "a"},
-            {"content": HEDGED, "label": "hold", "class": "a"},
-            {"content": HEDGED, "label": "approve", "class": "b"},
-        ]
-    )
+    rows = [
+        {"content": PLAIN, "label": "hold", "class": "a"},
+        {"content": HEDGED, "label": "hold", "class": "a"},
+        {"content": HEDGED, "label": "approve", "class": "b"},
+    ]
+    result = found(rows)
     assert (counts(result, "leak"), counts(result, "over_hold")) == ((1, 2), (1, 1))
     assert counts(result["classes"]["a"], "leak") == (1, 2)
     assert counts(result["classes"]["b"], "over_hold") == (1, 1)
     assert [(miss["line"], miss["outcome"]) for miss in result["misses"]] == [(1, "approved"), (3, "blocked")]
+    assert (result["leak"]["low"], result["leak"]["high"]) == Share(1, 2).estimate[1:]
+    assert PLAIN not in run(rows).stdout
+    assert PLAIN in run(rows, "--misses").stdout
 
 
 def test_claims_that_name_no_source_are_counted_as_the_users_own():
@@ -55,24 +57,16 @@ def test_claims_that_name_no_source_are_counted_as_the_users_own():
     assert 'claims that name no source: 1, taken for the user\'s own ("source": "user")' in run(rows).stdout
 
 
-def test_a_share_stands_with_its_wilson_interval():
-    result = found([{"content": PLAIN, "label": "hold"}] * 2)
-    assert (result["leak"]["low"], result["leak"]["high"]) == Share(2, 2).estimate[1:]
-
-
 def test_rows_of_one_user_are_sent_in_order_and_rows_without_one_know_nothing_of_each_other():
     row = {"content": PLAIN, "label": "duplicate"}
     outcomes = [[m["outcome"] for m in found([row | user] * 2)["misses"]] for user in ({}, {"user_id": "u"})]
     assert outcomes == [["approved", "approved"], ["approved"]]
-
-
-def test_what_was_sent_earlier_makes_a_repeat_a_duplicate():
     for row in [
         {"content": PLAIN, "earlier": [PLAIN]},
         {"first": PLAIN, "second": PLAIN},
         {"text": PLAIN, "earlier": PLAIN},
     ]:
-        assert found([row | {"expect": "duplicate"}])["misses"] == []
+        assert found([row | {"expect": "duplicate"}])["misses"] == [], "it was sent earlier"
 
 
 def test_a_conflict_counts_as_caught_only_where_it_is_the_reason():
@@ -108,12 +102,6 @@ def test_a_policy_and_a_folder_of_decision_records_serve_as_with_check(tmp_path)
     assert len(found([row], "--adr-dir", tmp_path, "--policy", policy)["misses"]) == 1
 
 
-def test_misses_are_listed_where_they_are_asked_for():
-    rows = [{"content": PLAIN, "label": "hold", "class": "halls"}]
-    assert PLAIN not in run(rows).stdout
-    assert PLAIN in run(rows, "--misses").stdout
-
-
 def test_answers_among_the_rows_are_drawn_and_claims_alone_cannot_be(tmp_path):
     answers = [
         {"record": {"answer": answer, "context": {"a": PLAIN}}, "label": label}
@@ -122,10 +110,8 @@ def test_answers_among_the_rows_are_drawn_and_claims_alone_cannot_be(tmp_path):
     drawn = tmp_path / "curve.svg"
     run([*answers, {"content": PLAIN, "label": "approve"}], "--plot", drawn)
     assert "2 answers of 3 rows" in drawn.read_text()
-    assert (
-        "some to approve and some to hold"
-        in run([{"content": PLAIN, "label": "approve"}], "--plot", drawn, status=2).stderr
-    )
+    refused = run([{"content": PLAIN, "label": "approve"}], "--plot", drawn, status=2)
+    assert "some to approve and some to hold" in refused.stderr
 
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -186,17 +172,14 @@ def test_a_bad_row_is_named_and_left_out():
         assert told in result.stderr
 
 
-def test_a_csv_file_names_the_fields_in_its_first_line(tmp_path):
+def test_a_csv_file_names_the_fields_in_its_first_line_and_a_row_has_the_line_of_its_file(tmp_path):
     file = tmp_path / "claims.csv"
     file.write_text(f"content,label,class\n{PLAIN},approve,halls\n")
     assert json.loads(CliRunner().invoke(evaluate, [str(file), "--format", "json"]).stdout)["rows"] == 1
+    data = b'\n{"content": "a", "label": "hold"}\n'
+    assert [row.line for row in read_labelled_records(data)] == [2]
 
 
 def test_each_label_names_at_least_one_outcome_and_every_outcome_is_wanted_by_some_label():
     assert all(EXPECTED.values())
     assert set().union(*EXPECTED.values()) == set(LabelledOutcome)
-
-
-def test_the_line_of_a_row_is_that_of_its_file():
-    data = b'\n{"content": "a", "label": "hold"}\n'
-    assert [row.line for row in read_labelled_records(data)] == [2]

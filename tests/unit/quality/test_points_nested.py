@@ -62,9 +62,7 @@ def test_doubts_that_flag_at_one_point_flag_at_every_stricter_one(weakest, whole
 def test_an_answer_that_one_point_holds_is_held_at_every_stricter_one(answer):
     found = {point: held(answer, point) for point in POINTS}
     assert all(found[strict] >= found[lax] for strict, lax in STRICTER)
-
-
-def test_one_invented_word_that_weighs_on_a_short_answer_holds_it_at_strict_too():
+    # one invented word weighs on a short answer
     assert all(held("The Ilmari is a ferry company.", point) for point in ("strict", "balanced"))
 
 

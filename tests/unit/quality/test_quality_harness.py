@@ -50,6 +50,7 @@ def test_methods_stand_one_a_line_with_a_figure_for_each_heading():
     assert len(lines) == 2
     assert {line.count("|") for line in lines} == {head.count("|")}
     assert "| 0.500 [0.50, 0.50] |" in lines[0]
+    assert [chosen_on(split) for split in ("test", "validation")] == [("train", "validation"), ("train",)]
 
 
 def test_tables_are_written_between_their_marks_and_nowhere_else(tmp_path):
@@ -63,11 +64,6 @@ def test_tables_are_written_between_their_marks_and_nowhere_else(tmp_path):
     assert page.read_text() == expected
     with pytest.raises(SystemExit, match="three"):
         write(page, {"three": []})
-
-
-def test_thresholds_are_chosen_on_rows_of_the_splits_before_the_one_that_is_measured():
-    assert chosen_on("test") == ("train", "validation")
-    assert chosen_on("validation") == ("train",)
 
 
 def test_the_verifier_as_it_comes_takes_no_threshold_from_any_row():

@@ -35,25 +35,16 @@ def test_a_laxer_point_flags_nothing_that_a_stricter_one_does_not(rows, threshol
     assert points["strict"].leak <= points["balanced"].leak <= points["lenient"].leak
 
 
-def test_a_picture_is_svg_and_says_what_each_point_costs():
-    text = picture(
-        "a < b", {"verifier": curve([(0.1, True), (0.9, False)])}, {"balanced": RatePoint(0.25, 0.3)}
-    )
-    said = "".join(ET.fromstring(text).itertext())  # noqa: S314 - written two lines above
-    assert "a < b" in said
-    assert "balanced: over-review 25%, leak 30%" in said
-
-
 def test_labels_of_a_picture_do_not_lie_on_each_other():
-    """Points that nearly coincide share a label, and thresholds near to a label are left out."""
-    points = {
-        "strict": RatePoint(0.4, 0.3),
-        "balanced": RatePoint(0.25, 0.3),
-        "lenient": RatePoint(0.25, 0.3),
-    }
+    """It says what each point costs; points that nearly coincide share one, thresholds near to one are left out."""
+    near = RatePoint(0.25, 0.3)
+    points = {"strict": RatePoint(0.4, 0.3), "balanced": near, "lenient": near}
     marked = {0.5: RatePoint(0.25, 0.3), 0.6: RatePoint(0.8, 0.1), 0.65: RatePoint(0.81, 0.1)}
     drawn = {"verifier": curve([(0.1, True), (0.9, False)])}
-    root = ET.fromstring(picture("t", drawn, points, marked))  # noqa: S314 - made here
+    root = ET.fromstring(picture("a < b", drawn, points, marked))  # noqa: S314 - made here
+    told = "".join(root.itertext())
+    assert "a < b" in told
+    assert "balanced: over-review 25%, leak 30%" in told
     texts = [element for element in root.iter() if element.tag.endswith("text")]
     said = [element.text for element in texts]
     assert texts[said.index("balanced, lenient")].get("y") != texts[said.index("strict")].get("y")
@@ -62,11 +53,11 @@ def test_labels_of_a_picture_do_not_lie_on_each_other():
 
 
 def test_evaluate_draws_what_it_measured(tmp_path):
-    for rows in ['{"answer": "It has 5 parts.", "evidence": "It has 3 parts.", "label": false}']:
-        labels, drawn = tmp_path / "labels.jsonl", tmp_path / "curve.svg"
-        labels.write_text(
-            rows + '\n{"claim": "It has 3 parts.", "evidence": "It has 3 parts.", "label": true}\n'
-        )
-        result = CliRunner().invoke(evaluate, [str(labels), "--draws", "10", "--plot", str(drawn)])
-        assert result.exit_code == 0, result.output
-        assert "2 rows from" in drawn.read_text()
+    labels, drawn = tmp_path / "labels.jsonl", tmp_path / "curve.svg"
+    labels.write_text(
+        '{"answer": "It has 5 parts.", "evidence": "It has 3 parts.", "label": false}\n'
+        '{"claim": "It has 3 parts.", "evidence": "It has 3 parts.", "label": true}\n'
+    )
+    result = CliRunner().invoke(evaluate, [str(labels), "--draws", "10", "--plot", str(drawn)])
+    assert result.exit_code == 0, result.output
+    assert "2 rows from" in drawn.read_text()
