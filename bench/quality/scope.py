@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from groundwire.checks.support.score import SupportVerdict
-from groundwire.epistemic.claims import ClaimDraft, ModelOpinion, claims_to_ask
+from groundwire.checks.support.score import ClaimCheck, SupportVerdict
+from groundwire.epistemic.claims import ModelOpinion, claims_to_ask
 from groundwire.epistemic.plan import Plan, VerifierFacts, plan_response, report_of
 from groundwire.epistemic.types import VerificationConfig
 
@@ -57,19 +57,19 @@ def _cells(
 ) -> Iterator[str]:
     asked, seen = 0, Counter[tuple[bool, bool]]()
     for row, plan in zip(rows, plans, strict=True):
-        due = claims_to_ask(plan.drafts, config)[0] if ask else []
+        due = claims_to_ask(plan.claims, config)[0] if ask else []
         asked += len(due)
-        facts = VerifierFacts(model="labels", opinions=[_opinion(draft, row["spans"]) for draft in due])
+        facts = VerifierFacts(model="labels", opinions=[_opinion(claim, row["spans"]) for claim in due])
         seen[row["hallucinated"], report_of(plan, facts if due else None, config).is_flagged] += 1
-    yield f"{asked / sum(len(plan.drafts) for plan in plans):.0%}"
+    yield f"{asked / sum(len(plan.claims) for plan in plans):.0%}"
     yield f"{seen[False, True] / (seen[False, True] + seen[False, False]):.1%}"
     yield f"{seen[True, False] / (seen[True, True] + seen[True, False]):.1%}"
 
 
-def _opinion(draft: ClaimDraft, spans: Sequence[dict[str, Any]]) -> ModelOpinion:
-    wrong = any(span["start"] < draft.end and draft.start < span["end"] for span in spans)
+def _opinion(claim: ClaimCheck, spans: Sequence[dict[str, Any]]) -> ModelOpinion:
+    wrong = any(span["start"] < claim.end and claim.start < span["end"] for span in spans)
     support, verdict = (0.02, SupportVerdict.UNSUPPORTED) if wrong else (0.98, SupportVerdict.SUPPORTED)
-    return ModelOpinion(claim_id=draft.claim_id, support=support, verdict=verdict)
+    return ModelOpinion(claim_id=claim.claim_id, support=support, verdict=verdict)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from cachetools import LRUCache
 from groundwire import __version__
 from groundwire.checks.entities import comparable, part
 from groundwire.checks.quotes import validate_evidence_schema
-from groundwire.checks.support.verify import ClaimCheck, check_answer
+from groundwire.checks.support.score import ClaimCheck
+from groundwire.checks.support.verify import check_answer
 from groundwire.checks.values.answer import UnsupportedValue
 from groundwire.checks.values.statements import read_statements
 from groundwire.console.words import Places, TextMark, TextPlace, hidden_marks, label, segments, word_diff

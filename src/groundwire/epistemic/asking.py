@@ -20,17 +20,11 @@ from typing import Any, Final, TypeVar
 
 from cachetools import LRUCache
 
-from groundwire.epistemic.claims import UNAVAILABLE, UNPARSEABLE, ClaimDraft, ModelOpinion
+from groundwire.checks.support.score import ClaimCheck
+from groundwire.epistemic.claims import UNAVAILABLE, UNPARSEABLE, ModelOpinion
 from groundwire.epistemic.model import Client, Fault, Model, ModelAnswer, ModelFault, ModelRequest
 from groundwire.epistemic.plan import Plan, VerifierFacts
-from groundwire.epistemic.prompts import (
-    Judgement,
-    Prompt,
-    consensus,
-    prior_prompt,
-    read_reply,
-    support_prompt,
-)
+from groundwire.epistemic.prompts import Prompt, consensus, prior_prompt, read_reply, support_prompt
 from groundwire.epistemic.types import ModelCall, VerificationConfig
 
 logger = logging.getLogger(__name__)
@@ -120,10 +114,10 @@ def book(entries: Sequence[BudgetEntry], tokens: int, usd: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The reply to a question: a judgement, or a text to an open question; neither where there is a fault."""
+    """The reply to a question: an opinion, or a text to an open question; neither where there is a fault."""
 
     call: ModelCall
-    judgement: Judgement | None = None
+    opinion: ModelOpinion | None = None
     text: str | None = None
 
 
@@ -191,7 +185,7 @@ async def ask(
         known = memory.known(key)
         if known is not None:
             call = _call(prompt, claim_id, cached=True, requests=0)
-            return Reply(call, known.judgement, known.text)
+            return Reply(call, known.opinion, known.text)
         reply = await _put(client, prompt, config, claim_id, budget, memory.minute)
     if reply.call.fault is None:
         memory.keep(key, reply)
@@ -221,9 +215,9 @@ async def _put(
         if prompt.kind == "answer":
             reply = Reply(_call(prompt, claim_id, used, config, requests=requests), text=answer.text)
         else:
-            judgement = read_reply(prompt.kind, answer)
-            fault: Fault | None = "unparseable" if judgement is None else None
-            reply = Reply(_call(prompt, claim_id, used, config, requests=requests, fault=fault), judgement)
+            opinion = read_reply(prompt.kind, answer)
+            fault: Fault | None = "unparseable" if opinion is None else None
+            reply = Reply(_call(prompt, claim_id, used, config, requests=requests, fault=fault), opinion)
     except ModelFault as exc:
         used = (_or(exc.input_tokens, sent), _or(exc.output_tokens, 0))
         code = exc.code if isinstance(exc.code, str) and exc.code else "failed"
@@ -315,7 +309,7 @@ async def assess(plan: Plan, client: Client, config: VerificationConfig) -> Veri
 
 
 async def ask_about(
-    drafts: Sequence[ClaimDraft],
+    claims: Sequence[ClaimCheck],
     evidence: Sequence[Mapping[str, str]],
     client: Client,
     config: VerificationConfig,
@@ -324,8 +318,8 @@ async def ask_about(
     budget = Budget(config)
     asked = await _all(
         [
-            _opinion(draft, texts, client, config, budget)
-            for draft, texts in zip(drafts, evidence, strict=True)
+            _opinion(claim, texts, client, config, budget)
+            for claim, texts in zip(claims, evidence, strict=True)
         ],
         config,
     )
@@ -337,41 +331,42 @@ async def ask_about(
 
 
 async def _opinion(
-    draft: ClaimDraft, evidence: Mapping[str, str], client: Client, config: VerificationConfig, budget: Budget
+    claim: ClaimCheck, evidence: Mapping[str, str], client: Client, config: VerificationConfig, budget: Budget
 ) -> tuple[ModelOpinion, list[ModelCall]]:
     try:
-        prompts = [support_prompt(draft.text, evidence)]
+        prompts = [support_prompt(claim.text, evidence)]
         if config.evidence_scrubbing:
-            prompts.append(prior_prompt(draft.text))
+            prompts.append(prior_prompt(claim.text))
     except ModelFault as fault:
-        none = ModelCall(claim_id=draft.claim_id, kind="support", requests=0, fault=fault.code)
-        return ModelOpinion(claim_id=draft.claim_id, fault=UNAVAILABLE), [none]
+        none = ModelCall(claim_id=claim.claim_id, kind="support", requests=0, fault=fault.code)
+        return ModelOpinion(claim_id=claim.claim_id, fault=UNAVAILABLE), [none]
     jobs = [
-        ask(client, prompt, config, claim_id=draft.claim_id, budget=budget, sample=sample)
+        ask(client, prompt, config, claim_id=claim.claim_id, budget=budget, sample=sample)
         for prompt in prompts
         for sample in range(config.samples)
     ]
     replies = await _all(jobs, config)
     calls = [reply.call for reply in replies]
     # the first ones with the evidence, the others without it
-    said = consensus([reply.judgement for reply in replies[: config.samples]])
-    prior = consensus([reply.judgement for reply in replies[config.samples :]])
+    said = consensus([reply.opinion for reply in replies[: config.samples]])
+    prior = consensus([reply.opinion for reply in replies[config.samples :]])
     faults = [
         UNPARSEABLE if call.fault in {"unparseable", "truncated"} else UNAVAILABLE
         for call in calls
         if call.fault
     ]
-    opinion = ModelOpinion(
-        claim_id=draft.claim_id,
-        prior=prior.support if prior else None,
-        fault=next(iter(faults), "" if said else UNAVAILABLE),
-    )
-    if said is None:
-        return opinion, calls
-    # a model that has not seen all of the evidence can only lower a verdict
-    support = min(said.support, draft.support) if prompts[0].is_cut else said.support
-    told = {"support": support, "verdict": said.verdict, "reason": said.reason}
-    return opinion.model_copy(update=told), calls
+    found = said or ModelOpinion()
+    support = found.support
+    if support is not None and prompts[0].is_cut:
+        # a model that has not seen all of the evidence can only lower a verdict
+        support = min(support, claim.support)
+    own = {
+        "claim_id": claim.claim_id,
+        "support": support,
+        "prior": prior.support if prior else None,
+        "fault": next(iter(faults), "" if said else UNAVAILABLE),
+    }
+    return found.model_copy(update=own), calls
 
 
 async def _all(jobs: Sequence[Coroutine[Any, Any, _T]], config: VerificationConfig) -> list[_T]:

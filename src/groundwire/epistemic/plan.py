@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from typing import Final, NamedTuple
@@ -15,17 +16,16 @@ from typing import Final, NamedTuple
 from pydantic import Field
 
 from groundwire.checks.marks import Citable, Mark, blanked, marks
-from groundwire.checks.support.verify import Doubt, answer_support, check_answer
+from groundwire.checks.support.score import ClaimCheck
+from groundwire.checks.support.verify import answer_support, check_answer
 from groundwire.checks.values.statements import StatementReader, read_statements
 from groundwire.epistemic.claims import (
-    ClaimDraft,
     Fact,
     ModelOpinion,
     claims_to_ask,
-    draft_of,
     gap_of,
     verification_of,
-    whole_draft,
+    whole_claim,
 )
 from groundwire.epistemic.types import (
     ClaimVerification,
@@ -70,9 +70,9 @@ class Plan(NamedTuple):
     """
 
     response_id: str
-    drafts: Sequence[ClaimDraft]
+    claims: Sequence[ClaimCheck]
     left_out: int
-    due: Sequence[ClaimDraft]
+    due: Sequence[ClaimCheck]
     evidence: Sequence[Mapping[str, str]]
     truncated: int
     claims_nothing: bool = False
@@ -202,18 +202,20 @@ def plan_response(  # noqa: PLR0913 - what a response is made of
     found = check_answer(response, context, question=question, read=read, citable=citable)
     name = response_id or response_id_of(response)
     prefix = f"{name}/claim" if response_id else name
-    drafts = [draft_of(f"{prefix}#{number}", claim) for number, claim in enumerate(found.claims, start=1)]
+    claims = [
+        replace(claim, claim_id=f"{prefix}#{number}") for number, claim in enumerate(found.claims, start=1)
+    ]
     cited = marks(response, citable)
     shown = blanked(response, cited)
-    drafts, unclaimed = _with_phantoms(drafts, [mark for mark in cited if mark.missing])
+    claims, unclaimed = _with_phantoms(claims, [mark for mark in cited if mark.missing])
     unnamed = blanked(response, [mark for mark in cited if mark.references and not mark.missing])
-    drafts, invented = _with_links(drafts, invented_links(unnamed, (*context, *context.values(), question)))
+    claims, invented = _with_links(claims, invented_links(unnamed, (*context, *context.values(), question)))
     unclaimed += invented
     within = _readable(steps, context)
     audited = audit_steps(f"{name}/step", steps[:within], context, read)
     ask = ask and config.enabled and len(response) >= LEAST_CHARACTERS and has_evidence(context)
     # a step that cites nothing is supported by nothing, whatever a model knows
-    askable = [*drafts, *(step for step in audited if not context.keys().isdisjoint(step.evidence_ids))]
+    askable = [*claims, *(step for step in audited if not context.keys().isdisjoint(step.evidence_ids))]
     due, truncated = claims_to_ask(askable, config) if ask else ([], 0)
     # the passages that bind a claim's words; all of them where none does
     evidence = [
@@ -221,41 +223,41 @@ def plan_response(  # noqa: PLR0913 - what a response is made of
     ]
     left_out = found.left_out + len(steps) - within + unclaimed
     said = (shown[statement.start : statement.end] for statement in read(shown))
-    nothing = not (drafts or steps) and has_evidence(context) and claims_nothing(said)
-    return Plan(name, [*drafts, *audited], left_out, due, evidence, truncated, nothing)
+    nothing = not (claims or steps) and has_evidence(context) and claims_nothing(said)
+    return Plan(name, [*claims, *audited], left_out, due, evidence, truncated, nothing)
 
 
 def audit_steps(
     name: str, steps: Sequence[PlanStep], sources: Mapping[str, str], read: StatementReader | None = None
-) -> list[ClaimDraft]:
+) -> list[ClaimCheck]:
     """Check each step of a reasoning against the sources that it cites, and only these (S4-02, S4-24, S4-25).
 
-    The ids of the drafts begin with `name`; `read` reads a text's statements, and caches them.
+    The ids of the checks begin with `name`; `read` reads a text's statements, and caches them.
     """
     read = read or cache(read_statements)
-    drafts = []
+    audited = []
     for number, (claim, cites, critical) in enumerate(steps, start=1):
         cited = {key: sources[key] for key in cites if key in sources}
         check = check_answer(claim, cited, declared=True, read=read)
         phantom = any(key not in sources for key in cites)
-        step = whole_draft(f"{name}#{number}", claim, check, cites, phantom=phantom)
-        drafts.append(step._replace(critical=critical))
-    return drafts
+        step = f"{name}#{number}"
+        audited.append(whole_claim(step, claim, check, cites, phantom=phantom, critical=critical))
+    return audited
 
 
 def report_of(plan: Plan, facts: VerifierFacts | None, config: VerificationConfig) -> HallucinationReport:
     """Return the report of a response from what the rules found and what a model said."""
     opinions = {opinion.claim_id: opinion for opinion in facts.opinions} if facts else {}
-    claims = [verification_of(draft, config, opinions.get(draft.claim_id)) for draft in plan.drafts]
+    verified = [verification_of(claim, config, opinions.get(claim.claim_id)) for claim in plan.claims]
     # what a model cleared is no doubt any more
     doubted = [
-        Doubt(draft.size, draft.cost, draft.held, draft.lacking)
-        for draft, claim in zip(plan.drafts, claims, strict=True)
-        if draft.cost is not None and claim.evidence_support <= draft.support
+        claim
+        for claim, said in zip(plan.claims, verified, strict=True)
+        if not claim.declared and said.evidence_support <= claim.support
     ]
     return build_report(
         plan.response_id,
-        claims,
+        verified,
         config,
         answer_support=0.0 if plan.left_out else answer_support(doubted),
         unverified=plan.left_out,
@@ -265,19 +267,19 @@ def report_of(plan: Plan, facts: VerifierFacts | None, config: VerificationConfi
     )
 
 
-def _with_phantoms(drafts: Sequence[ClaimDraft], cited: Sequence[Mark]) -> tuple[list[ClaimDraft], int]:
+def _with_phantoms(claims: Sequence[ClaimCheck], cited: Sequence[Mark]) -> tuple[list[ClaimCheck], int]:
     """Return claims, each with what its marks cite and is not there, and the number of marks beside claims.
 
     A mark belongs to the claim that it stands in, or to the last one in front of it (S4-06, S4-24).
     """
-    marked = list(drafts)
-    starts = [claim.start for claim in drafts]
+    marked = list(claims)
+    starts = [claim.start for claim in claims]
     unclaimed = 0
     for mark in cited:
         if at := bisect_right(starts, mark.start):
             claim = marked[at - 1]
             ids = dict.fromkeys((*claim.evidence_ids, *map(str, mark.missing)))
-            marked[at - 1] = claim._replace(phantom=True, evidence_ids=tuple(ids))
+            marked[at - 1] = replace(claim, phantom=True, evidence_ids=tuple(ids))
         else:
             unclaimed += 1
     return marked, unclaimed
@@ -294,16 +296,16 @@ def invented_links(response: str, given: Iterable[str]) -> list[tuple[int, int]]
 
 
 def _with_links(
-    drafts: Sequence[ClaimDraft], links: Sequence[tuple[int, int]]
-) -> tuple[list[ClaimDraft], int]:
+    claims: Sequence[ClaimCheck], links: Sequence[tuple[int, int]]
+) -> tuple[list[ClaimCheck], int]:
     """Return claims, those with one of the links as citing what is not there, and the number of links beside claims."""
     holders = {
-        (start, end): [claim for claim in drafts if claim.start < end and start < claim.end]
+        (start, end): [claim for claim in claims if claim.start < end and start < claim.end]
         for start, end in links
     }
-    citing = {claim.claim_id for claims in holders.values() for claim in claims}
-    marked = [claim._replace(phantom=True) if claim.claim_id in citing else claim for claim in drafts]
-    return marked, sum(not claims for claims in holders.values())
+    citing = {claim.claim_id for holding in holders.values() for claim in holding}
+    marked = [replace(claim, phantom=True) if claim.claim_id in citing else claim for claim in claims]
+    return marked, sum(not holding for holding in holders.values())
 
 
 def _readable(steps: Sequence[PlanStep], sources: Mapping[str, str]) -> int:

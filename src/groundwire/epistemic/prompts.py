@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from math import exp
-from typing import Annotated, Any, Final, Literal, NamedTuple, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from groundwire.checks.support.score import SupportVerdict
+from groundwire.epistemic.claims import ModelOpinion
 from groundwire.epistemic.model import ModelAnswer, ModelFault
 
 PromptKind = Literal["support", "prior", "answer"]
@@ -34,13 +35,6 @@ MAX_PASSAGES: Final = 200
 """Passages beside a claim, as their ids take room too."""
 _ID: Final = 200
 
-SUPPORT_VERDICTS: Final = (
-    "supported",
-    "partial_support",
-    "over_extrapolation",
-    "unsupported",
-    "contradicted",
-)
 PRIOR_VERDICTS: Final = ("true", "false")
 
 _DATA: Final = (
@@ -173,14 +167,6 @@ _FENCED: Final = re.compile(r"\s*```(?:json)?[^\S\n]*\n(.*)\n[^\S\n]*```\s*", re
 _VERDICT: Final = re.compile(r'"verdict"\s*:\s*"')
 
 
-class Judgement(NamedTuple):
-    """What a reply says, with a reason of at most 300 characters."""
-
-    support: float  # that the claim holds: measured where there are log-probabilities, else as stated
-    verdict: SupportVerdict | None = None  # where the question came with the evidence
-    reason: str = ""
-
-
 class _Said(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
@@ -189,7 +175,7 @@ class _Said(BaseModel):
     reason: str = ""
 
 
-def read_reply(kind: PromptKind, answer: ModelAnswer) -> Judgement | None:
+def read_reply(kind: PromptKind, answer: ModelAnswer) -> ModelOpinion | None:
     """Return what a reply says, or None where it does not parse (S4-17).
 
     It is one JSON object with nothing around it (a code fence will do), with the keys that were asked for, each once;
@@ -200,8 +186,8 @@ def read_reply(kind: PromptKind, answer: ModelAnswer) -> Judgement | None:
         return None
     if (score := parse_score(answer.text)) is not None:
         found = cast("re.Match[str]", _SCORE.match(answer.text))
-        return Judgement(score, None, _short(answer.text[found.end() :].lstrip(" \t\n,;:.")))
-    words = SUPPORT_VERDICTS if kind == "support" else PRIOR_VERDICTS
+        return ModelOpinion(support=score, reason=_short(answer.text[found.end() :].lstrip(" \t\n,;:.")))
+    words = tuple(SupportVerdict) if kind == "support" else PRIOR_VERDICTS
     fenced = _FENCED.fullmatch(answer.text)
     text = fenced[1] if fenced else answer.text
     try:
@@ -217,7 +203,7 @@ def read_reply(kind: PromptKind, answer: ModelAnswer) -> Judgement | None:
     elif said.probability < _HALF:
         support = said.probability
     verdict = SupportVerdict(said.verdict) if kind == "support" else None
-    return Judgement(support, verdict, _short(said.reason))
+    return ModelOpinion(support=support, verdict=verdict, reason=_short(said.reason))
 
 
 def parse_score(reply: object) -> float | None:
@@ -240,19 +226,20 @@ def parse_score(reply: object) -> float | None:
     return None if counts or _SCALED.match(behind) else float(found[1])
 
 
-def consensus(replies: Sequence[Judgement | None]) -> Judgement | None:
+def consensus(replies: Sequence[ModelOpinion | None]) -> ModelOpinion | None:
     """Return what several answers to a question agree on: the mean, and the verdict most of them give.
 
     Of verdicts given as often, the worse one. Answers that do not count say nothing; None where none does.
     """
-    judgements = [one for one in replies if one is not None]
-    if not judgements:
+    counted = [(one, one.support) for one in replies if one is not None and one.support is not None]
+    if not counted:
         return None
-    verdicts = [one.verdict for one in judgements if one.verdict is not None]
-    order = [SupportVerdict(name) for name in SUPPORT_VERDICTS]
+    verdicts = [one.verdict for one, _ in counted if one.verdict is not None]
+    order = list(SupportVerdict)
     verdict = max(verdicts, key=lambda one: (verdicts.count(one), order.index(one)), default=None)
-    reason = next((one.reason for one in judgements if one.verdict is verdict), "")
-    return Judgement(sum(one.support for one in judgements) / len(judgements), verdict, reason)
+    reason = next((one.reason for one, _ in counted if one.verdict is verdict), "")
+    mean = sum(support for _, support in counted) / len(counted)
+    return ModelOpinion(support=mean, verdict=verdict, reason=reason)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from groundwire.arguments import takes
 from groundwire.checks.support.verify import check_answer, similarity
 from groundwire.epistemic.asking import ask, ask_about, assess
-from groundwire.epistemic.claims import claims_to_ask, verification_of, whole_draft
+from groundwire.epistemic.claims import claims_to_ask, verification_of, whole_claim
 from groundwire.epistemic.model import Client
 from groundwire.epistemic.plan import (
     LEAST_CHARACTERS,
@@ -135,11 +135,11 @@ def verify_claim(
         raise ValueError(f"threshold must be a number from 0 to 1, got {threshold!r}")
     check = check_answer(claim, sources, declared=True)
     bound = dict.fromkeys(name for found in check.claims for name in found.evidence_ids)
-    draft = whole_draft(f"{response_id_of(claim)}#1", claim, check, tuple(bound))
+    whole = whole_claim(f"{response_id_of(claim)}#1", claim, check, tuple(bound))
     opinion = None
     if client is not None and config.enabled and has_evidence(sources) and claim.strip():
-        opinion = run(ask_about([draft], [sources], client, config)).opinions[0]
-    return verification_of(draft, config, opinion, target=threshold)
+        opinion = run(ask_about([whole], [sources], client, config)).opinions[0]
+    return verification_of(whole, config, opinion, target=threshold)
 
 
 def audit_reasoning(
@@ -172,18 +172,17 @@ def audit_reasoning(
     read = [_step(number, step) for number, step in enumerate(_listed("steps", steps), start=1)]
     _require_evidence("sources", sources)
     name = response_id_of("\0".join(step.claim for step in read))
-    drafts = audit_steps(name, read, sources)
+    audited = audit_steps(name, read, sources)
     evidence = {
-        draft.claim_id: {key: sources[key] for key in draft.evidence_ids if key in sources}
-        for draft in drafts
+        step.claim_id: {key: sources[key] for key in step.evidence_ids if key in sources} for step in audited
     }
     opinions = {}
     if client is not None and config.enabled:
-        due = [draft for draft in claims_to_ask(drafts, config)[0] if has_evidence(evidence[draft.claim_id])]
+        due = [step for step in claims_to_ask(audited, config)[0] if has_evidence(evidence[step.claim_id])]
         if due:
-            facts = run(ask_about(due, [evidence[draft.claim_id] for draft in due], client, config))
+            facts = run(ask_about(due, [evidence[step.claim_id] for step in due], client, config))
             opinions = {opinion.claim_id: opinion for opinion in facts.opinions}
-    return [verification_of(draft, config, opinions.get(draft.claim_id)) for draft in drafts]
+    return [verification_of(step, config, opinions.get(step.claim_id)) for step in audited]
 
 
 def evidence_dependence(

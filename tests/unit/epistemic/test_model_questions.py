@@ -157,7 +157,7 @@ async def test_the_same_question_at_the_same_time_is_asked_once():
     )
     assert len(judge.requests) == 1
     assert [reply.call.cached for reply in replies] == [False, True, True]
-    assert {reply.judgement for reply in replies} == {replies[0].judgement}
+    assert {reply.opinion for reply in replies} == {replies[0].opinion}
 
 
 async def test_what_failed_is_asked_again_and_what_parsed_is_not():

@@ -16,8 +16,6 @@ from groundwire.epistemic.model import LogprobToken, ModelAnswer
 from groundwire.epistemic.plan import VerifierFacts, plan_response, report_of
 from groundwire.epistemic.prompts import (
     PRIOR_VERDICTS,
-    SUPPORT_VERDICTS,
-    Judgement,
     consensus,
     parse_score,
     prior_prompt,
@@ -94,13 +92,12 @@ def test_a_reply_is_a_score_or_exactly_the_object_asked_for_perhaps_in_a_fence()
 def test_the_verdicts_of_one_question_are_none_of_the_other_and_all_that_are_asked_for_are_read():
     assert read(said("supported"), "prior") is None
     true, false = (read(said(verdict, 0.9), "prior") for verdict in ("true", "false"))
-    assert true == Judgement(0.9, None)
-    assert false == Judgement(pytest.approx(0.1), None), "what nobody saw evidence for has no verdict"
-    for kind, verdicts in (("support", SUPPORT_VERDICTS), ("prior", PRIOR_VERDICTS)):
+    assert true == ModelOpinion(support=0.9)
+    assert (round(false.support, 9), false.verdict) == (0.1, None), "without evidence there is no verdict"
+    for kind, verdicts in (("support", tuple(SupportVerdict)), ("prior", PRIOR_VERDICTS)):
         asked = support_prompt("", {}) if kind == "support" else prior_prompt("")
         assert all(f'"{verdict}"' in asked.system for verdict in verdicts)
         assert all(read(said(verdict, 0.5), kind) for verdict in verdicts)
-    assert {str(verdict) for verdict in SupportVerdict} == set(SUPPORT_VERDICTS)
 
 
 def test_a_reason_is_kept_short_and_without_invisible_characters():
@@ -110,7 +107,7 @@ def test_a_reason_is_kept_short_and_without_invisible_characters():
     assert read(said(reason=f"{'x' * 299} y")).reason == "x" * 299
 
 
-@given(st.sampled_from(SUPPORT_VERDICTS), st.floats(0, 1), st.text(max_size=100))
+@given(st.sampled_from(SupportVerdict), st.floats(0, 1), st.text(max_size=100))
 def test_no_reply_raises_and_only_supported_ever_gives_more_than_a_half(verdict, probability, other):
     found = read(said(verdict, probability))
     assert 0 <= found.support <= (1 if verdict == "supported" else 0.5)
@@ -169,14 +166,19 @@ def test_the_place_that_is_measured_is_the_first_that_names_a_verdict():
 
 
 def test_several_answers_agree_on_their_mean_the_worse_of_two_verdicts_and_a_reason_of_that():
-    supported, contradicted = SupportVerdict.SUPPORTED, SupportVerdict.CONTRADICTED
-    yes, no = Judgement(0.8, supported, "yes"), Judgement(0.2, contradicted, "no")
-    assert consensus([yes, no]) == Judgement(0.5, contradicted, "no")
-    assert consensus([yes, no, no])[1:] == (contradicted, "no")
-    assert consensus([no, yes, yes]) == (pytest.approx(0.6), supported, "yes")
-    scores = [Judgement(0.8, None, "a"), Judgement(0.4, None, "b")]
-    assert consensus(scores) == Judgement(pytest.approx(0.6), None, "a")
-    assert consensus([*scores, yes])[1:] == (supported, "yes")
+    yes = ModelOpinion(support=0.8, verdict="supported", reason="yes")
+    no = ModelOpinion(support=0.2, verdict="contradicted", reason="no")
+    scores = [ModelOpinion(support=0.8, reason="a"), ModelOpinion(support=0.4, reason="b")]
+    for replies, support, verdict, reason in (
+        ([yes, no], 0.5, "contradicted", "no"),
+        ([yes, no, no], 0.4, "contradicted", "no"),
+        ([no, yes, yes], 0.6, "supported", "yes"),
+        (scores, 0.6, None, "a"),
+        ([*scores, yes], 2 / 3, "supported", "yes"),
+    ):
+        found = consensus([None, *replies])
+        assert found.support == pytest.approx(support)
+        assert (found.verdict, found.reason) == (verdict, reason)
 
 
 def test_recorded_opinions_come_back_with_their_own_calls_and_count_in_the_report():

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from groundwire.checks.support.score import SupportVerdict
-from groundwire.epistemic.claims import ClaimDraft, ModelOpinion, claims_to_ask
+from groundwire.checks.support.score import ClaimCheck, SupportVerdict
+from groundwire.epistemic.claims import ModelOpinion, claims_to_ask
 from groundwire.epistemic.model import Model, ModelAnswer, ModelFault, ModelRequest
 from groundwire.epistemic.plan import VerifierFacts
 from groundwire.epistemic.types import ModelCall, VerificationConfig
@@ -364,25 +364,26 @@ async def test_a_decision_with_the_most_that_is_recorded_keeps_to_its_limit():
     assert len(decision.to_bytes()) <= 256_000
 
 
-def draft(support: float, **fields: Any) -> ClaimDraft:
-    return ClaimDraft("r1#1", "The gateway waits.", (), support, 1.0, SupportVerdict.PARTIAL, **fields)
+def checked(support: float, **fields: Any) -> ClaimCheck:
+    text = "The gateway waits."
+    return ClaimCheck(text, 0, len(text), support, 1.0, SupportVerdict.PARTIAL, (), 1.0, **fields)
 
 
 def test_a_model_is_asked_about_claims_that_rules_leave_open_unless_all_are_in_scope() -> None:
     strict = {"operating_point": "strict"}
     for claim, fields, asked in (
-        (draft(1.0), {}, False),
-        (draft(0.95), {}, False),
-        (draft(0.94), {}, True),
-        (draft(0.7), {}, True),
-        (draft(0.1), {}, True),
-        (draft(0.1, hard=True), {}, False),
-        (draft(0.1, phantom=True), {}, False),
-        (draft(0.69), strict, False),
-        (draft(0.7), strict, True),
-        (draft(0.69), strict | {"model_may_clear": True}, True),
-        (draft(1.0), {"model_scope": "all"}, True),
-        (draft(0.1, hard=True), {"model_scope": "all"}, True),
+        (checked(1.0), {}, False),
+        (checked(0.95), {}, False),
+        (checked(0.94), {}, True),
+        (checked(0.7), {}, True),
+        (checked(0.1), {}, True),
+        (checked(0.1, invented=True), {}, False),
+        (checked(0.1, phantom=True), {}, False),
+        (checked(0.69), strict, False),
+        (checked(0.7), strict, True),
+        (checked(0.69), strict | {"model_may_clear": True}, True),
+        (checked(1.0), {"model_scope": "all"}, True),
+        (checked(0.1, invented=True), {"model_scope": "all"}, True),
     ):
         config = VerificationConfig(**{"mode": "full"} | fields)
         assert claims_to_ask([claim], config) == ([claim] if asked else [], 0), (claim, fields)

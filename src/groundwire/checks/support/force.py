@@ -12,7 +12,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from enum import StrEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -20,7 +19,7 @@ from groundwire.checks.hedge_context import is_month
 from groundwire.checks.hedges import built_in, may_begin
 from groundwire.checks.support.atoms import Atom, Unit
 from groundwire.checks.support.evidence import Evidence
-from groundwire.checks.support.score import Alignment
+from groundwire.checks.support.score import Alignment, Force
 from groundwire.checks.values.statements import ValueStatement
 from groundwire.checks.values.units import ValueToken
 from groundwire.text.clauses import AUXILIARIES, BE, FUNCTION_WORDS, is_past, read_clause, stem_of
@@ -28,15 +27,6 @@ from groundwire.text.lists import words_in
 from groundwire.text.negation import FULL, denies, negated_stems, negation_of, negations
 from groundwire.text.stems import words_of
 from groundwire.text.work import spend
-
-
-class Force(StrEnum):
-    """What weakens a statement."""
-
-    DENIED = "denied"  # "it is not true that", "denies that", "almost"
-    NEGATED = "negated"  # "does not"
-    OPEN = "open"  # attributed to a party, supposed, asked or conditional
-    PLANNED = "planned"
 
 
 class Scope(NamedTuple):

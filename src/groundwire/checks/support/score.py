@@ -284,33 +284,84 @@ _NO_SUPERLATIVES: Final = (
 _NEAR: Final = 0.6  # of a claim, that a sentence must hold to be about the same thing
 
 
+class Force(StrEnum):
+    """What weakens a statement."""
+
+    DENIED = "denied"  # "it is not true that", "denies that", "almost"
+    NEGATED = "negated"  # "does not"
+    OPEN = "open"  # attributed to a party, supposed, asked or conditional
+    PLANNED = "planned"
+
+
 class SupportVerdict(StrEnum):
-    """What the evidence makes of a claim (S4-11)."""
+    """Whether the evidence states a claim, from the best to the worst (S4-11)."""
 
     SUPPORTED = "supported"
     PARTIAL = "partial_support"
+    EXTRAPOLATED = "over_extrapolation"
     UNSUPPORTED = "unsupported"
     CONTRADICTED = "contradicted"
-    EXTRAPOLATED = "over_extrapolation"
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimScore:
-    """What a claim's parts cost.
+class Uncovered:
+    """A word or value of the answer that the evidence does not hold; `text` is `answer[start:end]`."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimCheck:
+    """What the rules find of one claim.
 
     Attributes:
+        text: the claim as written: `answer[start:end]`.
+        start: position in the answer, in characters.
+        end: the same, behind its last character.
         support: 0..1.
-        cost: the same before it is squeezed into that range: 0 is full support.
-        verdict: what the evidence makes of the claim.
-        missing: places of units that no passage binds.
-        held: share of the claim's weight that passages hold, 0..1, in any place.
+        cost: what its parts cost that the evidence does not give; 0 is full support.
+        verdict: supported, or in which way it is not.
+        evidence_ids: the passages that bind its words, the best one first; of a declared claim those that it cites.
+        held: share of the claim that the evidence holds, 0..1, in one place or several.
+        uncovered: what the evidence does not hold, in text order.
+        lacking: weight of its words that neither evidence nor question holds.
+        faults: values and negations that the evidence holds otherwise.
+        misplaced: it says of one what the evidence says of another.
+        invented: it gives a name that neither evidence nor question holds.
+        force: with which the evidence says what the claim asserts, where that is weaker: denied, supposed, planned.
+        size: its characters, less those of marks of citation.
+        claim_id: `<response id>#<n>`; empty until it is part of a report.
+        phantom: it cites something that does not exist.
+        critical: its author calls it critical.
+        declared: it was given as one claim, and is no part of an answer.
     """
 
+    text: str
+    start: int
+    end: int
     support: float
     cost: float
     verdict: SupportVerdict
-    missing: tuple[int, ...]
+    evidence_ids: tuple[str, ...]
     held: float
+    lacking: float = 0.0
+    uncovered: tuple[Uncovered, ...] = ()
+    faults: tuple[UnsupportedValue, ...] = ()
+    misplaced: bool = False
+    invented: bool = False
+    force: Force | None = None
+    size: int = 0
+    claim_id: str = ""
+    phantom: bool = False
+    critical: bool = False
+    declared: bool = False
+
+    @property
+    def hard(self) -> bool:
+        """Whether one of its faults flags the answer, whatever the rest of it says."""
+        return bool(self.misplaced or self.invented or self.force) or any(fault.hard for fault in self.faults)
 
 
 def support_of(cost: float) -> float:
@@ -320,9 +371,9 @@ def support_of(cost: float) -> float:
 
 
 def score(
-    atom: Atom, alignment: Alignment, evidence: Evidence, faults: Sequence[UnsupportedValue] = ()
-) -> ClaimScore:
-    """Return how well the evidence supports a claim."""
+    answer: str, atom: Atom, alignment: Alignment, evidence: Evidence, faults: tuple[UnsupportedValue, ...]
+) -> ClaimCheck:
+    """Return how well the evidence supports a claim of an answer."""
     bound = [
         0.0 if unit.value and any(_denies(atom, unit, fault) for fault in faults) else share
         for unit, share in zip(atom.units, alignment.bound, strict=True)
@@ -347,9 +398,21 @@ def score(
     if alignment.covered >= _NEAR:
         cost += replaced(atom, window, evidence)
     support = support_of(cost)
-    missing = tuple(place for place, share in enumerate(bound) if not share)
-    verdict = _verdict(support, held, conflict=bool(opposed or denials or differs), stronger=stronger)
-    return ClaimScore(support, cost, verdict, missing, held)
+    missing = [unit for unit, share in zip(atom.units, bound, strict=True) if not share]
+    spans = dict.fromkeys(atom.statement.span(unit.start, unit.end) for unit in missing)
+    return ClaimCheck(
+        answer[atom.start : atom.end],
+        atom.start,
+        atom.end,
+        support,
+        cost,
+        _verdict(support, held, conflict=bool(opposed or denials or differs), stronger=stronger),
+        alignment.passages,
+        held,
+        sum(lacking(unit, evidence) for unit in missing),
+        tuple(Uncovered(answer[start:end], start, end) for start, end in spans),
+        faults,
+    )
 
 
 def _parts(atom: Atom, bound: Sequence[float], evidence: Evidence) -> float:

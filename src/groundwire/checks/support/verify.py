@@ -13,19 +13,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Final, NamedTuple
+from typing import Final
 
 from groundwire.checks.marks import Citable, without_marks
 from groundwire.checks.support.atoms import Atom, atoms
 from groundwire.checks.support.evidence import Evidence
-from groundwire.checks.support.force import Force, unasserted
+from groundwire.checks.support.force import unasserted
 from groundwire.checks.support.roles import cost_of_additions, misplaced, names_somebody_else
 from groundwire.checks.support.score import (
     ENOUGH,
-    ClaimScore,
+    ClaimCheck,
+    Force,
     SupportVerdict,
     align,
-    lacking,
     passages_of,
     score,
     support_of,
@@ -95,59 +95,6 @@ JUDGED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Uncovered:
-    """A word or value of the answer that the evidence does not hold; `text` is `answer[start:end]`."""
-
-    text: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimCheck:
-    """What the evidence makes of one claim.
-
-    Attributes:
-        text: the claim as written: `answer[start:end]`.
-        start: position in the answer, in characters.
-        end: the same, behind its last character.
-        support: 0..1.
-        cost: what its parts cost that the evidence does not give; 0 is full support.
-        verdict: supported, or in which way it is not.
-        evidence_ids: the passages that bind its words, the best one first.
-        held: share of the claim that the evidence holds, 0..1, in one place or several.
-        uncovered: what the evidence does not hold, in text order.
-        lacking: weight of its words that neither evidence nor question holds.
-        faults: values and negations that it holds otherwise.
-        misplaced: it says of one what the evidence says of another.
-        invented: it gives a name that neither evidence nor question holds.
-        force: with which the evidence says what the claim asserts, where that is weaker: denied, supposed, planned.
-        size: its characters, less those of marks of citation.
-    """
-
-    text: str
-    start: int
-    end: int
-    support: float
-    cost: float
-    verdict: SupportVerdict
-    evidence_ids: tuple[str, ...]
-    held: float
-    lacking: float
-    uncovered: tuple[Uncovered, ...]
-    faults: tuple[UnsupportedValue, ...]
-    misplaced: bool = False
-    invented: bool = False
-    size: int = 0
-    force: Force | None = None
-
-    @property
-    def hard(self) -> bool:
-        """Whether one of its faults flags the answer, whatever the rest of it says."""
-        return bool(self.misplaced or self.invented or self.force) or any(fault.hard for fault in self.faults)
-
-
-@dataclass(frozen=True, slots=True)
 class AnswerCheck:
     """What the evidence makes of an answer.
 
@@ -195,33 +142,19 @@ def check_answer(
             continue
         claim = _check(answer, atom, index, faults[id(atom.statement)])
         marked = shown.count(" ", claim.start, claim.end) - claim.text.count(" ")
-        claims.append(replace(claim, size=len(claim.text) - marked))
-    if declared:
-        whole = support_of(sum(claim.cost**2 for claim in claims) ** 0.5)
-    else:
-        whole = answer_support(Doubt(claim.size, claim.cost, claim.held, claim.lacking) for claim in claims)
-    return AnswerCheck(tuple(claims), left_out, 0.0 if left_out else whole)
+        claims.append(replace(claim, size=len(claim.text) - marked, declared=declared))
+    if left_out:
+        return AnswerCheck(tuple(claims), left_out, 0.0)
+    doubt = sum(claim.cost**2 for claim in claims) ** 0.5
+    return AnswerCheck(tuple(claims), 0, support_of(doubt) if declared else answer_support(claims))
 
 
-class Doubt(NamedTuple):
-    """What is doubted of a claim."""
-
-    size: int
-    """Its characters, less those of marks of citation."""
-    cost: float
-    """What its parts cost."""
-    held: float
-    """The share that the evidence holds."""
-    lacking: float
-    """The weight of its words that neither evidence nor question holds."""
-
-
-def answer_support(claims: Iterable[Doubt]) -> float:
+def answer_support(claims: Iterable[ClaimCheck]) -> float:
     """Return the support of an answer, 0..1: doubts about its claims and words that nothing holds add up."""
     costs = lacking = invented = size = 0.0
-    for length, cost, held, weight in claims:
-        costs, lacking, size = costs + cost**2, lacking + weight, size + length
-        invented = max(invented, weight if held < _HALF else 0)
+    for claim in claims:
+        costs, lacking, size = costs + claim.cost**2, lacking + claim.lacking, size + claim.size
+        invented = max(invented, claim.lacking if claim.held < _HALF else 0)
     doubt = sqrt(costs) + _ADDED * (lacking + invented)
     tolerated: float = min(_MOST, max(_LEAST, _PER * (size / _SHORT) ** _GROWTH))
     return 1 / (1 + (1 - ENOUGH) / ENOUGH * (doubt / tolerated) ** 2)
@@ -230,53 +163,28 @@ def answer_support(claims: Iterable[Doubt]) -> float:
 def _check(answer: str, atom: Atom, index: Evidence, faults: Iterable[UnsupportedValue]) -> ClaimCheck:
     own = tuple(fault for fault in faults if fault.start < atom.end and atom.start < fault.end)
     if index.values.says(atom.statement):
-        return _claim(answer, atom, passages_of(atom, index), _VERBATIM, index, own)
+        text, supported = answer[atom.start : atom.end], SupportVerdict.SUPPORTED
+        passages = passages_of(atom, index)
+        return ClaimCheck(text, atom.start, atom.end, 1.0, 0.0, supported, passages, held=1.0, faults=own)
     alignment = align(atom, index)
-    result = score(atom, alignment, index, own)
+    found = score(answer, atom, alignment, index, own)
     if not atom.units:
-        return _claim(answer, atom, alignment.passages, result, index, own)
+        return found
     if added := cost_of_additions(atom, alignment.masks, index):
-        cost = result.cost + added
-        verdict = SupportVerdict.PARTIAL if result.verdict is SupportVerdict.SUPPORTED else result.verdict
-        result = replace(result, cost=cost, support=support_of(cost), verdict=verdict)
-    if force := unasserted(atom, alignment, index):
-        result = replace(result, verdict=_WEAKENED.get(force, SupportVerdict.EXTRAPOLATED))
+        cost = found.cost + added
+        verdict = SupportVerdict.PARTIAL if found.verdict is SupportVerdict.SUPPORTED else found.verdict
+        found = replace(found, cost=cost, support=support_of(cost), verdict=verdict)
+    force = unasserted(atom, alignment, index)
     return replace(
-        _claim(answer, atom, alignment.passages, result, index, own),
+        found,
+        verdict=_WEAKENED.get(force, SupportVerdict.EXTRAPOLATED) if force else found.verdict,
         force=force,
         misplaced=misplaced(atom, alignment.masks, index),
-        invented=bool(result.missing) and names_somebody_else(atom, index),
+        invented=bool(found.uncovered) and names_somebody_else(atom, index),
     )
 
 
 _WEAKENED: Final = dict.fromkeys((Force.DENIED, Force.NEGATED), SupportVerdict.CONTRADICTED)
-_VERBATIM: Final = ClaimScore(1.0, 0.0, SupportVerdict.SUPPORTED, (), 1.0)
-
-
-def _claim(
-    answer: str,
-    atom: Atom,
-    passages: tuple[str, ...],
-    result: ClaimScore,
-    index: Evidence,
-    faults: tuple[UnsupportedValue, ...],
-) -> ClaimCheck:
-    spans = dict.fromkeys(
-        atom.statement.span(atom.units[place].start, atom.units[place].end) for place in result.missing
-    )
-    return ClaimCheck(
-        answer[atom.start : atom.end],
-        atom.start,
-        atom.end,
-        result.support,
-        result.cost,
-        result.verdict,
-        passages,
-        result.held,
-        sum(lacking(atom.units[place], index) for place in result.missing),
-        tuple(Uncovered(answer[start:end], start, end) for start, end in spans),
-        faults,
-    )
 
 
 def similarity(one: str, other: str) -> float:

@@ -9,8 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bench.quality.edits import edits
-from groundwire.checks.support.force import Force
-from groundwire.checks.support.score import ENOUGH
+from groundwire.checks.support.score import ENOUGH, Force
 from groundwire.checks.support.verify import check_answer
 from groundwire.cli.main import main
 from groundwire.epistemic.plan import plan_response
@@ -407,7 +406,7 @@ def test_a_link_that_no_evidence_holds_is_cited_in_vain():
     def check(answer, invented):
         given = {"1": SHELF["1"] + " Its page: oslo.example/shelf"}
         plan = plan_response(answer, given, VerificationConfig(), ask=False)
-        assert any(draft.phantom for draft in plan.drafts) + plan.left_out == invented
+        assert any(claim.phantom for claim in plan.claims) + plan.left_out == invented
 
     assert failing(check, cases) == []
 
