@@ -9,18 +9,14 @@ from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 from groundwire import __version__
-from groundwire.checks.citations import Citation
-from groundwire.checks.hedges import Hedge
-from groundwire.gate.claim_case import ClaimCase
-from groundwire.gate.report import Checks, list_checks, list_response_checks, report_of, shorten
-from groundwire.gate.response_case import ResponseCase
+from groundwire.gate.claim_case import Checks, ClaimCase, list_checks
+from groundwire.gate.response_case import ResponseCase, list_response_checks, report_of
 from groundwire.gate.tree import TreeOutcome
 from groundwire.messages.base import immutable
 from groundwire.messages.decisions import (
     CitationResult,
     Decision,
     EvidenceObject,
-    Facts,
     HedgeMark,
     IngestionTier,
     Origin,
@@ -98,14 +94,13 @@ class Envelope:
 
 
 def build_decision(case: ClaimCase, envelope: Envelope, judged: TreeOutcome) -> Decision:
-    """Build the Decision of a claim; equal arguments give equal bytes."""
     return build_decisions([case], [envelope], [judged])[0]
 
 
 def build_decisions(
     cases: Sequence[ClaimCase], envelopes: Sequence[Envelope], judged: Sequence[TreeOutcome]
 ) -> list[Decision]:
-    """Return what `build_decision` does for each claim, each step for all claims before the next one."""
+    """Build the Decisions of claims, each step for all before the next one; equal arguments give equal bytes."""
     checks = [
         list_checks(case, joined=one.code == ReasonCode.PENDING_DUPLICATE)
         for case, one in zip(cases, judged, strict=True)
@@ -121,16 +116,44 @@ def build_decisions(
 
 def build_response_decision(case: ResponseCase, envelope: Envelope, judged: TreeOutcome) -> Decision:
     """Build the Decision of a response; equal arguments give equal bytes."""
-    checks = list_response_checks(case)
-    report = report_of(case)
-    return _within_limits(lambda limits: _build_response(case, envelope, judged, (checks, report), limits))
+    checks, whole = list_response_checks(case), report_of(case)
+
+    def build(limits: _Limits) -> Decision:
+        lists, truncated = _check_lists(checks, limits)
+        report, report_truncated = shorten(whole, limits.entries, limits.characters)
+        return Decision(
+            **_frame(case.response.subject, envelope, judged),
+            memory_type=None,
+            source=None,
+            derived_from=None,
+            **lists,
+            hedges=[],
+            citations=[],
+            similarity_score=None,
+            conflicting_memory_id=None,
+            evidence=None,
+            report=report,
+            facts=case.facts,
+            truncated=truncated | report_truncated or None,
+        )
+
+    return _within_limits(build)
 
 
 def within_limits(decision: Decision) -> Decision:
     """Cut the lists of a response's decision, which was made from a published one, where it is too large."""
     if len(decision.to_bytes()) <= MAX_BYTES:
         return decision
-    return _within_limits(lambda limits: _cut(decision, limits))
+    checks = Checks(decision.checks_passed, decision.checks_failed, decision.checks_skipped)
+
+    def cut(limits: _Limits) -> Decision:
+        lists, more = _check_lists(checks, limits)
+        report, report_more = shorten(decision.report or {}, limits.entries, limits.characters)
+        counts = Counter(decision.truncated or {})
+        counts.update(more | report_more)
+        return decision.model_copy(update={**lists, "report": report, "truncated": dict(counts) or None})
+
+    return _within_limits(cut)
 
 
 def _within_limits(build: Callable[[_Limits], Decision], allowed: Sequence[_Limits] = _LIMITS) -> Decision:
@@ -147,7 +170,39 @@ def _build(
     claim = case.claim
     match = case.conflicting(judged.code)
     lists, truncated = _check_lists(checks, limits)
-    marks, marks_truncated = _marks(case, limits)
+    all_hedges, all_citations = case.reading.hedges, case.reading.citations
+    hedges = [
+        HedgeMark(
+            text=hedge.text[: limits.characters],
+            category=hedge.category,
+            action=hedge.action,
+            start=hedge.start,
+            end=hedge.end,
+        )
+        for hedge in all_hedges[: limits.entries]
+    ]
+    citations = [
+        CitationResult(
+            type=citation.type,
+            value=citation.value[: limits.characters],
+            start=citation.start,
+            end=citation.end,
+            state=finding.state,
+            detail=finding.detail[:MAX_CHARACTERS],
+            checked_at=finding.checked_at,
+        )
+        for citation in all_citations[:MAX_ENTRIES]
+        for finding in [case.finding(citation)]
+    ]
+    full = {"hedges": all_hedges, "citations": all_citations}
+    truncated |= _left_out(full, {"hedges": hedges, "citations": citations})
+    facts = case.facts
+    if facts.parents and limits.characters < max(len(parent.id) for parent in facts.parents):
+        # `derived_from` holds the ids whole, in the same order; the other facts are short
+        parents = [
+            ParentFact(id=parent.id[: limits.characters], state=parent.state) for parent in facts.parents
+        ]
+        facts = facts.model_copy(update={"parents": parents})
     source_id = claim.source_id if claim.source_id is not None else primary_source(case)
     return Decision.made(
         **_frame(claim.subject, envelope, judged),
@@ -155,7 +210,8 @@ def _build(
         source=claim.source,
         derived_from=claim.derived_from,
         **lists,
-        **marks,
+        hedges=hedges,
+        citations=citations,
         similarity_score=round(match.inter / match.union, 4) if match else None,
         conflicting_memory_id=match.subject_id if match else None,
         evidence=EvidenceObject(
@@ -167,53 +223,20 @@ def _build(
             metadata=envelope.metadata,
         ),
         report=None,
-        facts=_short_facts(case.facts, limits),
-        truncated=truncated | marks_truncated or None,
+        facts=facts,
+        truncated=truncated or None,
     )
-
-
-def _build_response(
-    case: ResponseCase,
-    envelope: Envelope,
-    judged: TreeOutcome,
-    found: tuple[Checks, dict[str, Any]],
-    limits: _Limits,
-) -> Decision:
-    checks, whole = found
-    lists, truncated = _check_lists(checks, limits)
-    report, report_truncated = shorten(whole, limits.entries, limits.characters)
-    return Decision(
-        **_frame(case.response.subject, envelope, judged),
-        memory_type=None,
-        source=None,
-        derived_from=None,
-        **lists,
-        hedges=[],
-        citations=[],
-        similarity_score=None,
-        conflicting_memory_id=None,
-        evidence=None,
-        report=report,
-        facts=case.facts,
-        truncated=truncated | report_truncated or None,
-    )
-
-
-def _cut(decision: Decision, limits: _Limits) -> Decision:
-    lists, more = _check_lists(
-        Checks(decision.checks_passed, decision.checks_failed, decision.checks_skipped), limits
-    )
-    report, report_more = shorten(decision.report or {}, limits.entries, limits.characters)
-    counts = Counter(decision.truncated or {})
-    counts.update(more | report_more)
-    changed = {**lists, "report": report, "truncated": dict(counts) or None}
-    return decision.model_copy(update=changed)
 
 
 def _frame(subject: Subject, envelope: Envelope, judged: TreeOutcome) -> dict[str, Any]:
-    stamp = envelope.stamp
+    stamp, origin = envelope.stamp, envelope.origin
+    if envelope.revision:
+        name = decision_id(subject, envelope.revision)
+    else:
+        place = (origin.topic, origin.partition, origin.offset)
+        name = provisional_id(subject, place, stamp.policy_sha256, stamp.engine)
     return {
-        "decision_id": _identify(subject, envelope),
+        "decision_id": name,
         "revision": envelope.revision,
         "supersedes": decision_id(subject, envelope.revision - 1) if envelope.revision > 1 else None,
         "kind": subject.kind,
@@ -242,7 +265,6 @@ def _policy_name(policy_version: str, sha256: str) -> PolicyName:
 
 
 def _check_lists(checks: Checks, limits: _Limits) -> tuple[dict[str, list[str]], dict[str, int]]:
-    """Return the lists of checks, and how many entries of each are left out."""
     characters = max(limits.characters, _CHECK_CHARACTERS)
     full = {
         "checks_passed": checks.passed,
@@ -256,16 +278,6 @@ def _check_lists(checks: Checks, limits: _Limits) -> tuple[dict[str, list[str]],
     return lists, _left_out(full, lists)
 
 
-def _marks(case: ClaimCase, limits: _Limits) -> tuple[dict[str, list[Any]], dict[str, int]]:
-    """Return hedges and citations in their places, and how many of each are left out."""
-    full: dict[str, Sequence[Any]] = {"hedges": case.reading.hedges, "citations": case.reading.citations}
-    lists: dict[str, list[Any]] = {
-        "hedges": [_hedge(hedge, limits) for hedge in case.reading.hedges[: limits.entries]],
-        "citations": [_citation(case, c, limits) for c in case.reading.citations[:MAX_ENTRIES]],
-    }
-    return lists, _left_out(full, lists)
-
-
 def _left_out(full: Mapping[str, Sequence[Any]], kept: Mapping[str, Sequence[Any]]) -> dict[str, int]:
     return {
         name: len(full[name]) - len(entries)
@@ -274,46 +286,88 @@ def _left_out(full: Mapping[str, Sequence[Any]], kept: Mapping[str, Sequence[Any
     }
 
 
-def _short_facts(facts: Facts, limits: _Limits) -> Facts:
-    """Cut the ids of parents, which `derived_from` holds in the same order; the other facts are short."""
-    if not facts.parents or limits.characters >= max(len(parent.id) for parent in facts.parents):
-        return facts
-    parents = [ParentFact(id=parent.id[: limits.characters], state=parent.state) for parent in facts.parents]
-    return facts.model_copy(update={"parents": parents})
-
-
-def _identify(subject: Subject, envelope: Envelope) -> str:
-    if envelope.revision:
-        return decision_id(subject, envelope.revision)
-    origin = envelope.origin
-    place = (origin.topic, origin.partition, origin.offset)
-    return provisional_id(subject, place, envelope.stamp.policy_sha256, envelope.stamp.engine)
-
-
-def _hedge(hedge: Hedge, limits: _Limits) -> HedgeMark:
-    return HedgeMark(
-        text=hedge.text[: limits.characters],
-        category=hedge.category,
-        action=hedge.action,
-        start=hedge.start,
-        end=hedge.end,
-    )
-
-
-def _citation(case: ClaimCase, citation: Citation, limits: _Limits) -> CitationResult:
-    finding = case.finding(citation)
-    return CitationResult(
-        type=citation.type,
-        value=citation.value[: limits.characters],
-        start=citation.start,
-        end=citation.end,
-        state=finding.state,
-        detail=finding.detail[:MAX_CHARACTERS],
-        checked_at=finding.checked_at,
-    )
-
-
 def primary_source(case: ClaimCase) -> str | None:
     """Return the id of the first verified citation, else of the first detected one (S0-55)."""
     citation = next(iter(case.verified or case.reading.citations), None)
     return citation.source_id if citation else None
+
+
+_DETAILS: Final = "details"
+_OPEN = frozenset({"validated", "rejected_by_domain", "hop_evidence", _DETAILS})
+"""Parts whose keys come from the record: they are shortened like lists, at any depth."""
+_CODES = frozenset(
+    {
+        *("type", "reason", "category", "severity", "stage", "mode", "why", "fallback"),
+        *("gap_type", "flag_reason", "method", "kind", "suggested_action"),
+    }
+)
+"""Parts that hold words of ours: they are short, and a consumer compares them."""
+_KEY: Final = 40  # characters of a key that stay, however little room there is: our own are shorter
+_NODES: Final = 100
+"""Values of such a part for each entry that a list may have: lists of five within lists of five have no end."""
+
+
+def shorten(
+    report: Mapping[str, Any], entries: int, characters: int
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """Cut lists and strings of a report; the second result counts by dotted name what is left out of a list.
+
+    Parts whose keys come from the record may nest: of each, `_NODES` values for each entry that a list may have
+    are kept, depth first.
+    """
+    cutter = _Cutter(entries, characters)
+    return {
+        name: cutter.cut(value, f"report.{name}", name) for name, value in report.items()
+    }, cutter.left_out
+
+
+class _Cutter:
+    def __init__(self, entries: int, characters: int) -> None:
+        self.left_out: dict[str, int] = {}
+        self._entries = entries
+        self._characters = characters
+        self._nodes = 0  # that the open part may still have
+        self._key = characters  # that its keys may have
+
+    def cut(self, value: Any, path: str, name: str) -> Any:  # noqa: ANN401 - any JSON value
+        if name in _OPEN:
+            self._nodes = _NODES * self._entries
+            self._key = max(self._characters, _KEY) if name == _DETAILS else self._characters
+            return self._cut_open(value, path)
+        if isinstance(value, str):
+            return value if name in _CODES else value[: self._characters]
+        if value is None or isinstance(value, int | float):  # before what takes longer to tell
+            return value
+        if isinstance(value, list | tuple):
+            self._count(path, len(value) - self._entries)
+            return [self.cut(item, path, "") for item in value[: self._entries]]
+        if isinstance(value, Mapping):
+            return {key: self.cut(item, f"{path}.{key}", key) for key, item in value.items()}
+        return value
+
+    def _cut_open(self, value: Any, path: str) -> Any:  # noqa: ANN401 - any JSON value
+        """Cut a part whose keys come from the record: they name nothing, and are cut like strings."""
+        self._nodes -= 1
+        if isinstance(value, list | tuple):
+            kept = []
+            for item in value[: self._entries]:
+                if self._nodes <= 0:
+                    break
+                kept.append(self._cut_open(item, path))
+            self._count(path, len(value) - len(kept))
+            return kept
+        if isinstance(value, Mapping):
+            named: dict[str, Any] = {}
+            for key, item in value.items():
+                if self._nodes <= 0 or len(named) == self._entries:
+                    break
+                # of two keys that begin alike only the first is kept: it would be overwritten unseen
+                if (name := str(key)[: self._key]) not in named:
+                    named[name] = self._cut_open(item, path)
+            self._count(path, len(value) - len(named))
+            return named
+        return value[: self._characters] if isinstance(value, str) else value
+
+    def _count(self, path: str, more: int) -> None:
+        if more > 0:
+            self.left_out[path] = self.left_out.get(path, 0) + more

@@ -9,7 +9,7 @@ Requirements S0-24..S0-45, S0-112, S0-114, S0-161, S0-162, C-03, C-11, C-27, C-3
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -21,7 +21,6 @@ from groundwire.checks.dedup.signature import Thresholds, signature
 from groundwire.checks.dedup.similarity import basis_points
 from groundwire.checks.hedges import Hedge, HedgeAction, HedgeDetector, Lexicon, hedge_lexicon
 from groundwire.errors import UsageError
-from groundwire.gate.attested import is_valid
 from groundwire.gate.tree import CONVERSATIONS, TreeOutcome, cap, evaluate_tree, explain, reviewed
 from groundwire.messages.base import immutable
 from groundwire.messages.decisions import (
@@ -68,8 +67,7 @@ UNREAD: Final = ClaimReading((), (), HedgeAction.CONTINUE, ())
 
 def read_claim(content: str, policy: Policy) -> ClaimReading:
     """Find the hedges and citations of a claim's text; linear in its length."""
-    detector = _detector(policy.hedges.block, policy.hedges.review, policy.hedges.lexicon)
-    hedges, result = detector.read(content)
+    hedges, result = _detector(policy.hedges.block, policy.hedges.review, policy.hedges.lexicon).read(content)
     citations = _citations.detect(content)
     concealed = hidden(content)
     if not hedges and not citations and not concealed:
@@ -85,11 +83,7 @@ def _detector(block: tuple[str, ...], review: tuple[str, ...], lexicon: Lexicon)
 
 
 def dedup_scheme(policy: Policy) -> str:
-    """Name everything that stored deduplication data depends on; a change of it needs a rebuild.
-
-    Raises:
-        UsageError: for `dedup_method = "vector"`, which needs an embedder and works in the library only.
-    """
+    """Name everything that stored deduplication data depends on; a change of it needs a rebuild."""
     if policy.dedup_method == "vector":
         raise UsageError(
             "dedup_method: 'vector' needs an embedder and works in the library only; use 'minhash' or 'partition'"
@@ -101,12 +95,11 @@ def dedup_scheme(policy: Policy) -> str:
 
 
 def dedup_query(claim: Claim, policy: Policy) -> DedupQuery | None:
-    """Return how a claim is compared: scope, keys and signature; None where deduplication is disabled."""
     return dedup_queries([claim], policy)[0]
 
 
 def dedup_queries(claims: Sequence[Claim], policy: Policy) -> Sequence[DedupQuery | None]:
-    """Return what `dedup_query` does for each claim, each step for all claims before the next one."""
+    """Return how each claim is compared; None where deduplication is disabled."""
     if not policy.enable_dedup:
         return [None] * len(claims)
     rules = match_rules(policy)
@@ -128,12 +121,11 @@ def dedup_queries(claims: Sequence[Claim], policy: Policy) -> Sequence[DedupQuer
 
 def match_rules(policy: Policy) -> MatchRules:
     shares = policy.dedup_threshold, policy.conflict_threshold, policy.rejected_threshold
-    return _match_rules(shares, policy.dedup_material_difference, policy.dedup_word_difference)
+    thresholds = Thresholds(*map(_basis_points, shares))
+    return MatchRules(thresholds, policy.dedup_material_difference, policy.dedup_word_difference)
 
 
-@lru_cache(maxsize=16)
-def _match_rules(shares: tuple[float, float, float], material: bool, word: bool) -> MatchRules:  # noqa: FBT001
-    return MatchRules(Thresholds(*map(basis_points, shares)), material, word)
+_basis_points = lru_cache(maxsize=16)(basis_points)  # of each claim again
 
 
 def load_dedup(policy: Policy) -> None:
@@ -190,23 +182,46 @@ class DedupVerdict(NamedTuple):
     pending: DedupMatch | None
 
 
-DECIDING: Final = (MatchKind.DUPLICATE, MatchKind.CONFLICT, MatchKind.REJECTED, MatchKind.PENDING)
+_DECIDING: Final = (MatchKind.DUPLICATE, MatchKind.CONFLICT, MatchKind.REJECTED, MatchKind.PENDING)
 _NO_MATCH: Final = DedupVerdict(None, None, None, None)
 _DISABLED: Final = DedupFacts(status="disabled", scheme="", matches=[])
 
 
-def dedup_verdict(dedup: DedupFacts, policy: Policy) -> DedupVerdict:
-    """Sort the matches by what they mean under a policy (C-08, C-09)."""
-    return verdict_of(dedup.matches, match_rules(policy)) if dedup.matches else _NO_MATCH
-
-
 def verdict_of(matches: Sequence[DedupMatch], rules: MatchRules) -> DedupVerdict:
+    """Sort matches by what they mean (C-08, C-09)."""
     first = {kind_of(match, rules): match for match in reversed(matches)}
-    return DedupVerdict(*map(first.get, DECIDING))
+    return DedupVerdict(*map(first.get, _DECIDING))
+
+
+REVIEW_PLACE = "review_place"
+"""The check of what has a place in the queue, and only of that."""
+
+_FULL = {Place.USER_FULL: "user", Place.TENANT_FULL: "tenant", Place.TOTAL_FULL: "total"}
+
+
+@dataclass(slots=True)
+class Checks:
+    """What held, what did not, and what was not looked at; each check is in one of them, once or more."""
+
+    passed: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    def add(self, passed: str, failed: list[str]) -> None:
+        if failed:
+            self.failed += failed
+        else:
+            self.passed.append(passed)
+
+    def add_place(self, place: Place) -> None:
+        if place in _FULL:
+            self.failed.append(f"review_queue_full: {_FULL[place]}")
+        elif place == Place.FREE:
+            self.passed.append(REVIEW_PLACE)
 
 
 class ClaimCase:
-    """A claim with everything that bears on its decision; its properties and methods are pure."""
+    """A claim with everything that bears on its decision; pure."""
 
     def __init__(
         self, claim: Claim, reading: ClaimReading, policy: Policy, facts: Facts, findings: Findings
@@ -216,7 +231,8 @@ class ClaimCase:
         self.policy = policy
         self.findings = findings
         self._take(facts)
-        self.unattested = self._unattested()
+        outside_ai = claim.source in policy.trusted_sources or claim.source in CONVERSATIONS
+        self.unattested = policy.attestation == "hmac" and outside_ai and not facts.attested
         self.source = AI_SYNTHESIS if self.unattested else claim.source
         self.expired = claim.validity_horizon is not None and claim.validity_horizon <= facts.clock
         self.verified = [
@@ -234,7 +250,8 @@ class ClaimCase:
     def _take(self, facts: Facts) -> None:
         self.facts = facts
         self.dedup = facts.dedup or _DISABLED
-        self.matches = dedup_verdict(self.dedup, self.policy)
+        matches = self.dedup.matches
+        self.matches = verdict_of(matches, match_rules(self.policy)) if matches else _NO_MATCH
 
     def finding(self, citation: Citation) -> CheckFinding:
         if citation.doubt:
@@ -266,7 +283,7 @@ class ClaimCase:
         base = self.base()
         if base.tier != IngestionTier.AUTO_APPROVE:
             return base
-        code = self._text_cap() or self.state_cap() or self.late_cap()
+        code = self.hidden_cap or self.state_cap() or self.late_cap()
         return cap(code) if code else base
 
     def base(self) -> TreeOutcome:
@@ -283,13 +300,16 @@ class ClaimCase:
             memory_type=self.claim.memory_type,
             trusted_sources=self.policy.trusted_sources,
         )
-        return explain(tree.tier, self._ungrounded()) if tree.code == ReasonCode.UNGROUNDED else tree
+        if tree.code != ReasonCode.UNGROUNDED:
+            return tree
+        if self.unattested:
+            return explain(tree.tier, ReasonCode.SOURCE_UNATTESTED)
+        return explain(
+            tree.tier, ReasonCode.CITATION_UNVERIFIED if self.reading.citations else ReasonCode.UNGROUNDED
+        )
 
-    def stateless_cap(self) -> ReasonCode | None:
-        """Return the cap that needs no state, if one applies to a tier 1."""
-        return self._text_cap() or self.late_cap()
-
-    def _text_cap(self) -> ReasonCode | None:
+    @property
+    def hidden_cap(self) -> ReasonCode | None:
         return ReasonCode.HIDDEN_TEXT if self.reading.hidden else None
 
     def late_cap(self) -> ReasonCode | None:
@@ -298,10 +318,9 @@ class ClaimCase:
             return ReasonCode.CITATION_IRRELEVANT
         if self.ai_synthesis and not self.policy.auto_approve_ai_synthesis:
             return ReasonCode.AI_SYNTHESIS_HELD
-        failed = len(self.verified) < len(self.reading.citations)
-        return (
-            ReasonCode.CITATION_UNVERIFIED if failed and self.policy.failed_citation_overrides_trust else None
-        )
+        if len(self.verified) < len(self.reading.citations) and self.policy.failed_citation_overrides_trust:
+            return ReasonCode.CITATION_UNVERIFIED
+        return None
 
     @property
     def irrelevant(self) -> list[str]:
@@ -335,15 +354,6 @@ class ClaimCase:
             return self.matches.pending
         return self.matches.duplicate or self.matches.conflict or self.matches.rejected
 
-    def _unattested(self) -> bool:
-        outside_ai = self.claim.source in self.policy.trusted_sources or self.claim.source in CONVERSATIONS
-        return self.policy.attestation == "hmac" and outside_ai and not is_valid(self.facts.attestation)
-
-    def _ungrounded(self) -> ReasonCode:
-        if self.unattested:
-            return ReasonCode.SOURCE_UNATTESTED
-        return ReasonCode.CITATION_UNVERIFIED if self.reading.citations else ReasonCode.UNGROUNDED
-
     def state_cap(self) -> ReasonCode | None:
         """Return the cap that state's answer brings, if one applies to a tier 1."""
         if self.matches.conflict:
@@ -351,6 +361,76 @@ class ClaimCase:
         if self.matches.rejected:
             return ReasonCode.PREVIOUSLY_REJECTED
         return ReasonCode.DERIVED_FROM_UNAPPROVED if self.unapproved_parents else None
+
+
+def list_checks(case: ClaimCase, *, joined: bool = False) -> Checks:
+    """Name every check of a claim as `name` or `name: detail`; `joined`: whether it follows a pending one."""
+    checks = Checks()
+    claim, facts, reading = case.claim, case.facts, case.reading
+    if facts.error:  # the text was not read: nothing is known of hedges and citations
+        checks.failed += ["hedges_unavailable", "citation_unavailable", "citation_verification_unavailable"]
+    else:
+        failed = [f"hedge_words_detected: {', '.join(reading.hedge_words)}"] if reading.hedge_words else []
+        failed += [f"hidden_text: {', '.join(reading.hidden)}"] if reading.hidden else []
+        checks.add("no_speculation", failed)
+    _list_dedup(case, checks, joined=joined)
+    if not facts.error:
+        _list_citations(case, checks)
+    if case.policy.verify_claim_relevance and case.verified:
+        checks.add("citation_relevant", [f"citation_irrelevant: {label}" for label in case.irrelevant])
+    else:
+        checks.skipped.append("relevance_skipped")
+    if case.unattested:
+        checks.failed.append(f"source_unattested: {claim.source}")
+    else:
+        trusted = claim.source in case.policy.trusted_sources
+        checks.add(
+            f"trusted_source: {claim.source}", [] if trusted else [f"source_not_trusted: {claim.source}"]
+        )
+    if not claim.derived_from:
+        checks.skipped.append("parents_skipped")
+    elif facts.parents is None:
+        checks.failed.append("parents_unavailable")
+    else:
+        failed = [f"derived_from_unapproved: {parent}" for parent in dict.fromkeys(case.unapproved_parents)]
+        checks.add("parents_approved", failed)
+    if claim.validity_horizon is None:
+        checks.skipped.append("validity_skipped")
+    else:
+        checks.add("not_expired", ["expired"] if case.expired else [])
+    checks.add_place(facts.place)
+    return checks
+
+
+def _list_dedup(case: ClaimCase, checks: Checks, *, joined: bool) -> None:
+    if case.dedup.status == "disabled":
+        checks.skipped += ["dedup_skipped", "previously_rejected_skipped"]
+        return
+    if case.dedup.status == "failed":
+        checks.failed += ["dedup_check_failed", "previously_rejected_unavailable"]
+        return
+    duplicate, conflict, rejected, pending = case.matches
+    failed = [f"duplicate: {duplicate.subject_id}"] if duplicate else []
+    if conflict:
+        failed.append(f"conflicting_near_duplicate: {conflict.subject_id}: {conflict.difference}")
+    passed = "not_duplicate"
+    if joined and pending and pending.inter != pending.union:
+        passed += f": {pending.subject_id}: in other words"
+    checks.add(passed, failed)
+    failed = [f"previously_rejected: {rejected.subject_id}"] if rejected else []
+    checks.add("not_previously_rejected", failed)
+
+
+def _list_citations(case: ClaimCase, checks: Checks) -> None:
+    if not case.reading.citations:
+        checks.failed.append("citation_missing")
+        checks.skipped.append("citation_verification_skipped")
+        return
+    checks.passed.append("citation_present")
+    verified = {citation.label for citation in case.verified}
+    for label in dict.fromkeys(citation.label for citation in case.reading.citations):
+        held = label in verified
+        checks.add(f"citation_verified: {label}", [] if held else [f"citation_unverified: {label}"])
 
 
 class Prejudgement(NamedTuple):
@@ -369,4 +449,4 @@ class Prejudgement(NamedTuple):
 
 def prejudge(case: ClaimCase) -> Prejudgement:
     """Judge a claim as if nothing were a duplicate and every parent were approved."""
-    return Prejudgement(case.base(), case.stateless_cap())
+    return Prejudgement(case.base(), case.hidden_cap or case.late_cap())

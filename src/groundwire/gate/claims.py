@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from groundwire.checks.citations import Citation
 from groundwire.checks.hedges import HedgeAction
 from groundwire.errors import RecordError
-from groundwire.gate.attested import attestation_fact
 from groundwire.gate.build import Envelope, Stamp, build_decision
 from groundwire.gate.claim_case import (
     UNREAD,
@@ -46,15 +45,17 @@ from groundwire.gate.types import (
     PreparedReview,
     ReviewPlan,
     canonical_form,
+    of_kind,
     parents_of,
+    put_back,
     record_origin,
 )
-from groundwire.keys.attestation import Keys
+from groundwire.keys.attestation import Keys, Role
 from groundwire.logs import report_fault, write_event
 from groundwire.messages.base import from_milliseconds, sha256_hex, to_milliseconds
 from groundwire.messages.decisions import CitationState, Decision, DedupFacts, Verdict
 from groundwire.messages.decode import decode_claim
-from groundwire.messages.headers import InboundRecord, LookupRetry
+from groundwire.messages.headers import ATTESTATION, InboundRecord, LookupRetry, header
 from groundwire.messages.identity import Subject, decision_id
 from groundwire.messages.records import Claim
 from groundwire.policy import Policy
@@ -82,15 +83,33 @@ class GateRules(NamedTuple):
     keys: Keys
     now: Callable[[], datetime]
 
+    async def policy_that_decided(self, stamp: Stamp) -> Policy | None:
+        """Return the policy of a recorded outcome, or None where it is not known here any more."""
+        sha256 = stamp.policy_sha256
+        policy = self.policy if sha256 == self.policy.sha256 else await self.policies.get(sha256)
+        if policy is None:
+            write_event(
+                "warning", "policy.unknown", sha256=sha256, hint="put its file into GROUNDWIRE_POLICIES_DIR"
+            )
+        return policy
 
-async def policy_that_decided(sha256: str, current: Policy, policies: Policies) -> Policy | None:
-    """Return the policy of a recorded outcome, or None where it is not known here any more."""
-    policy = current if sha256 == current.sha256 else await policies.get(sha256)
-    if policy is None:
-        write_event(
-            "warning", "policy.unknown", sha256=sha256, hint="put its file into GROUNDWIRE_POLICIES_DIR"
-        )
-    return policy
+    def attestation(
+        self,
+        record: InboundRecord,
+        at: datetime,
+        *,
+        tenant: str,
+        source: str | None = None,
+        role: Role | None = None,
+    ) -> dict[str, Any] | None:
+        """Check the header `gw-attestation` of a record; see `Keys.check`. None where there is none."""
+        signed = header(record.headers, ATTESTATION)
+        found = self.keys.check(signed, record.value or b"", tenant=tenant, at=at, source=source, role=role)
+        return found.fact() if found else None
+
+    def clock(self, record: InboundRecord) -> datetime:
+        """Return the time at which a signature is checked: who sends a record may choose its own."""
+        return max(from_milliseconds(record.timestamp), self.now())
 
 
 class ClaimStep(NamedTuple):
@@ -102,15 +121,22 @@ class ClaimStep(NamedTuple):
     request: StepRequest
 
 
+class DueClaim(NamedTuple):
+    """A claim whose outcome state has recorded."""
+
+    step: ClaimStep
+    recorded: Outcome
+
+
 class ClaimGate:
     """Decides claims."""
 
     def __init__(self, rules: GateRules, verifier: CitationVerifier) -> None:
-        policy, self._policies, self._keys, self._now = rules
-        self._policy = policy
-        self._citations = CitationLookup(verifier, policy)
-        self._scheme = dedup_scheme(policy)
-        load_dedup(policy)
+        self._rules = rules
+        self._policy, self._now = rules.policy, rules.now
+        self._scheme = dedup_scheme(rules.policy)
+        load_dedup(rules.policy)
+        self.look_up = CitationLookup(verifier, rules.policy).look_up
 
     def prepare(self, given: Sequence[tuple[InboundRecord, Claim]]) -> list[PreparedClaim | DeadLetter]:
         """Read claims' texts; one that has no canonical form is a dead letter.
@@ -118,44 +144,38 @@ class ClaimGate:
         Each step is done for all claims before the next one: what it needs stays in the processor's caches meanwhile,
         which saves a fifth of the time.
         """
-        drafts = [_draft(record, claim) for record, claim in given]
-        readable = [draft for draft in drafts if draft.dead is None and self._read(draft)]
-        self._compare(readable)  # of a text that could not be read one fault is told
-        return [draft.dead or self._prepared(draft) for draft in drafts]
+        entries = [self._unread(record, claim) for record, claim in given]
+        readings = [self._read(entry) for entry in of_kind(entries, PreparedClaim)]
+        return put_back(entries, self._compared(readings), PreparedClaim)
 
-    def _read(self, draft: _Draft) -> bool:
+    def _unread(self, record: InboundRecord, claim: Claim) -> PreparedClaim | DeadLetter:
         try:
-            draft.reading = read_claim(draft.claim.content, self._policy)
+            fingerprint = sha256_hex(canonical_form(claim))
+        except RecordError as error:
+            return DeadLetter(record, error)
+        inputs = ClaimInputs({}, self._attestation(record, claim, self._rules.clock(record)))
+        return PreparedClaim(record, claim, fingerprint, UNREAD, None, inputs)
+
+    def _read(self, entry: PreparedClaim) -> PreparedClaim:
+        try:
+            return entry._replace(reading=read_claim(entry.claim.content, self._policy))
         except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
-            draft.fail(exc)
-        return not draft.error
+            return _unreadable(entry, exc)
 
-    def _compare(self, drafts: Sequence[_Draft]) -> None:
+    def _compared(self, entries: Sequence[PreparedClaim]) -> list[PreparedClaim]:
         try:
-            queries = dedup_queries([draft.claim for draft in drafts], self._policy)
-        except Exception:  # noqa: BLE001 - then one by one, so that it takes no other along
-            for draft in drafts:
-                try:
-                    draft.dedup = dedup_query(draft.claim, self._policy)
-                except Exception as exc:  # noqa: BLE001 - fails closed, as of `_read`
-                    draft.fail(exc)
-        else:
-            for draft, query in zip(drafts, queries, strict=True):
-                draft.dedup = query
-
-    def _prepared(self, draft: _Draft) -> PreparedClaim:
-        record, claim = draft.record, draft.claim
-        # who sends a record may choose its time
-        clock = max(from_milliseconds(record.timestamp), self._now())
-        inputs = ClaimInputs({}, self._attestation(record, claim, clock), error=draft.error)
-        reading = UNREAD if draft.error else draft.reading
-        return PreparedClaim(record, claim, draft.fingerprint, reading, draft.dedup, inputs)
+            queries = dedup_queries([entry.claim for entry in entries], self._policy)
+        except Exception as exc:  # noqa: BLE001 - fails closed, and takes no other claim along
+            if len(entries) == 1:
+                return [entry if entry.inputs.error else _unreadable(entry, exc) for entry in entries]
+            return [self._compared([entry])[0] for entry in entries]
+        return [
+            entry if entry.inputs.error else entry._replace(dedup=query)
+            for entry, query in zip(entries, queries, strict=True)
+        ]
 
     def _attestation(self, record: InboundRecord, claim: Claim, at: datetime) -> dict[str, Any] | None:
-        return attestation_fact(self._keys, record, at, tenant=claim.tenant_id, source=claim.source)
-
-    async def look_up(self, claims: Sequence[PreparedClaim], *, ask_network: bool) -> list[PreparedClaim]:
-        return await self._citations.look_up(claims, ask_network=ask_network)
+        return self._rules.attestation(record, at, tenant=claim.tenant_id, source=claim.source)
 
     def request_of(self, entry: PreparedClaim) -> ClaimStep:
         try:
@@ -197,7 +217,7 @@ class ClaimGate:
             dedup=entry.dedup,
             dedup_failed=inputs.error is not None,
             parents=parents_of(claim),
-            horizon=_milliseconds(claim.validity_horizon),
+            horizon=to_milliseconds(claim.validity_horizon) if claim.validity_horizon else 0,
             payload=payload.to_bytes(),
             record=record_of(claim),  # canonical: blanks between its fields would take places' bytes
         )
@@ -206,11 +226,7 @@ class ClaimGate:
     def postponed(self, entry: PreparedClaim, patience: float) -> InboundRecord | None:
         """Return the record as it goes to `deferred` again, where a host failed and might still make a difference.
 
-        Pauses double, from a twentieth of the patience on; the last look-up is at its end.
-
-        Args:
-            entry: looked up in vain.
-            patience: seconds since the first look-up for which a person does not get the claim yet.
+        Pauses double, from a twentieth of the patience (in seconds) on; the last look-up is at its end.
         """
         now = to_milliseconds(self._now())
         first = min(entry.record.retry.first, now) if entry.record.retry else now
@@ -227,16 +243,11 @@ class ClaimGate:
         verified = CheckFinding(CitationState.VERIFIED, "", self._now())
         findings_if_verified = {**entry.inputs.findings, **dict.fromkeys(entry.unanswered, verified)}
         relevant = [{"start": c.start, "score": 1.0, "relevant": True} for c in entry.reading.verifiable]
-        now, then = (
-            self.request_of(entry._replace(inputs=inputs)).request
-            for inputs in (
-                entry.inputs,
-                entry.inputs._replace(findings=findings_if_verified, relevance=relevant),
-            )
-        )
+        inputs = entry.inputs._replace(findings=findings_if_verified, relevance=relevant)
+        now, then = self.request_of(entry).request, self.request_of(entry._replace(inputs=inputs)).request
         return (now.base_tier, now.capped) != (then.base_tier, then.capped) == (1, False)
 
-    async def decide(self, answered: Sequence[tuple[ClaimStep, Outcome]]) -> list[Decided]:
+    async def decide(self, answered: Sequence[DueClaim]) -> list[Decided]:
         decisions = derive_all([await self._derivation(step, recorded) for step, recorded in answered])
         return [
             Decided(step.entry.record, decision, recorded.fresh)
@@ -248,7 +259,7 @@ class ClaimGate:
             case = step.case.with_state(recorded_facts(recorded, step.payload))
             return Derivation(case, recorded, step.payload, known_policy=True)
         entry, payload = step.entry, ClaimPayload.from_bytes(recorded.payload)
-        known = await policy_that_decided(payload.stamp.policy_sha256, self._policy, self._policies)
+        known = await self._rules.policy_that_decided(payload.stamp)
         policy, claim = known or self._policy, payload.as_decided(entry.claim)
         as_read = claim is entry.claim and policy is self._policy
         reading = entry.reading if as_read else read_claim(claim.content, policy)
@@ -256,28 +267,9 @@ class ClaimGate:
         return Derivation(case, recorded, payload, known_policy=known is not None)
 
 
-@dataclass(slots=True)
-class _Draft:
-    """A claim while it is prepared; `error` is the class of what broke, `dead` says that it has no canonical form."""
-
-    record: InboundRecord
-    claim: Claim
-    fingerprint: str = ""
-    dead: DeadLetter | None = None
-    reading: ClaimReading = UNREAD
-    dedup: DedupQuery | None = None
-    error: str | None = None
-
-    def fail(self, error: Exception) -> None:
-        report_fault("claim.unreadable", error, offset=self.record.offset)
-        self.error = type(error).__name__
-
-
-def _draft(record: InboundRecord, claim: Claim) -> _Draft:
-    try:
-        return _Draft(record, claim, sha256_hex(canonical_form(claim)))
-    except RecordError as error:
-        return _Draft(record, claim, dead=DeadLetter(record, error))
+def _unreadable(entry: PreparedClaim, error: Exception) -> PreparedClaim:
+    report_fault("claim.unreadable", error, offset=entry.record.offset)
+    return entry.failed(error)
 
 
 def provisional_claim(entry: PreparedClaim, policy: Policy) -> Decision:
@@ -321,7 +313,15 @@ class CitationLookup:
                 (tenant, citation) for tenant, citation in remote if (tenant, citation.label) not in answers
             ]
             if ask_network:  # what failed a moment ago is asked again by who has waited for it
-                missing += _failed(claims, answers)
+                missing += [
+                    (entry.claim.tenant_id, citation)
+                    for entry in claims
+                    if entry.record.retry
+                    for citation in entry.reading.verifiable
+                    if citation.type in NETWORK
+                    and (check := answers.get((entry.claim.tenant_id, citation.label)))
+                    and check.may_pass
+                ]
             if missing and ask_network:
                 answers |= await _nothing_if_broken(self._verifier.remote(missing, want_text=want_text))
         return [self._with_answers(entry, answers) for entry in claims]
@@ -377,19 +377,6 @@ class CitationLookup:
         ]
 
 
-def _failed(claims: Sequence[PreparedClaim], answers: Answers) -> list[tuple[str, Citation]]:
-    """Return what claims cite that are tried again, of which the cache only knows that a host failed."""
-    return [
-        (entry.claim.tenant_id, citation)
-        for entry in claims
-        if entry.record.retry
-        for citation in entry.reading.verifiable
-        if citation.type in NETWORK
-        and (check := answers.get((entry.claim.tenant_id, citation.label)))
-        and check.may_pass
-    ]
-
-
 def as_finding(check: CitationCheck) -> CheckFinding:
     """Keep of a verification what a decision may carry: a short detail, never the source's text."""
     return CheckFinding(check.state, check.detail[:MAX_DETAIL], check.checked_at)
@@ -404,10 +391,6 @@ async def _nothing_if_broken(lookup: Awaitable[Answers]) -> Answers:
         return {}
 
 
-def _milliseconds(horizon: datetime | None) -> int:
-    return to_milliseconds(horizon) if horizon else 0
-
-
 _WITHOUT_TEXT = {ReviewAction.EXPIRE, ReviewAction.RETRACT}
 """Actions for which the claim's text is not compared."""
 
@@ -416,7 +399,7 @@ class ClaimReviews:
     """Works out what people's actions on claims come to."""
 
     def __init__(self, rules: GateRules) -> None:
-        self._policy, self._policies, _, self._now = rules
+        self._rules, self._policy = rules, rules.policy
         self._scheme = dedup_scheme(rules.policy)
 
     def refuse(self, held: HeldEntry, refused: str, *, only_recorded: bool) -> ReviewPlan:
@@ -436,8 +419,12 @@ class ClaimReviews:
     def plan(self, entry: PreparedReview, held: HeldEntry, published: Decision | None) -> ReviewPlan:
         """Work out what an action on a claim would come to; `published` is the decision that `query` named."""
         before = ClaimPayload.from_bytes(held.payload)
-        first = _first_record(held, before, published)
-        if first is None:
+        record = held.record or (before.human.record.encode() if before.human else b"")
+        if record:
+            first = decode_claim(record)
+        elif published is not None:
+            first = claim_of(published)
+        else:
             return NOT_PUBLISHED
         payload = self._next_payload(entry, before, first)
         claim = payload.as_decided(first)
@@ -450,9 +437,12 @@ class ClaimReviews:
             dedup=None if entry.action in _WITHOUT_TEXT else dedup,
             dedup_failed=failed,
             parents=parents_of(claim),
-            horizon=_milliseconds(claim.validity_horizon),
+            horizon=to_milliseconds(claim.validity_horizon) if claim.validity_horizon else 0,
         )
-        refused = _refused_edit(case, unread=failed) if entry.action is ReviewAction.EDIT else ""
+        refused = ""
+        if entry.action is ReviewAction.EDIT:
+            speculates = case.hedge == HedgeAction.BLOCK
+            refused = "unreadable" if failed else "personal_speculation" if speculates else ""
         return ReviewPlan(refused, text=text, payload=payload.to_bytes())
 
     def _next_payload(self, entry: PreparedReview, before: ClaimPayload, first: Claim) -> ClaimPayload:
@@ -462,7 +452,7 @@ class ClaimReviews:
         human = HumanDecision(entry.fact(edited=content is not None), content, record_of(first).decode())
         # relevance names places in the text that was edited, and an error was one of reading it
         inputs = before.inputs._replace(relevance=None, error=None) if edits else before.inputs
-        stamp = Stamp.of(self._policy, self._now())
+        stamp = Stamp.of(self._policy, self._rules.now())
         return replace(before, stamp=stamp, scheme=self._scheme, inputs=inputs, human=human)
 
     async def next_decision(
@@ -472,17 +462,12 @@ class ClaimReviews:
         before: Decision | None,  # noqa: ARG002
     ) -> Decision | None:
         payload = ClaimPayload.from_bytes(recorded.payload)
-        known = await policy_that_decided(payload.stamp.policy_sha256, self._policy, self._policies)
-        record = payload.human.record if payload.human else ""
+        known = await self._rules.policy_that_decided(payload.stamp)
+        policy, record = known or self._policy, payload.human.record if payload.human else ""
         claim = payload.as_decided(decode_claim(record.encode()))
-        reading, _, _ = self._read(claim, known or self._policy)
-        case = ClaimCase(
-            claim,
-            reading,
-            known or self._policy,
-            recorded_facts(recorded, payload),
-            payload.inputs.findings,
-        )
+        reading, _, _ = self._read(claim, policy)
+        facts = recorded_facts(recorded, payload)
+        case = ClaimCase(claim, reading, policy, facts, payload.inputs.findings)
         return derive(Derivation(case, recorded, payload, known_policy=known is not None))
 
     def _read(self, claim: Claim, policy: Policy) -> tuple[ClaimReading, DedupQuery | None, bool]:
@@ -491,18 +476,3 @@ class ClaimReviews:
         except Exception as exc:  # noqa: BLE001 - a person may decide what the gate could not read
             report_fault("review.unreadable", exc)
         return UNREAD, None, True
-
-
-def _first_record(held: HeldEntry, before: ClaimPayload, published: Decision | None) -> Claim | None:
-    """Return the claim that an action is about, as it was sent; None where nobody holds it."""
-    record = held.record or (before.human.record.encode() if before.human else b"")
-    if record:
-        return decode_claim(record)
-    return claim_of(published) if published is not None else None
-
-
-def _refused_edit(case: ClaimCase, *, unread: bool) -> str:
-    """Say why an edited text cannot be approved: it speculates, or could not be read; empty where it can."""
-    if unread:
-        return "unreadable"
-    return "personal_speculation" if case.hedge == HedgeAction.BLOCK else ""

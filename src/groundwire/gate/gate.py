@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, TypeVar, assert_never
 
 from groundwire.errors import ErrorCode, RecordError
-from groundwire.gate.claims import ClaimGate, ClaimStep, GateRules, Policies
+from groundwire.gate.claims import ClaimGate, ClaimStep, DueClaim, GateRules, Policies
 from groundwire.gate.lookups import Assessor, ModelQuestions, TenantCorpus
 from groundwire.gate.responses import ResponseGate, ResponseStep
 from groundwire.gate.types import (
@@ -104,22 +104,17 @@ class Gate:
     async def prepare(
         self, records: Sequence[InboundRecord], *, ask_network: bool = False
     ) -> list[GateEntry]:
-        """Decode a batch, run the checks that need no state and look up what claims cite.
+        """Decode a batch, run the checks that need no state and look up what claims cite: an entry for each record.
 
-        Args:
-            records: in the order of their offsets.
-            ask_network: ask for citations that are not cached, instead of leaving their claims to wait.
-
-        Returns:
-            One entry for each record, in order; one that is not due yet goes back to `deferred`.
+        `ask_network` asks for citations that are not cached, instead of leaving their claims to wait.
         """
         batch: list[GateEntry] = []
         async for part in _parts(records):
-            small = iter(self._prepare([record for record in part if not _is_large(record)]))
-            for record in part:
-                batch += (
-                    await asyncio.to_thread(self._prepare, [record]) if _is_large(record) else [next(small)]
-                )
+            begun = [
+                (await asyncio.to_thread(self._prepare, [record]))[0] if _is_large(record) else record
+                for record in part
+            ]
+            batch += put_back(begun, self._prepare(of_kind(begun, InboundRecord)), InboundRecord)
         claims = await self._claims.look_up(of_kind(batch, PreparedClaim), ask_network=ask_network)
         postponed = [self._or_postponed(entry, ask_network=ask_network) for entry in claims]
         looked_up = put_back(batch, postponed, PreparedClaim)
@@ -127,23 +122,15 @@ class Gate:
         return put_back(looked_up, checked, PreparedResponse)
 
     async def ask_model(self, batch: Sequence[GateEntry]) -> list[GateEntry]:
-        """Return a prepared batch with what the model says of its responses; it may be cancelled and repeated.
-
-        Raises:
-            StateUnavailable, StateLost: what is recorded is not known, and nobody was asked.
-        """
+        """Return a prepared batch with what the model says of its responses; it may be cancelled and repeated."""
         asked = await self._responses.ask_model(of_kind(batch, PreparedResponse), self._state)
         return put_back(batch, asked, PreparedResponse)
 
     async def apply_step(self, batch: Sequence[GateEntry], *, deferred: bool = False) -> list[Result]:
         """Decide a prepared batch in one atomic step of state; may be repeated, with the same outcome.
 
-        Returns:
-            One result for each entry, in order.
-
         Raises:
-            StateUnavailable: state is out of reach; nothing is known of the batch.
-            StateLost: state has to be rebuilt first.
+            StateUnavailable, StateLost: nothing is known of the batch.
         """
         steps: list[Step] = []
         answers: list[StepAnswer] = []
@@ -154,7 +141,8 @@ class Gate:
                 self._claims.request_of(entry)
                 if isinstance(entry, PreparedClaim)
                 else self._responses.request_of(entry)
-                async for entry in _with_pauses(looked_up)
+                async for part in _parts(looked_up)
+                for entry in part
             ]
             requests = [step.request for step in taken]
             answers += await self._state.step(requests, self._limits, deferred=deferred)
@@ -165,11 +153,7 @@ class Gate:
         return put_back(batch, decided, PreparedClaim, PreparedResponse)
 
     async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:
-        """Say whether a record that brings workers down becomes a dead letter; not where state holds its outcome.
-
-        Raises:
-            RecordError: not even its identity can be read.
-        """
+        """Say whether a record that crashes workers becomes a dead letter; not where state holds its outcome."""
         return await give_up(decode_record(record).subject)
 
     def provisional(self, batch: Sequence[GateEntry]) -> list[Result]:
@@ -209,21 +193,15 @@ class Gate:
             return DeadLetter(record, error)
 
     async def _results(self, answered: Sequence[tuple[Step, StepAnswer]]) -> list[Result]:
-        claims = [
-            (step, answer)
-            for step, answer in answered
-            if isinstance(step, ClaimStep) and isinstance(answer, Outcome)
-        ]
-        decided = iter(await self._claims.decide(claims))
-        results: list[Result] = []
+        results: list[Result | DueClaim] = []
         for step, answer in answered:
             if not isinstance(answer, Outcome):
                 results.append(_undecided(step.entry, answer))
             elif isinstance(step, ClaimStep):
-                results.append(next(decided))
+                results.append(DueClaim(step, answer))
             else:
                 results.append(await self._responses.decide(step, answer))
-        return results
+        return put_back(results, await self._claims.decide(of_kind(results, DueClaim)), DueClaim)
 
 
 def _undecided(entry: Prepared, answer: Conflict | GivenUp | Waiting) -> Result:
@@ -245,24 +223,13 @@ def _undecided(entry: Prepared, answer: Conflict | GivenUp | Waiting) -> Result:
 
 
 def decode_record(record: InboundRecord) -> Claim | LlmResponse:
-    """Decode a record as its topic wants it; without one of the input topics, as it says itself.
-
-    Raises:
-        RecordError: as `decode_claim`.
-    """
+    """Decode a record as its topic wants it; without one of the input topics, as it says itself."""
     topic = record.topic or ""
     if topic.endswith(TopicName.LLM_RESPONSES):
         return decode_response(record.value)
     if topic.endswith(TopicName.CLAIMS):
         return decode_claim(record.value)
     return decode_either(record.value)
-
-
-async def _with_pauses(items: Iterable[_T]) -> AsyncIterator[_T]:
-    for number, item in enumerate(items, 1):
-        yield item
-        if number % _AT_ONCE == 0:
-            await asyncio.sleep(0)
 
 
 async def _parts(items: Sequence[_T]) -> AsyncIterator[Sequence[_T]]:

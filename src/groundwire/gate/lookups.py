@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from groundwire.epistemic.asking import assess
 from groundwire.epistemic.model import Client
@@ -36,6 +37,8 @@ from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
 from groundwire.state.model import State
 from groundwire.verify.models import HttpModel
+
+_T = TypeVar("_T")
 
 MAX_ASKED: Final = 2_000
 """Entities, and pairs of a relation, of one response that are looked up."""
@@ -85,14 +88,13 @@ def resolvable(response: LlmResponse, resolver: TenantCorpus | None) -> tuple[st
 async def resolve(entry: PreparedResponse, resolver: TenantCorpus) -> PreparedResponse:
     """Ask the corpus for what a response names; what cannot be answered makes its check unavailable.
 
-    Raises:
-        StateUnavailable: the corpus is out of reach; nothing is known yet, and it is asked again.
+    A corpus that is out of reach raises StateUnavailable: it is asked again.
     """
-    inputs, ask = entry.inputs, {"entities": _entities, "relations": _relations}
+    inputs = entry.inputs
     for check in resolvable(entry.response, resolver):
         try:
-            answer = await ask[check](entry.response, resolver.corpus)
-            inputs = inputs._replace(**{check: _small(answer)})
+            answer = await _ask(check, entry.response, resolver.corpus)
+            inputs = inputs._replace(**{check: answer})
         except StateUnavailable:
             raise
         except Exception as exc:  # noqa: BLE001 - fails closed: the check is unavailable
@@ -101,29 +103,25 @@ async def resolve(entry: PreparedResponse, resolver: TenantCorpus) -> PreparedRe
     return entry._replace(inputs=inputs)
 
 
-async def _entities(response: LlmResponse, corpus: Corpus) -> dict[str, Any]:
-    ids = list(dict.fromkeys(entity.id for entity in response.entities or ()))
-    found = await corpus.entities(response.tenant_id, _few(ids))
-    return {name: dict(found[name]) for name in ids if name in found}
+async def _ask(check: str, response: LlmResponse, corpus: Corpus) -> Any:  # noqa: ANN401 - a JSON value, handed on
+    found: object
+    if check == "entities":
+        ids = list(dict.fromkeys(entity.id for entity in response.entities or ()))
+        known = await corpus.entities(response.tenant_id, _few(ids))
+        found = {name: dict(known[name]) for name in ids if name in known}
+    else:
+        pairs = list(dict.fromkeys((claim.subject, claim.object) for claim in response.claims or ()))
+        found = [dict(truth) for truth in await corpus.relations(response.tenant_id, _few(pairs))]
+    text = json.dumps(found, ensure_ascii=False, allow_nan=False)
+    if len(text.encode()) > MAX_ANSWER_BYTES:
+        raise TooMuch(f"the corpus answered more than {MAX_ANSWER_BYTES} bytes")
+    return json.loads(text)  # as it is read back, so that the first decision and a later one see the same
 
 
-async def _relations(response: LlmResponse, corpus: Corpus) -> list[dict[str, Any]]:
-    pairs = list(dict.fromkeys((claim.subject, claim.object) for claim in response.claims or ()))
-    return [dict(truth) for truth in await corpus.relations(response.tenant_id, _few(pairs))]
-
-
-def _few(asked: list[Any]) -> list[Any]:
+def _few(asked: list[_T]) -> list[_T]:
     if len(asked) > MAX_ASKED:
         raise TooMuch(f"{len(asked)} look-ups in one response, more than {MAX_ASKED}")
     return asked
-
-
-def _small(answer: Any) -> Any:  # noqa: ANN401 - a JSON value, handed on
-    """Return the answer as it is read back from JSON, so that the first decision and a later one see the same."""
-    text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
-    if len(text.encode()) > MAX_ANSWER_BYTES:
-        raise TooMuch(f"the corpus answered more than {MAX_ANSWER_BYTES} bytes")
-    return json.loads(text)
 
 
 MAX_SECONDS: Final = 60.0
@@ -169,10 +167,8 @@ class ModelQuestions:
     async def ask(self, responses: Sequence[PreparedResponse], state: State) -> list[PreparedResponse]:
         """Ask about each response whose claims were checked, and of which state has not recorded an outcome.
 
-        A response that stands several times in the batch is asked about once.
-
-        Raises:
-            StateUnavailable, StateLost: as `State.payloads`; nobody was asked.
+        A response that stands several times in the batch is asked about once. Where state is out of reach, nobody is
+        asked.
         """
         due: dict[tuple[Subject, str], PreparedResponse] = {}
         for entry in responses:
@@ -185,9 +181,10 @@ class ModelQuestions:
         answers = await asyncio.gather(*(self._ask(due[key]) for key in fresh))
         asked = dict(zip(fresh, answers, strict=True))
         return [
-            entry if answer is None else _with_answer(entry, *answer)
+            entry
+            if is_asked(entry) or (entry.subject, entry.fingerprint) not in asked
+            else _with_answer(entry, *asked[entry.subject, entry.fingerprint])
             for entry in responses
-            for answer in [None if is_asked(entry) else asked.get((entry.subject, entry.fingerprint))]
         ]
 
     async def _ask(self, entry: PreparedResponse) -> tuple[dict[str, Any] | None, ResponseReading]:
@@ -249,12 +246,9 @@ def capped(config: VerificationConfig) -> VerificationConfig:
 
 
 def recordable(facts: VerifierFacts) -> dict[str, Any]:
-    """Return what a model said as a fact that a decision has room for.
+    """Return what a model said as a fact that a decision has room for; raises TooMuch where there is none.
 
     Where it is too long, its reasons are left out, and what one claim was asked is added up to a call of each kind.
-
-    Raises:
-        TooMuch: it is too long all the same.
     """
     silent = [one.model_copy(update={"reason": ""}) for one in facts.opinions]
     for shorter in (facts, facts.model_copy(update={"opinions": silent, "calls": _added_up(facts.calls)})):
@@ -266,22 +260,15 @@ def recordable(facts: VerifierFacts) -> dict[str, Any]:
 
 def _added_up(calls: Sequence[ModelCall]) -> list[ModelCall]:
     """Add up the calls of a kind about a claim; that a budget did not reach is not lost."""
-    sums: dict[tuple[str, str], ModelCall] = {}
+    alike: defaultdict[tuple[str, str], list[ModelCall]] = defaultdict(list)
     for call in calls:
-        key = (call.claim_id, call.kind)
-        sums[key] = _sum(sums[key], call) if key in sums else call
-    return list(sums.values())
-
-
-def _sum(one: ModelCall, other: ModelCall) -> ModelCall:
-    faults = [call.fault for call in (one, other) if call.fault is not None]
-    return one.model_copy(
-        update={
-            "cached": one.cached and other.cached,
-            "input_tokens": one.input_tokens + other.input_tokens,
-            "output_tokens": one.output_tokens + other.output_tokens,
-            "cost_usd": one.cost_usd + other.cost_usd,
-            "requests": one.requests + other.requests,
-            "fault": OVER_BUDGET if OVER_BUDGET in faults else next(iter(faults), None),
-        }
-    )
+        alike[call.claim_id, call.kind].append(call)
+    sums = ("input_tokens", "output_tokens", "cost_usd", "requests")
+    added = []
+    for same in alike.values():
+        faults = [call.fault for call in same if call.fault is not None]
+        total = {name: sum(getattr(call, name) for call in same) for name in sums}
+        fault = OVER_BUDGET if OVER_BUDGET in faults else next(iter(faults), None)
+        cached = all(call.cached for call in same)
+        added.append(same[0].model_copy(update={**total, "cached": cached, "fault": fault}))
+    return added

@@ -25,8 +25,7 @@ from groundwire.gate.build import (
     build_response_decision,
     within_limits,
 )
-from groundwire.gate.claim_case import CheckFinding, ClaimCase, ClaimInputs
-from groundwire.gate.report import REVIEW_PLACE
+from groundwire.gate.claim_case import REVIEW_PLACE, CheckFinding, ClaimCase, ClaimInputs
 from groundwire.gate.response_case import ResponseCase
 from groundwire.gate.response_checks import NO_INPUTS, CheckInputs
 from groundwire.gate.tree import TreeOutcome, cap, explain, reviewed
@@ -68,34 +67,21 @@ _TIMES: Final = ("t", "d")
 
 
 class HumanDecision(NamedTuple):
-    """What re-derives a claim's revision that a person brought.
+    """What re-derives a claim's revision that a person brought."""
 
-    Attributes:
-        review: `facts.review`: the action.
-        content: the text as the reviewer edited it, None where nobody did.
-        record: the claim as it was sent, from which further revisions are derived.
-    """
-
-    review: dict[str, Any]
-    content: str | None
-    record: str
+    review: dict[str, Any]  # `facts.review`
+    content: str | None  # the text as the reviewer edited it, None where nobody did
+    record: str  # the claim as it was sent, from which further revisions are derived
 
 
 @immutable
 class ClaimPayload:
-    """The facts of a claim that state does not answer itself.
-
-    Attributes:
-        scheme: that of the deduplication.
-        base: the reason before duplicates and caps, for a later engine.
-        cap: the cap that needs no state, likewise.
-        human: once a person decided.
-    """
+    """The facts of a claim that state does not answer itself."""
 
     stamp: Stamp
-    scheme: str
-    base: ReasonCode
-    cap: ReasonCode | None
+    scheme: str  # that of the deduplication
+    base: ReasonCode  # the reason before duplicates and caps, for a later engine
+    cap: ReasonCode | None  # the cap that needs no state, likewise
     capture_time: datetime
     metadata: dict[str, Any]
     inputs: ClaimInputs
@@ -148,35 +134,26 @@ class ClaimPayload:
 
 
 class ReplyAttempt(NamedTuple):
-    """What a reply to a response has to know of it.
+    """What a reply to a response has to know of it."""
 
-    Attributes:
-        asked_mode: the mode in which its generator was asked for another answer; None where it was not.
-        number: which attempt the response was; None where that is not known.
-    """
-
-    asked_mode: str | None
-    number: int | None
+    asked_mode: (
+        str | None
+    )  # the mode in which its generator was asked for another answer; None where it was not
+    number: int | None  # which attempt the response was; None where that is not known
 
 
 @dataclass(frozen=True, slots=True)
 class ResponsePayload:
-    """The facts of a response that state does not answer itself.
-
-    Attributes:
-        code: the reason before the queue.
-        review: once a person decided, the action.
-        superseded_at: then, when the revision before was decided.
-    """
+    """The facts of a response that state does not answer itself."""
 
     stamp: Stamp
-    code: ReasonCode
+    code: ReasonCode  # the reason before the queue
     attempt: ReplyAttempt
     inputs: CheckInputs = NO_INPUTS
     extraction: list[str] | None = None
     reply_to: dict[str, Any] | None = None
-    review: dict[str, Any] | None = None
-    superseded_at: datetime | None = None
+    review: dict[str, Any] | None = None  # once a person decided, the action
+    superseded_at: datetime | None = None  # then, when the revision before was decided
 
     def to_bytes(self) -> bytes:
         fields = {
@@ -262,33 +239,24 @@ def recorded_response_facts(recorded: Outcome, payload: ResponsePayload) -> Fact
 
 
 class Derivation(NamedTuple):
-    """What a claim's decision is derived from.
+    """What a claim's decision is derived from."""
 
-    Attributes:
-        case: the claim with the text that was decided (`ClaimPayload.as_decided`) and the recorded facts.
-        recorded: what state recorded.
-        payload: that of the outcome.
-        known_policy: whether the case's policy is the one that decided.
-    """
-
-    case: ClaimCase
+    case: ClaimCase  # with the text that was decided (`ClaimPayload.as_decided`) and the recorded facts
     recorded: Outcome
     payload: ClaimPayload
-    known_policy: bool
+    known_policy: bool  # whether the case's policy is the one that decided
 
 
 def derive(given: Derivation) -> Decision:
-    """Derive a claim's decision from the record and its recorded outcome.
-
-    Returns:
-        The decision, byte for byte the published one under the same engine and a known policy. Else tier,
-        reason and facts stay as recorded.
-    """
     return derive_all([given])[0]
 
 
 def derive_all(given: Sequence[Derivation]) -> list[Decision]:
-    """Return what `derive` does for each claim, each step for all claims before the next one."""
+    """Derive claims' decisions from their records and recorded outcomes, each step for all before the next one.
+
+    They are byte for byte the published ones under the same engine and a known policy; else tier, reason and facts
+    stay as recorded.
+    """
     judged = list(map(_judged, given))
     envelopes = [
         _envelope(recorded, payload.stamp, payload.capture_time, payload.metadata)
@@ -354,10 +322,7 @@ def recorded_reason(
         return explain(tier, ReasonCode.PENDING_DUPLICATE)
     if base in _ABOVE_DEDUP or (base in _UNGROUNDED and case.dedup.status != "failed"):
         return explain(tier, base)
-    return _lowered(case, late_cap or base)
-
-
-def _lowered(case: ClaimCase, late_cap: ReasonCode) -> TreeOutcome:
+    late_cap = late_cap or base
     classes = {match.match_class for match in case.dedup.matches}
     if case.dedup.status == "failed":
         return explain(IngestionTier.FLAG_REVIEW, ReasonCode.DEDUP_UNAVAILABLE)
@@ -399,22 +364,17 @@ def claim_of(decision: Decision) -> Claim:
         "metadata": evidence.metadata if evidence else {},
     }
     claim = Claim.model_construct(**fields)
-    if claim.source_id is None or claim.source_id != _derived_source(decision, claim.content):
+    verified = (each for each in decision.citations if each.state == CitationState.VERIFIED)
+    primary = next(verified, next(iter(decision.citations), None))
+    if claim.source_id is None or primary is None:
+        return claim
+    found = CitationDetector().detect(claim.content)  # a long citation is cut in the decision
+    at = [each.source_id for each in found if (each.type, each.start) == (primary.type, primary.start)]
+    if not at or claim.source_id != at[0][:MAX_SOURCE_ID]:
         return claim
     if fingerprint(claim) == decision.fingerprint:
         return claim  # its own, and the same
     return claim.model_copy(update={"source_id": None})
-
-
-def _derived_source(decision: Decision, content: str) -> str | None:
-    """Return what `evidence.source_id` is where the claim has none: that of its first verified citation, or first."""
-    verified = (each for each in decision.citations if each.state == CitationState.VERIFIED)
-    primary = next(verified, next(iter(decision.citations), None))
-    if primary is None:
-        return None
-    found = CitationDetector().detect(content)  # a long citation is cut in the decision
-    place = primary.type, primary.start
-    return next((each.source_id[:MAX_SOURCE_ID] for each in found if (each.type, each.start) == place), None)
 
 
 def record_of(claim: Claim) -> bytes:

@@ -9,19 +9,21 @@ Requirements S2-43, C-65, C-70.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from groundwire.checks.extraction import extract_claims
 from groundwire.checks.prompts import grounded_prompt
 from groundwire.checks.warnings import ReportWarning
-from groundwire.gate.attested import is_valid
-from groundwire.gate.claim_case import AI_SYNTHESIS
+from groundwire.gate.claim_case import AI_SYNTHESIS, Checks
 from groundwire.gate.response_checks import (
+    RESPONSE_CHECKS,
     VERDICTS,
+    Broken,
     ResponseReading,
+    Skipped,
     broken_checks,
     citable_by,
     evidence_of,
@@ -34,11 +36,6 @@ from groundwire.messages.decisions import Decision, Facts, IngestionTier, Place,
 from groundwire.messages.identity import request_id
 from groundwire.messages.records import Chunk, Claim, LlmResponse, Mode
 from groundwire.policy import Policy
-
-
-def list_warnings(reading: ResponseReading) -> list[ReportWarning]:
-    """Return every warning that the checks give, in their order; each can only lower the verdict."""
-    return [warning for check, result in reading.results for warning in check.warnings(result)]
 
 
 def json_size(text: str) -> int:
@@ -94,7 +91,8 @@ class ResponseCase:
 
     @cached_property
     def warnings(self) -> list[ReportWarning]:
-        return list_warnings(self.reading)
+        """Every warning of the checks, in their order; each can only lower the verdict."""
+        return [warning for check, result in self.reading.results for warning in check.warnings(result)]
 
     def before_queue(self) -> TreeOutcome:
         """Return tier and reason before the queue: the first of `VERDICTS` that applies."""
@@ -104,22 +102,21 @@ class ResponseCase:
             for rule in check.rules
             if rule.applies(result, self.policy)
         }
-        applying |= {(tier, code) for applies, tier, code in self._own_rules() if applies}
+        if self.confidence < LOW:
+            applying.add((IngestionTier.BLOCK, ReasonCode.LOW_CONFIDENCE))
+        unavailable = STATE in self.broken or next(self.reading.broken, None)
+        reviews = {  # what no single check decides
+            ReasonCode.INTERNAL_ERROR: INTERNAL in self.broken,
+            ReasonCode.CHECK_UNAVAILABLE: unavailable,
+            ReasonCode.GROUNDING_UNATTESTED: self.grounding_attested is False,
+            ReasonCode.FLAGGED_CLAIMS: self.warnings,
+            ReasonCode.VERIFICATION_BYPASSED: self.bypassed,
+            ReasonCode.LOW_CONFIDENCE: self.confidence < SUFFICIENT,
+            ReasonCode.NOTHING_TO_GROUND_ON: not self.reading.grounded_on_something,
+        }
+        applying |= {(IngestionTier.FLAG_REVIEW, code) for code, applies in reviews.items() if applies}
         first = next((one for one in VERDICTS if one in applying), None)
         return explain(*(first or (IngestionTier.AUTO_APPROVE, ReasonCode.GROUNDED)))
-
-    def _own_rules(self) -> Iterator[tuple[object, IngestionTier, ReasonCode]]:
-        """Yield the rules that no single check decides."""
-        review = IngestionTier.FLAG_REVIEW
-        unavailable = STATE in self.broken or next(self.reading.broken, None)
-        yield self.confidence < LOW, IngestionTier.BLOCK, ReasonCode.LOW_CONFIDENCE
-        yield INTERNAL in self.broken, review, ReasonCode.INTERNAL_ERROR
-        yield unavailable, review, ReasonCode.CHECK_UNAVAILABLE
-        yield self.grounding_attested is False, review, ReasonCode.GROUNDING_UNATTESTED
-        yield self.warnings, review, ReasonCode.FLAGGED_CLAIMS
-        yield self.bypassed, review, ReasonCode.VERIFICATION_BYPASSED
-        yield self.confidence < SUFFICIENT, review, ReasonCode.LOW_CONFIDENCE
-        yield not self.reading.grounded_on_something, review, ReasonCode.NOTHING_TO_GROUND_ON
 
     def outcome(self) -> TreeOutcome:
         """Return tier and reason as published: what a person decided, else the rules, then the queue."""
@@ -136,7 +133,7 @@ class ResponseCase:
         """Whether somebody vouches for what the model was given; None where nobody has to, or nothing was given."""
         if self.policy.attestation != "hmac" or all(getattr(self.response, name) is None for name in _GIVEN):
             return None
-        return is_valid(self.facts.attestation)
+        return self.facts.attested
 
     @property
     def bypassed(self) -> bool:
@@ -176,15 +173,13 @@ class ResponseCase:
         if attempt is None or STATE in self.broken or json_size(self.response.query or "") > MAX_QUERY_BYTES:
             return None
         if self.confidence >= DEGRADED:
-            return Regeneration(self.mode, attempt + 1, "critical_gap") if self._retries(attempt) else None
+            claims = result_of(self.reading.claims)
+            most = min(LAST_ATTEMPT, self.policy.verification.max_retries)
+            retries = claims is not None and claims.report.should_retry and attempt < most
+            return Regeneration(self.mode, attempt + 1, "critical_gap") if retries else None
         if self._exhausted:
             return None
         return Regeneration(_MODES[_MODES.index(self.mode) - 1], attempt + 1, "low_confidence")
-
-    def _retries(self, attempt: int) -> bool:
-        claims = result_of(self.reading.claims)
-        most = min(LAST_ATTEMPT, self.policy.verification.max_retries)
-        return claims is not None and claims.report.should_retry and attempt < most
 
     @property
     def fallback(self) -> str | None:
@@ -197,6 +192,59 @@ class ResponseCase:
         return self.mode == _MODES[0] or self.attempt == LAST_ATTEMPT
 
 
+def list_response_checks(case: ResponseCase) -> Checks:
+    """Name every check of a response as `name` or `name: detail`."""
+    checks = Checks()
+    unknown_versions = isinstance(case.reading.versions, Broken)  # they are listed with the index
+    for check in RESPONSE_CHECKS:
+        if not check.passed:
+            continue
+        section = getattr(case.reading, check.name)
+        if isinstance(section, Broken) or (check.name == "index" and unknown_versions):
+            checks.failed.append(f"{check.name}_unavailable")
+        elif isinstance(section, Skipped):
+            checks.skipped.append(f"{check.name}_skipped: {section.why}")
+        else:
+            checks.add(check.passed, list(check.failures(section)))
+    if case.grounding_attested is not None:
+        checks.add("grounding_attested", [] if case.grounding_attested else ["grounding_unattested"])
+    low = case.confidence < SUFFICIENT
+    checks.add("confidence_sufficient", [f"low_confidence: {case.confidence:g}"] if low else [])
+    checks.add_place(case.facts.place)
+    if case.response.fan_out and case.facts.extraction is None:
+        checks.skipped.append("fan_out_skipped: disabled")
+    return checks
+
+
+def report_of(case: ResponseCase) -> dict[str, Any]:
+    """Return the whole report; sections whose check did not run are None."""
+    sections: dict[str, Any] = {check.section[0]: None for check in RESPONSE_CHECKS if check.section[0]}
+    for check, result in case.reading.results:
+        name, section = check.section
+        if name:
+            sections[name] = section(result, case.response)
+    sources, fields = result_of(case.reading.sources), result_of(case.reading.fields)
+    results = [result for _, result in sources.results] if sources else []
+    verified, unverified = (len(fields.verified), len(fields.unverified)) if fields else (0, 0)
+    regeneration = case.regeneration
+    return {
+        **sections,
+        "warnings": [warning.as_dict() for warning in case.warnings],
+        "validation": {  # in camel case (S2-36)
+            "sourcesVerified": sum(result.confidence == 1 for result in results),
+            "sourcesTotal": len(results),
+            "fieldsVerified": verified,
+            "fieldsTotal": verified + unverified,
+            "confidence": case.confidence,
+        },
+        "confidence": case.confidence,
+        "fallback": case.fallback,
+        "fallback_chunks": [c.chunk_id for c in case.response.chunks or ()] if case.fallback else None,
+        "attempt": case.attempt,
+        "regenerate": regeneration._asdict() if regeneration else None,
+    }
+
+
 MAX_REQUEST_BYTES: Final = 950_000
 """A request has to fit on its topic, whatever characters the chunks hold."""
 
@@ -205,10 +253,7 @@ _MAX_CHARACTERS: Final = 500
 
 
 def regenerate_request(case: ResponseCase, decision: Decision) -> RegenerateRequest | None:
-    """Return the request that a response's decision brings, if any; the same decision gives the same one.
-
-    Where the chunks and claims do not fit into the prompt, the last of them are left out.
-    """
+    """Return the request that a response's decision brings, if any; the same decision gives the same one."""
     asked = case.regeneration
     if asked is None:
         return None
@@ -217,7 +262,12 @@ def regenerate_request(case: ResponseCase, decision: Decision) -> RegenerateRequ
     unsupported = [claim.claim_text[:_MAX_CHARACTERS] for claim in claims.flagged] if claims else []
     warnings = (warning.message[:_MAX_CHARACTERS] for warning in case.warnings)
     flagged = [*islice((*unsupported, *warnings), _MAX_FLAGGED)]
-    chunks, named = _sources(case.response), unsupported[:_MAX_FLAGGED]
+    chunks, named = case.response.chunks, unsupported[:_MAX_FLAGGED]
+    if chunks is None:
+        chunks = [
+            Chunk(chunk_id=name, file=name, content=text, start_line=1, end_line=text.count("\n") + 1)
+            for name, text in evidence_of(case.response).items()
+        ]
     while True:
         request = RegenerateRequest(
             request_id=request_id(decision.decision_id),
@@ -232,19 +282,10 @@ def regenerate_request(case: ResponseCase, decision: Decision) -> RegenerateRequ
             prompt=grounded_prompt(query or "", chunks, unsupported=named),
             flagged=flagged,
         )
+        # where they do not fit, the last chunks and claims are left out
         if not (chunks or named) or len(request.model_dump_json().encode()) <= MAX_REQUEST_BYTES:
             return request
         chunks, named = chunks[: len(chunks) * 3 // 4], named[: len(named) * 3 // 4]
-
-
-def _sources(response: LlmResponse) -> Sequence[Chunk]:
-    """Return what an answer can be grounded on: the chunks; where there are none, the spans of the context."""
-    if response.chunks is not None:
-        return response.chunks
-    return [
-        Chunk(chunk_id=name, file=name, content=text, start_line=1, end_line=text.count("\n") + 1)
-        for name, text in evidence_of(response).items()
-    ]
 
 
 MAX_EXTRACTION_BYTES: Final = 60_000

@@ -11,9 +11,8 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from groundwire.checks.quotes import threshold_advice
-from groundwire.gate.attested import attestation_fact
 from groundwire.gate.build import Envelope, Stamp, build_response_decision
-from groundwire.gate.claims import GateRules, policy_that_decided
+from groundwire.gate.claims import GateRules
 from groundwire.gate.lookups import ModelQuestions, TenantCorpus, is_asked, resolvable, resolve, with_reading
 from groundwire.gate.record import (
     ReplyAttempt,
@@ -79,7 +78,8 @@ class ResponseGate:
         *,
         fan_out: bool,
     ) -> None:
-        self._policy, self._policies, self._keys, self._now = rules
+        self._rules = rules
+        self._policy, self._now = rules.policy, rules.now
         self._resolver = resolver
         self._models = models
         self._fan_out = fan_out
@@ -87,11 +87,11 @@ class ResponseGate:
     def prepare(self, record: InboundRecord, response: LlmResponse) -> PreparedResponse:
         """Return a response of which only the signature is checked. Raises: RecordError without a canonical form."""
         entry = prepare_response(record, response)
-        return self._attested(entry, max(entry.clock, self._now()))  # who sends a record may choose its time
+        return self._attested(entry, self._rules.clock(record))
 
     def _attested(self, entry: PreparedResponse, at: datetime) -> PreparedResponse:
         tenant = entry.response.tenant_id
-        attestation = attestation_fact(self._keys, entry.record, at, tenant=tenant, role="grounding")
+        attestation = self._rules.attestation(entry.record, at, tenant=tenant, role="grounding")
         return entry._replace(inputs=entry.inputs._replace(attestation=attestation))
 
     async def run_checks(self, entry: PreparedResponse) -> PreparedResponse:
@@ -112,19 +112,10 @@ class ResponseGate:
     async def ask_model(
         self, responses: Sequence[PreparedResponse], state: State
     ) -> Sequence[PreparedResponse]:
-        """Ask the model about claims, where there is one and state has not recorded what it said.
-
-        Raises:
-            StateUnavailable, StateLost: as `State.payloads`; nobody was asked.
-        """
         return responses if self._models is None else await self._models.ask(responses, state)
 
     async def look_up(self, responses: Sequence[PreparedResponse], state: State) -> list[PreparedResponse]:
-        """Ask the corpus for what responses name, all at once, and state for the responses that some of them replace.
-
-        Raises:
-            StateUnavailable, StateLost: one of them is out of reach; nothing is known yet, and both are asked again.
-        """
+        """Ask the corpus for what responses name, all at once, and state for those that they replace."""
         resolved = await asyncio.gather(*map(self._resolve, responses))
         parents = [entry.parent for entry in resolved if entry.parent]
         if not parents:
@@ -156,7 +147,13 @@ class ResponseGate:
             return ResponseStep(failed, self._request(failed, asks_again=False))
 
     def _request(self, entry: PreparedResponse, *, asks_again: bool = True) -> StepRequest:
-        case = self._case(entry)
+        facts = Facts(
+            clock=entry.clock,
+            extraction=entry.extraction,
+            reply_to=entry.reply_to,
+            **entry.inputs._asdict(),
+        )
+        case = ResponseCase(entry.response, entry.reading, self._policy, facts)
         judged, asked = case.before_queue(), case.regeneration if asks_again else None
         payload = ResponsePayload(
             stamp=Stamp.of(self._policy, self._now()),
@@ -185,7 +182,7 @@ class ResponseGate:
     async def decide(self, step: ResponseStep, recorded: Outcome) -> Decided:
         """Derive the decision of a response's recorded outcome, and what it asks of the generator."""
         entry, payload = step.entry, ResponsePayload.from_bytes(recorded.payload)
-        known = await policy_that_decided(payload.stamp.policy_sha256, self._policy, self._policies)
+        known = await self._rules.policy_that_decided(payload.stamp)
         policy = known or self._policy
         # the recorded facts are what this very record found, unless it was sent again
         checks = CHECKS if policy is not self._policy else entry.inputs.differing(payload.inputs)
@@ -220,28 +217,12 @@ class ResponseGate:
         more = {check: error for check, error in entry.inputs.broken.items() if check not in missing}
         return provisional_response(entry, self._policy, missing | more)
 
-    def _case(self, entry: PreparedResponse) -> ResponseCase:
-        facts = Facts(
-            clock=entry.clock,
-            extraction=entry.extraction,
-            reply_to=entry.reply_to,
-            **entry.inputs._asdict(),
-        )
-        return ResponseCase(entry.response, entry.reading, self._policy, facts)
-
 
 def prepare_response(record: InboundRecord, response: LlmResponse) -> PreparedResponse:
     """Return a response of which nothing is checked yet. Raises: RecordError without a canonical form."""
     form = canonical_form(response)
-    ordered = _in_canonical_order(response, json.loads(form))
-    return PreparedResponse(record, ordered, sha256_hex(form), _UNREAD)
-
-
-def _in_canonical_order(response: LlmResponse, canonical: Mapping[str, Any]) -> LlmResponse:
-    """Return a response whose free parts stand in the order and spelling of its canonical form.
-
-    The same fingerprint must give the same decision, whatever order its keys were sent in.
-    """
+    canonical = json.loads(form)
+    # the same fingerprint must give the same decision, whatever order its keys were sent in
     update = {name: canonical[name] for name in _FREE if getattr(response, name) is not None}
     for name in ("claims", "relations"):
         if statements := getattr(response, name):
@@ -251,7 +232,8 @@ def _in_canonical_order(response: LlmResponse, canonical: Mapping[str, Any]) -> 
                 else statement
                 for statement, plain in zip(statements, canonical[name], strict=True)
             ]
-    return response.model_copy(update=update)
+    ordered = response.model_copy(update=update)
+    return PreparedResponse(record, ordered, sha256_hex(form), _UNREAD)
 
 
 def provisional_response(entry: PreparedResponse, policy: Policy, broken: Mapping[str, str]) -> Decision:
@@ -316,9 +298,6 @@ def _by_rules(entry: PreparedResponse) -> PreparedResponse:
     return entry._replace(reading=replace(entry.reading, claims=entry.by_rules), inputs=inputs)
 
 
-_VERDICTS: Final = {SubjectState.APPROVED: Verdict.APPROVED, SubjectState.BLOCKED: Verdict.BLOCKED}
-
-
 class ResponseReviews:
     """Works out what people's actions on responses come to, from published decisions: state keeps no text of them."""
 
@@ -356,30 +335,21 @@ class ResponseReviews:
     ) -> Decision | None:
         """Make the decision of a response that a person decided, or find it where the action comes again.
 
-        Returns:
-            None where no topic holds it any more, nor the one that it superseded.
-
-        Raises:
-            StateUnavailable: a topic cannot be read now.
+        None where no topic holds it any more, nor the one that it superseded.
         """
         payload = ResponsePayload.from_bytes(recorded.payload)
         if before is None:
-            own, superseded = _queries(subject, recorded, payload)
-            found = await self._find([own, superseded])
-            if own.decision_id in found:
-                return found[own.decision_id]
-            before = found.get(superseded.decision_id)
+            own, superseded = (decision_id(subject, recorded.revision - back) for back in (0, 1))
+            decided = Verdict.APPROVED if recorded.state is SubjectState.APPROVED else Verdict.BLOCKED
+            retracted = (payload.review or {}).get("action") == ReviewAction.RETRACT
+            rested_on = Verdict.APPROVED if retracted else Verdict.REVIEW
+            found = await self._find(
+                [
+                    DecisionQuery(decided, own, payload.stamp.decided_at),
+                    DecisionQuery(rested_on, superseded, payload.superseded_at),
+                ]
+            )
+            if own in found:
+                return found[own]
+            before = found.get(superseded)
         return next_decision(before, recorded, payload) if before else None
-
-
-def _queries(
-    subject: Subject, recorded: Outcome, payload: ResponsePayload
-) -> tuple[DecisionQuery, DecisionQuery]:
-    """Return where the decision that an action brought is published, and the one that it superseded."""
-    own = decision_id(subject, recorded.revision)
-    superseded = decision_id(subject, recorded.revision - 1)
-    retracted = (payload.review or {}).get("action") == ReviewAction.RETRACT
-    return (
-        DecisionQuery(_VERDICTS[recorded.state], own, payload.stamp.decided_at),
-        DecisionQuery(Verdict.APPROVED if retracted else Verdict.REVIEW, superseded, payload.superseded_at),
-    )

@@ -64,7 +64,6 @@ class Finder:
         self._missed.clear()
 
     async def __call__(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
-        """Return by id those that stand on their topics. Raises: StateUnavailable."""
         missing = [one for one in wanted if one.decision_id not in self._known.keys() | self._missed]
         if missing:
             found = await self._find(missing)
@@ -129,12 +128,7 @@ class ReviewGate:
         return [self._prepare(record) for record in records]
 
     async def apply_step(self, batch: Sequence[ReviewEntry], *, deferred: bool = False) -> list[Result]:  # noqa: ARG002 - as the Gate
-        """Carry out a prepared batch; may be repeated, with the same outcome.
-
-        Raises:
-            StateUnavailable: state is out of reach; nothing is known of the batch.
-            StateLost: state has to be rebuilt first.
-        """
+        """Carry out a prepared batch; may be repeated, with the same outcome."""
         results: list[Result] = []
         try:
             for portion in _portions(of_kind(batch, PreparedReview)):
@@ -145,19 +139,11 @@ class ReviewGate:
         return put_back(batch, results, PreparedReview)
 
     def provisional(self, batch: Sequence[ReviewEntry]) -> list[Result]:
-        """Never: what people decide waits for state.
-
-        Raises:
-            NotImplementedError: always; the reviews agent has no grace.
-        """
+        """Never: what people decide waits for state, and the reviews agent has no grace."""
         raise NotImplementedError
 
     async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:  # noqa: ARG002 - nothing waits for a review
-        """Say whether a record that brings workers down may become a dead letter: not where it was carried out.
-
-        Raises:
-            RecordError: it is no ReviewDecision.
-        """
+        """Say whether a record that crashes workers may become a dead letter: not where it was carried out."""
         entry = self._prepare(record)
         if isinstance(entry, DeadLetter):
             raise entry.error
@@ -192,7 +178,8 @@ class ReviewGate:
         expires = ReviewAction(review.action) is ReviewAction.EXPIRE
         if expires or review.reviewer == GATE:
             own = expires and review.reviewer == GATE and key_id == self._own_key
-            return "" if own and review.action_id == expiry_of(review) else "reserved"
+            expiry = expire_id(decision_id(review.subject, review.expected_revision))
+            return "" if own and review.action_id == expiry else "reserved"
         owner = review.reviewer == review.user_id
         return "" if owner or self._keys.delegated(review.tenant_id, review.reviewer) else "unauthorized"
 
@@ -233,18 +220,15 @@ class ReviewGate:
         if decision is None:
             return Refused(entry.record, entry.review, "not_published", None, answer.at)
         self._find.remember(decision)
-        retraction = _retraction(entry, answer, decision)
+        retraction = None
+        if entry.action is ReviewAction.RETRACT and answer.revision == decision.revision:
+            retraction = _retraction(entry, answer, decision)
         return Acted(
             entry.record, entry.review, decision, answer.fresh, answer.revision, answer.at, retraction
         )
 
     def _of_kind(self, entry: PreparedReview) -> ClaimReviews | ResponseReviews:
         return self._claims if entry.subject.kind is Kind.CLAIM else self._responses
-
-
-def expiry_of(review: ReviewDecision) -> str:
-    """Return the action id that expires the revision which a review expects."""
-    return expire_id(decision_id(review.subject, review.expected_revision))
 
 
 def _already_refused(entry: PreparedReview, held: HeldEntry | None) -> str:
@@ -288,11 +272,8 @@ def _request(entry: PreparedReview, plan: ReviewPlan) -> ReviewRequest:
     )
 
 
-def _retraction(entry: PreparedReview, answer: Reviewed, decision: Decision) -> Retraction | None:
-    """Return the Retraction that goes with a decision; none where the action was another, or is superseded."""
+def _retraction(entry: PreparedReview, answer: Reviewed, decision: Decision) -> Retraction:
     review = entry.review
-    if entry.action is not ReviewAction.RETRACT or answer.revision != decision.revision:
-        return None
     more = answer.affected_total - len(answer.affected)
     return Retraction(
         decision_id=decision.decision_id,

@@ -16,9 +16,8 @@ from groundwire.arguments import takes
 from groundwire.checks.dedup.similarity import basis_points
 from groundwire.errors import RecordError
 from groundwire.gate.build import CONFIDENCE, primary_source
-from groundwire.gate.claim_case import UNREAD, ClaimCase, ClaimInputs, read_claim
+from groundwire.gate.claim_case import UNREAD, ClaimCase, ClaimInputs, list_checks, read_claim
 from groundwire.gate.claims import CitationLookup
-from groundwire.gate.report import list_checks
 from groundwire.gate.types import PreparedClaim
 from groundwire.library.dedup import (
     DedupChecker,

@@ -228,6 +228,11 @@ class Facts(OutputRecord):
     review: dict[str, Any] | None = None
     error: str | None = None
 
+    @property
+    def attested(self) -> bool:
+        """Whether the record had a valid signature."""
+        return (self.attestation or {}).get("state") == "valid"
+
 
 class PolicyName(OutputRecord):
     """The policy that decided."""

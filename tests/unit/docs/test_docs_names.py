@@ -17,10 +17,9 @@ import pytest
 import groundwire
 from groundwire.cli.environment import unknown_variables
 from groundwire.errors import ErrorCode
-from groundwire.gate import report as checks
+from groundwire.gate import claim_case
 from groundwire.gate.build import MAX_BYTES, MAX_ENTRIES
-from groundwire.gate.report import report_of
-from groundwire.gate.response_case import ResponseCase
+from groundwire.gate.response_case import ResponseCase, report_of
 from groundwire.gate.response_checks import read_response
 from groundwire.messages import headers
 from groundwire.messages.decisions import Facts, ReasonCode
@@ -129,9 +128,12 @@ def test_the_headers_of_the_wire_contract_are_those_that_records_carry() -> None
 
 
 def test_the_checks_of_the_wire_contract_are_those_that_decisions_list() -> None:
+    source = inspect.getsource(claim_case)
+    of_claims = source[source.index("REVIEW_PLACE =") : source.index("class ClaimCase")]
+    of_claims += source[source.index("def list_checks") : source.index("class Prejudgement")]
     listed = {
         re.sub(r":.*", "", node.value)
-        for node in ast.walk(ast.parse(inspect.getsource(checks).partition("def list_response_checks")[0]))
+        for node in ast.walk(ast.parse(of_claims))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if re.fullmatch(r"[a-z]+(_[a-z]+)+(: )?|(duplicate|expired)(: )?", node.value)
     }

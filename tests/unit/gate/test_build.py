@@ -12,10 +12,10 @@ from groundwire.gate.build import (
     build_decision,
     build_response_decision,
     primary_source,
+    shorten,
     within_limits,
 )
 from groundwire.gate.claim_case import CheckFinding, ClaimCase, read_claim
-from groundwire.gate.report import shorten
 from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import CitationState, Decision, DedupFacts, Facts, Origin
 from groundwire.messages.identity import decision_id

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.hedges import HedgeAction
-from groundwire.gate.claim_case import CheckFinding, ClaimCase, prejudge, read_claim
-from groundwire.gate.report import list_checks
+from groundwire.gate.claim_case import CheckFinding, ClaimCase, list_checks, prejudge, read_claim
 from groundwire.messages.decisions import CitationState, DedupFacts, Facts, ParentFact, Place
 from groundwire.messages.records import Claim
 from groundwire.policy import Policy

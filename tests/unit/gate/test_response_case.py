@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.quotes import EvidenceGroundingStats
-from groundwire.gate.report import list_response_checks
-from groundwire.gate.response_case import INTERNAL, STATE, ResponseCase
+from groundwire.gate.response_case import INTERNAL, STATE, ResponseCase, list_response_checks
 from groundwire.gate.response_checks import (
     Broken,
     ResponseReading,

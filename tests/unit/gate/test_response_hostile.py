@@ -14,8 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from groundwire.epistemic.types import VerificationConfig
-from groundwire.gate.report import list_response_checks, report_of
-from groundwire.gate.response_case import MAX_REQUEST_BYTES, ResponseCase, extract
+from groundwire.gate.response_case import (
+    MAX_REQUEST_BYTES,
+    ResponseCase,
+    extract,
+    list_response_checks,
+    report_of,
+)
 from groundwire.gate.response_checks import CheckInputs, read_response
 from groundwire.gate.types import DeadLetter, Decided
 from groundwire.messages.decisions import Decision, RegenerateRequest

@@ -7,8 +7,7 @@ from typing import Any
 
 from groundwire.epistemic.plan import build_report
 from groundwire.epistemic.types import VerificationConfig
-from groundwire.gate.report import list_response_checks, report_of
-from groundwire.gate.response_case import ResponseCase, list_warnings
+from groundwire.gate.response_case import ResponseCase, list_response_checks, report_of
 from groundwire.gate.response_checks import (
     DISABLED,
     NOT_PROVIDED,
@@ -135,7 +134,7 @@ def test_the_warnings_of_all_checks_are_told_in_the_order_of_the_checks() -> Non
         values=values_of(1, 1, 0),
         versions=versions_of(["d"]),
     )
-    told = [warning.as_dict() for warning in list_warnings(reading)]
+    told = [warning.as_dict() for warning in clean_case(reading=reading).warnings]
     assert [warning["type"] for warning in told] == [
         "PHANTOM_FILE",
         "STALE_INDEX",
@@ -152,7 +151,7 @@ def test_the_warnings_of_all_checks_are_told_in_the_order_of_the_checks() -> Non
     )
     assert told[4]["details"] == {"domain": "d", "index": 0}
     assert told[5]["details"] == {"index": 0}
-    assert not list(list_warnings(clean_reading()))
+    assert not clean_case().warnings
 
 
 def test_the_counts_of_the_validation_are_those_of_sources_and_fields() -> None:
