@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
+from groundwire.console import queue
 from groundwire.console.evidence import text_of
 from groundwire.console.item import (
     NO_ITEM,
@@ -33,23 +34,6 @@ from groundwire.console.item import (
     typed_fields,
 )
 from groundwire.console.outbox import ItemBusy, OutboxEntry, OutboxFull, ReviewOrder, action_row, last_actions
-from groundwire.console.queue import (
-    MAX_QUERY,
-    MOST_AT_ONCE,
-    QUEUE,
-    Blank,
-    ListOrigin,
-    OwnPage,
-    board_query,
-    came_from,
-    is_whole,
-    memories_of,
-    own_page,
-    selected_by,
-    subject_of,
-    view_of,
-    with_query,
-)
 from groundwire.console.site import Call, PageAnswer
 from groundwire.errors import UsageError
 from groundwire.messages.decisions import Kind, Verdict
@@ -58,12 +42,10 @@ from groundwire.review.actions import ActionTarget, RejectReason, review_decisio
 from groundwire.review.model import LEVELS, MAX_PAGE, Item, Nearest, Standing
 
 _TYPED_ABOVE: Final = 20
-_NAMED: Final = 100
-"""Items that the confirming page lists at once; the others are folded."""
-_SLICE: Final = 50
-"""Orders made before other requests get a turn."""
+_NAMED: Final = 100  # items that the confirming page lists at once; the others are folded
+_SLICE: Final = 50  # orders made before other requests get a turn
 _NO_REASON: Final = "Choose a reason first."
-Reason = Annotated[RejectReason | None, Blank]
+Reason = Annotated[RejectReason | None, queue.Blank]
 
 
 def _without_nul(value: object) -> object:
@@ -79,7 +61,7 @@ def _revision(value: object) -> object:
 
 
 Number = Annotated[int, BeforeValidator(_revision), Field(strict=True, ge=1)]
-Note = Annotated[Annotated[str, Field(max_length=2_000)] | None, Blank, BeforeValidator(_without_nul)]
+Note = Annotated[Annotated[str, Field(max_length=2_000)] | None, queue.Blank, BeforeValidator(_without_nul)]
 
 
 class Chosen(BaseModel):
@@ -91,9 +73,8 @@ class Chosen(BaseModel):
 
 def _chosen(value: object) -> object:
     """Read a form's `id:revision`; JSON sends an object."""
-    return (
-        dict(zip(("id", "revision"), value.split(":", 1), strict=False)) if isinstance(value, str) else value
-    )
+    parts = value.split(":", 1) if isinstance(value, str) else None
+    return dict(zip(("id", "revision"), parts, strict=False)) if parts else value
 
 
 def all_chosen(value: object) -> object:
@@ -103,11 +84,7 @@ def all_chosen(value: object) -> object:
 
 
 class ActionFields(BaseModel):
-    """An action on one item; `next`, `back` and `query` say where a browser goes after it.
-
-    Attributes:
-        replaces: the approved memory whose place the item takes, with the action replace.
-    """
+    """An action on one item; `next`, `back` and `query` say where a browser goes after it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -118,10 +95,11 @@ class ActionFields(BaseModel):
     content: Annotated[
         Annotated[str, Field(min_length=1, max_length=20_000)] | None, BeforeValidator(_without_nul)
     ] = None
-    replaces: Annotated[Chosen | None, BeforeValidator(_chosen), Blank] = None
-    next: Annotated[uuid.UUID | None, Blank] = None
+    # the approved memory whose place the item takes, with the action replace
+    replaces: Annotated[Chosen | None, BeforeValidator(_chosen), queue.Blank] = None
+    next: Annotated[uuid.UUID | None, queue.Blank] = None
     back: Literal["", "queue"] = ""
-    query: Annotated[str, Field(max_length=MAX_QUERY)] = ""
+    query: Annotated[str, Field(max_length=queue.MAX_QUERY)] = ""
 
 
 async def act(call: Call) -> PageAnswer:
@@ -135,10 +113,10 @@ async def act(call: Call) -> PageAnswer:
         against, status = conflict(call, item, fields.action, fields.revision), 409
         if against is None and fields.action == "edit" and fields.content is not None:
             against, status = speculation(fields.content, call.site.policy), 422
-        if against is None and fields.back == QUEUE:
+        if against is None and fields.back == queue.QUEUE:
             # what its page shows below the gate's threshold counts here
             near = await memory_rows(call, item, text_of(item.decision))
-            why = "contradicts" if conflicts(near) else own_page(item.current, item.memories)
+            why = "contradicts" if conflicts(near) else queue.own_page(item.current, item.memories)
             first = {
                 "high_risk": "Its risk is high: look at it first.",
                 "contradicts": "It contradicts a memory: look at both first.",
@@ -181,7 +159,7 @@ async def _refusal(
     if seen is not None and seen != item.current.revision:
         opened["seen"] = str(seen)
     query = "&".join(part for part in (urlencode(opened), data["query_text"]) if part)
-    address = with_query(f"/items/{data['id']}", query)
+    address = queue.with_query(f"/items/{data['id']}", query)
     error = {"error": against["code"], "message": f"{against['title']} {against['text']}"}
     return PageAnswer({**error, **data, "address": address}, "item.html", status)
 
@@ -189,15 +167,14 @@ async def _refusal(
 def order(call: Call, item: Standing, action: Action, **given: Any) -> ReviewOrder:  # noqa: ANN401
     """Return the order for an item. Raises: HTTPException 400 naming the field that is wrong."""
     person, batch, after = call.identity.person, given.pop("batch", None), given.pop("after", None)
-    listed = came_from(call)
-    query = listed.query if listed else view_of(call).encoded()
     if action == "retract" and given.get("reason") is None:
         raise HTTPException(400, f"reason: needed to retract; one of {', '.join(RejectReason)}")
     try:
         record = review_decision(ActionTarget.of(item.current), action, person.name, **given)
     except UsageError as exc:
         raise HTTPException(400, str(exc)) from None
-    return ReviewOrder(person, item.current.decision_id, record, batch, after, query)
+    back = queue.query_back(str(call.sent.get("query", "")))
+    return ReviewOrder(person, item.current.decision_id, record, batch, after, back)
 
 
 async def undo(call: Call) -> PageAnswer:
@@ -208,7 +185,7 @@ async def undo(call: Call) -> PageAnswer:
         raise HTTPException(409, "It is published already and cannot be undone.")
     one = len(undone) == 1 or entry.order.after or any(each.order.after for each in undone)
     first = next((each.order for each in undone if not each.order.after), entry.order)
-    location = with_query(f"/items/{first.decision_id}" if one else "/", first.query)
+    location = queue.with_query(f"/items/{first.decision_id}" if one else "/", first.query)
     return PageAnswer(action_row(undone, call.site.clock()), location=location)
 
 
@@ -264,12 +241,12 @@ async def take(call: Call, item: Item, fields: ActionFields) -> PageAnswer:
         orders = [order(call, item, action, reason=fields.reason, note=fields.note, content=content)]
     put(call, orders)
     person = call.identity.person
-    await call.site.locks.release(subject_of(item.current), person.name)
+    await call.site.locks.release(queue.subject_of(item.current), person.name)
     entries = [entry for one in orders if (entry := call.site.outbox.find(person, one.action_id))]
     data = action_row(entries, call.site.clock())
     # back to the list that the item was opened from, else on in the queue
-    listed = came_from(call) or (ListOrigin("approved") if fields.action == "retract" else None)
-    onward = with_query(f"/items/{fields.next}" if fields.next else "/", view_of(call).encoded())
+    listed = queue.came_from(call) or (queue.ListOrigin("approved") if fields.action == "retract" else None)
+    onward = queue.with_query(f"/items/{fields.next}" if fields.next else "/", queue.view_of(call).encoded())
     return PageAnswer(data, status=202, location=listed.address if listed else onward)
 
 
@@ -281,9 +258,9 @@ class BulkFields(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    ids: Annotated[list[Chosen], BeforeValidator(all_chosen), Field(max_length=MOST_AT_ONCE)] = []
+    ids: Annotated[list[Chosen], BeforeValidator(all_chosen), Field(max_length=queue.MOST_AT_ONCE)] = []
     all: Literal["", "yes"] = ""
-    query: Annotated[str, Field(max_length=MAX_QUERY)] = ""
+    query: Annotated[str, Field(max_length=queue.MAX_QUERY)] = ""
     action: Literal["approve", "reject"]
     reason: Reason = None
     note: Note = None
@@ -303,7 +280,7 @@ class _CheckedItem:
     item: Standing | None
     memories: Sequence[Nearest]
     state: Literal["not_found", "conflict", "own_page", "partly_shown"] | None = None
-    why: OwnPage | None = None
+    why: queue.OwnPage | None = None
 
     def as_json(self) -> dict[str, Any]:
         row = self.item.current if self.item else None
@@ -349,7 +326,7 @@ async def act_on_many(call: Call) -> PageAnswer:
         "results": [one.as_json() | sent.get(str(one.chosen.id), {}) for one in checked],
     }
     refused = [one.as_json() for one in checked if one.state]
-    back = with_query("/", view_of(call).encoded())
+    back = queue.with_query("/", queue.view_of(call).encoded())
     if refused:
         return PageAnswer({**data, "refused": refused, "taken": len(orders), "back": back}, "bulk.html", 207)
     return PageAnswer(data, status=202, location=back)
@@ -366,32 +343,32 @@ async def check(call: Call, fields: BulkFields) -> list[_CheckedItem]:
         raise HTTPException(400, "ids: needed, one or more")
     ids = [str(one.id) for one in chosen]
     found = await asyncio.to_thread(call.site.board.standings, call.scope, ids)
-    compared = await memories_of(call, list(found))
+    compared = await queue.memories_of(call, list(found))
     checked = []
     for one in chosen:
         item, memories = found.get(str(one.id)), compared.get(str(one.id), ())
         row = _CheckedItem(one, item, memories)
-        why = own_page(item.current, memories) if item else None
+        why = queue.own_page(item.current, memories) if item else None
         if item is None:
             row = replace(row, state="not_found")
         elif not is_free(call, item, fields.action, one.revision):
             row = replace(row, state="conflict")
         elif why is not None:
             row = replace(row, state="own_page", why=why)
-        elif fields.action == "approve" and not is_whole(item.current):
+        elif fields.action == "approve" and not queue.is_whole(item.current):
             row = replace(row, state="partly_shown")
         checked.append(row)
     return checked
 
 
 async def matching(call: Call, query_text: str) -> list[Chosen]:
-    view, found = selected_by(query_text).model_copy(update={"cursor": None}), []
-    query = board_query(view, MAX_PAGE)
+    view, found = queue.selected_by(query_text).model_copy(update={"cursor": None}), []
+    query = queue.board_query(view, MAX_PAGE)
     while True:
         page = await asyncio.to_thread(call.site.board.pending, call.scope, query)
         found += [Chosen(id=uuid.UUID(row.decision_id), revision=row.revision) for row in page.rows]
-        if page.next is None or len(found) >= MOST_AT_ONCE:
-            return found[:MOST_AT_ONCE]
+        if page.next is None or len(found) >= queue.MOST_AT_ONCE:
+            return found[: queue.MOST_AT_ONCE]
         query = replace(query, cursor=page.next)
 
 
@@ -399,7 +376,7 @@ def question(call: Call, fields: BulkFields, checked: list[_CheckedItem], missin
     ready = [one for one in checked if not one.state]
     listed = [listed_row(one) for one in ready]
     reasons, risks = (Counter(one[name] for one in listed) for name in ("reason_code", "risk"))
-    query = view_of(call).encoded()
+    query = queue.view_of(call).encoded()
     return {
         "error": "confirmation_required",
         "message": f"confirm: {missing}",
@@ -418,7 +395,7 @@ def question(call: Call, fields: BulkFields, checked: list[_CheckedItem], missin
         "note": fields.note or "",
         "typed": len(ready) > _TYPED_ABOVE,
         "undo_seconds": round(call.site.settings.undo_seconds),
-        "back": with_query("/", query),
+        "back": queue.with_query("/", query),
         "query_text": query,
     }
 

@@ -47,13 +47,11 @@ from groundwire.review.originals import (
 )
 from groundwire.review.records import in_one_line
 
-_MOST: Final = 200
-"""Entries of a list that are shown; the others are counted."""
+_MOST: Final = 200  # entries of a list that are shown; the others are counted
 _LONG: Final = 700
 _EDGE: Final = 200
 """Of a text in which nothing is marked, so many characters are shown at both ends where it is longer than `_LONG`."""
-_TRUTHS: Final = 5
-"""Statements of the ground truth that are shown of one pair."""
+_TRUTHS: Final = 5  # statements of the ground truth that are shown of one pair
 _GONE: Final = {
     OriginalState.GONE: "The record is not on its topic any more, so its answer cannot be shown. Below is what the"
     " checks found when it was decided.",
@@ -109,22 +107,15 @@ def answer_view(original: Original, decision: Mapping[str, Any], policy: Policy)
 
 
 class AnswerFault(NamedTuple):
-    """Something wrong with an answer.
+    """Something wrong with an answer."""
 
-    Attributes:
-        start: where in the answer, in characters; -1 of a step or a source, which no text of the answer holds.
-        hard: it is wrong by the sources; else it is a doubt.
-        where: what of the sources to hold it against.
-        instead: the values that stand there.
-    """
-
-    start: int
+    start: int  # of the characters; -1 of a step or a source, which no text of the answer holds
     end: int
-    hard: bool
+    hard: bool  # it is wrong by the sources; else it is a doubt
     why: str
     text: str
-    where: TextPlace | None = None
-    instead: tuple[str, ...] = ()
+    where: TextPlace | None = None  # what of the sources to hold it against
+    instead: tuple[str, ...] = ()  # the values that stand there
 
 
 class _Judged:
@@ -423,10 +414,8 @@ class Excerpts:
     """
 
     _KEPT: Final = 5_000
-    _AT_ONCE: Final = 5
-    """Records that are read at the same time: each over a connection of its own."""
-    _AT_MOST: Final = 25
-    """Records that one list asks for; the next look at it asks for more."""
+    _AT_ONCE: Final = 5  # records that are read at the same time: each over a connection of its own
+    _AT_MOST: Final = 25  # records that one list asks for; the next look at it asks for more
 
     def __init__(self, read: RecordReader | None, patience: float = 1.0) -> None:
         self._read, self._patience = read, patience

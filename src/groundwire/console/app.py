@@ -26,10 +26,8 @@ from groundwire.console.site import Parts, Site
 from groundwire.errors import UsageError
 from groundwire.review.permissions import Person
 
-TICK: Final = 0.2
-"""Seconds between two rounds of sending what is due and announcing what changed."""
-_SHARED: Final = 2.0
-"""Seconds between two exchanges of sign-outs with other consoles."""
+TICK: Final = 0.2  # seconds between two rounds of sending what is due and announcing what changed
+_SHARED: Final = 2.0  # seconds between two exchanges of sign-outs with other consoles
 _TITLES: Final = {
     400: ("That cannot be read", "The request is not one that this page sends."),
     401: ("Not signed in", "Sign in and try again."),

@@ -36,10 +36,8 @@ Way = Literal["token", "proxy", "session"]
 _NAME: TypeAdapter[str] = TypeAdapter(ShortId)
 _TENANTS: TypeAdapter[list[str]] = TypeAdapter(Annotated[list[TenantId], Field(min_length=1)])
 SignedSession = MutableMapping[str, Any]
-_MAX_REMEMBERED: Final = 20_000
-"""Ended sessions that are remembered until they would have expired."""
-_MAX_PLACE: Final = 500
-"""Characters of the remembered address: the whole session has to fit into a cookie."""
+_MAX_REMEMBERED: Final = 20_000  # ended sessions that are remembered until they would have expired
+_MAX_PLACE: Final = 500  # characters of the remembered address: the whole session has to fit into a cookie
 _ENDED: Final = "ended"
 _EPOCH: Final = "epoch"
 """The shelf that says since when sign-outs are remembered without a gap; lost with the rest."""
@@ -64,49 +62,43 @@ class Identity:
         return self.way != "token"
 
 
+@dataclass(frozen=True, slots=True)
 class Authenticator:
-    def __init__(
-        self,
-        settings: ConsoleSettings,
-        sessions: Sessions,
-        tokens: TokenReader | None,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._settings = settings
-        self._sessions = sessions
-        self._tokens = tokens
-        self._clock = clock
+    settings: ConsoleSettings
+    sessions: Sessions
+    tokens: TokenReader | None
+    clock: Callable[[], datetime]
 
     def identify(self, request: Request) -> Identity | None:
         """Return who asks, or None where the request names nobody.
 
         Raises: HTTPException 401 for a token that is wrong, 403 for the proxy's header from anybody else.
         """
-        header = self._settings.proxy_header
+        header = self.settings.proxy_header
         if header and header in request.headers:
             return Identity(self.named_by_proxy(request, header), "proxy")
         if "authorization" in request.headers:
             return Identity(self.token_holder(request), "token")
-        person = self._sessions.person(request.session)
+        person = self.sessions.person(request.session)
         return Identity(person, "session") if person else None
 
     def token_holder(self, request: Request) -> Person:
         scheme, _, token = request.headers["authorization"].partition(" ")
         refused = "Token unknown or revoked, or past its end; `groundwire token list` shows those there are."
-        if self._tokens is None:
+        if self.tokens is None:
             refused = "No token is taken here: the console was started without GROUNDWIRE_TOKENS_FILE."
         elif scheme.lower() != "bearer":
             refused = "The header Authorization must be Bearer and a token."
-        elif len(token) <= 500 and (person := self._tokens.person(token.strip(), self._clock())) is not None:
+        elif len(token) <= 500 and (person := self.tokens.person(token.strip(), self.clock())) is not None:
             return person
         raise HTTPException(401, refused, headers={"www-authenticate": "Bearer"})
 
     def named_by_proxy(self, request: Request, header: str) -> Person:
-        if not among(peer(request), self._settings.proxies):
+        if not among(peer(request), self.settings.proxies):
             raise HTTPException(403)
-        tenants_header = self._settings.proxy_tenants_header
+        tenants_header = self.settings.proxy_tenants_header
         names = request.headers.getlist(header)
-        lists = request.headers.getlist(tenants_header) if tenants_header else [self._settings.proxy_tenants]
+        lists = request.headers.getlist(tenants_header) if tenants_header else [self.settings.proxy_tenants]
         if len(names) != 1 or len(lists) != 1:
             raise HTTPException(403)
         return to_person(names[0].encode("latin-1").decode("utf-8", "replace"), comma_separated(lists[0]))
@@ -176,11 +168,8 @@ class Sessions:
     """Begins, reads and ends sessions.
 
     A session counts where every sign-out since it began is known: sessions that are older than what the store
-    remembers do not, nor, until it was read, those that are older than this process.
-
-    Attributes:
-        lasts: how long a sign-in holds, however much it is used.
-        ended: grows with each sign-out, here or at another console, so that pages hear of it at once.
+    remembers do not, nor, until it was read, those that are older than this process. `lasts` is how long a sign-in
+    holds, however much it is used.
     """
 
     def __init__(self, lasts: timedelta, clock: Callable[[], datetime], shared: Shared) -> None:
@@ -190,7 +179,9 @@ class Sessions:
         self._started = clock().timestamp()
         self._known_since = self._started
         self._unshared: dict[str, str] = {}
-        self.ended = 0
+        self.ended = (
+            0  # grows with each sign-out, here or at another console, so that pages hear of it at once
+        )
         self._ended: TLRUCache[str, float, float] = TLRUCache(
             _MAX_REMEMBERED, lambda _, until, _now: until, lambda: clock().timestamp()
         )

@@ -20,8 +20,7 @@ from groundwire.console.settings import ConsoleSettings, Network
 
 logger = structlog.get_logger(__name__)
 
-_MAX_CALLERS: Final = 20_000
-"""Callers whose bucket is kept; beyond it the least recent one is dropped."""
+_MAX_CALLERS: Final = 20_000  # callers whose bucket is kept; beyond it the least recent one is dropped
 MAX_BODY: Final = 300_000
 """Bytes of a request's body: an edited text of 20,000 characters, each up to 12 bytes in a form, and its fields."""
 _HEADERS: Final = {

@@ -9,17 +9,9 @@ from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 
-from groundwire.console import evidence
+from groundwire.console import evidence, queue
 from groundwire.console.answer import show_original
 from groundwire.console.outbox import NOT_DONE, OrderState, Outbox, OutboxEntry, doing, undo_left
-from groundwire.console.queue import (
-    came_from,
-    neighbours,
-    subject_of,
-    unshared_since,
-    view_of,
-    with_query,
-)
 from groundwire.console.site import Call, PageAnswer
 from groundwire.console.words import NONE, label, moment
 from groundwire.library.dedup import DedupChecker
@@ -30,10 +22,8 @@ from groundwire.review.actions import BLANK, SENTENCES, RejectReason, is_blank, 
 from groundwire.review.model import Item, Nearest, Neighbours, Standing
 
 _FEW: Final = 3
-_CANDIDATES: Final = 10
-"""Approved claims with words in common that are compared, of which `_FEW` are shown."""
-_LEAST: Final = 0.3
-"""Share of words in common from which on a memory is worth a look."""
+_CANDIDATES: Final = 10  # approved claims with words in common that are compared, of which `_FEW` are shown
+_LEAST: Final = 0.3  # share of words in common from which on a memory is worth a look
 NO_ITEM: Final = "There is no such item, or it is not yours to see."
 _COPIED: Final = (
     "subject_id",
@@ -46,8 +36,7 @@ _COPIED: Final = (
     "memory_type",
     "decided_at",
 )
-Problem = dict[str, Any]
-"""Why an action was refused, as the item's page shows it: title, text, changes, code."""
+Problem = dict[str, Any]  # why an action was refused, as the item's page shows it: title, text, changes, code
 
 
 def find(call: Call, decision_id: str) -> Item:
@@ -85,7 +74,7 @@ async def standing(call: Call) -> PageAnswer:
 async def lock(call: Call) -> PageAnswer:
     """Refresh the viewer's lock on an item."""
     item = find_standing(call, call.request.path_params["decision_id"])
-    holder = await call.site.locks.claim(subject_of(item.current), call.identity.person.name)
+    holder = await call.site.locks.claim(queue.subject_of(item.current), call.identity.person.name)
     return PageAnswer({"reviewing": holder}, location=f"/items/{item.current.decision_id}")
 
 
@@ -169,21 +158,21 @@ async def surroundings(call: Call, item: Item) -> dict[str, Any]:
     reviewing, me = None, call.identity.person
     if item.pending and call.page and not me.read_only:
         call.site.look()
-        reviewing = await call.site.locks.claim(subject_of(item.current), me.name)
+        reviewing = await call.site.locks.claim(queue.subject_of(item.current), me.name)
     elif item.pending:
-        holder = (await call.site.locks.held()).get(subject_of(item.current))
+        holder = (await call.site.locks.held()).get(queue.subject_of(item.current))
         reviewing = holder if holder != me.name else None
-    listed = came_from(call)
+    listed = queue.came_from(call)
     if listed is not None:
         near, query, back, title = Neighbours(), listed.query, listed.address, listed.title
     else:
-        view = view_of(call)
-        near = await neighbours(call, view, item.current.decision_id)
+        view = queue.view_of(call)
+        near = await queue.neighbours(call, view, item.current.decision_id)
         query, title = view.encoded(), "Queue"
-        back = with_query("/", query)
+        back = queue.with_query("/", query)
     return {
         "reviewing": reviewing,
-        "unshared_since": unshared_since(call),
+        "unshared_since": queue.unshared_since(call),
         "previous": near.before,
         "next": near.after,
         "then": near.then,
@@ -191,7 +180,7 @@ async def surroundings(call: Call, item: Item) -> dict[str, Any]:
         "total": near.total,
         "back": back,
         "back_title": title,
-        "query": with_query("", query),
+        "query": queue.with_query("", query),
         "query_text": query,
     }
 

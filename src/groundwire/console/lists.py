@@ -16,18 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 
-from groundwire.console.queue import (
-    MAX_CURSOR,
-    QUEUE,
-    Blank,
-    ListOrigin,
-    Search,
-    board_query,
-    fetch_excerpts,
-    list_row,
-    view_of,
-    with_query,
-)
+from groundwire.console import queue
 from groundwire.console.site import Call, PageAnswer, problems
 from groundwire.console.words import NONE
 from groundwire.messages.base import format_time
@@ -41,11 +30,11 @@ P = TypeVar("P", bound="ListPage")
 class ListPage(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cursor: Annotated[Annotated[str, Field(max_length=MAX_CURSOR)] | None, Blank] = None
+    cursor: Annotated[Annotated[str, Field(max_length=queue.MAX_CURSOR)] | None, queue.Blank] = None
 
 
 class SearchedPage(ListPage):
-    search: Search = None
+    search: queue.Search = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +49,19 @@ class FinalList:
     async def show(self, call: Call) -> PageAnswer:
         asked = _read(SearchedPage, call.request.query_params)
         board, text = call.site.board, asked.search or ""
-        place = ListOrigin(self.name, asked.cursor or "", text)
+        place = queue.ListOrigin(self.name, asked.cursor or "", text)
         try:
             page = board.not_pending(call.scope, self.topic, cursor=asked.cursor, text=text)
         except ValueError as exc:
             raise HTTPException(400, str(exc)) from None
-        await fetch_excerpts(call, page.rows)
+        await queue.fetch_excerpts(call, page.rows)
         data = {
-            "rows": [{**list_row(call, row), "verdict": str(row.verdict)} for row in page.rows],
+            "rows": [{**queue.list_row(call, row), "verdict": str(row.verdict)} for row in page.rows],
             **_paging(place, page),
             "search": text,
             "in_all": board.not_pending(call.scope, self.topic, 1).total if text else page.total,
-            "query": with_query("", place.query),
-            "exported": with_query("", urlencode({"search": text}) if text else ""),
+            "query": queue.with_query("", place.query),
+            "exported": queue.with_query("", urlencode({"search": text}) if text else ""),
             "listed": self.name,
             "title": self.title,
             "about": self.about,
@@ -123,7 +112,11 @@ async def dead_letters(call: Call) -> PageAnswer:
         names = ("name", "code", "message", "tenant_id", "user_id", "excerpt")
         copied = {name: getattr(letter, name) for name in names}
         rows.append({**copied, "place": place, "at": format_time(letter.at)})
-    data = {"rows": rows, **_paging(ListOrigin("dead-letters", cursor or ""), page), "title": "Dead letters"}
+    data = {
+        "rows": rows,
+        **_paging(queue.ListOrigin("dead-letters", cursor or ""), page),
+        "title": "Dead letters",
+    }
     return PageAnswer(data, "dead_letters.html")
 
 
@@ -135,7 +128,7 @@ def _read(asked: type[P], query: Mapping[str, str]) -> P:
         raise HTTPException(400, problems(exc, asked)) from None
 
 
-def _paging(place: ListOrigin, page: Page[Any]) -> dict[str, Any]:
+def _paging(place: queue.ListOrigin, page: Page[Any]) -> dict[str, Any]:
     return {
         "total": page.total,
         "older": replace(place, cursor=page.next).address if page.next else None,
@@ -149,12 +142,11 @@ _FIELDS: Final = (
 )
 _FORMULA: Final = tuple("=+-@")
 """With which a spreadsheet takes a cell for a formula, full width too: such a text gets an apostrophe before it."""
-_CELLS: Final = re.compile(r"([;|\t\r\n])")
-"""What ends a cell where the spreadsheet takes no comma for it."""
+_CELLS: Final = re.compile(r"([;|\t\r\n])")  # what ends a cell where the spreadsheet takes no comma for it
 _UTF8: Final = "\ufeff"
 """By which a spreadsheet knows how the file is encoded; without it letters beyond ASCII are others."""
 FORMS: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
-EXPORTED: Final = (QUEUE, *FINAL_LISTS)
+EXPORTED: Final = (queue.QUEUE, *FINAL_LISTS)
 
 
 async def export(call: Call, listed: str, form: str) -> StreamingResponse:
@@ -162,11 +154,11 @@ async def export(call: Call, listed: str, form: str) -> StreamingResponse:
 
     Raises: HTTPException 400, naming a filter at fault.
     """
-    query = board_query(view_of(call).model_copy(update={"cursor": None}), MAX_PAGE)
+    query = queue.board_query(queue.view_of(call).model_copy(update={"cursor": None}), MAX_PAGE)
 
     def page(cursor: str | None) -> Page[Row]:
         board = call.site.board
-        if listed == QUEUE:
+        if listed == queue.QUEUE:
             return board.pending(call.scope, replace(query, cursor=cursor))
         return board.not_pending(call.scope, FINAL_LISTS[listed].topic, MAX_PAGE, cursor, query.text)
 
@@ -176,7 +168,7 @@ async def export(call: Call, listed: str, form: str) -> StreamingResponse:
             for row in found.rows:
                 more = {"revision": row.revision, "verdict": str(row.verdict), "memory_type": row.memory_type}
                 # not what lists show of an answer: that depends on who looked at them before
-                given = {**list_row(call, row), **more, "risk": row.risk.level, "excerpt": row.excerpt}
+                given = {**queue.list_row(call, row), **more, "risk": row.risk.level, "excerpt": row.excerpt}
                 yield {name: given[name] for name in _FIELDS}
             if found.next is None:
                 return

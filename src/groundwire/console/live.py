@@ -25,8 +25,7 @@ from groundwire.messages.identity import Subject
 
 logger = structlog.get_logger(__name__)
 
-MOST_STREAMS: Final = 20
-"""Open streams of one person."""
+MOST_STREAMS: Final = 20  # open streams of one person
 _MAX_LOCKS: Final = 20_000
 _BEAT: Final = 15.0
 """Seconds without an event until a comment keeps the connection open, and the sign-in is checked again."""
@@ -174,8 +173,7 @@ class MemoryLocks:
         return dict(self._held.items())
 
 
-_DIGITS: Final = 15
-"""Digits of the expiry time in milliseconds, which prefixes each entry."""
+_DIGITS: Final = 15  # digits of the expiry time in milliseconds, which prefixes each entry
 
 
 class RedisShared:

@@ -26,12 +26,9 @@ from groundwire.review.permissions import Person
 
 logger = structlog.get_logger(__name__)
 
-SHOWN: Final = timedelta(seconds=10)
-"""How long a page shows its person that an action was done, or undone."""
-SHOWN_TROUBLE: Final = timedelta(seconds=60)
-"""The same of an action that was not done."""
-ANSWER_SECONDS: Final = 300.0
-"""How long to wait for the gate's outcome before the item may be acted on again."""
+SHOWN: Final = timedelta(seconds=10)  # how long a page shows its person that an action was done, or undone
+SHOWN_TROUBLE: Final = timedelta(seconds=60)  # the same of an action that was not done
+ANSWER_SECONDS: Final = 300.0  # how long to wait for the gate's outcome before the item may be acted on again
 _AT_ONCE: Final = 50
 """Actions that are signed and published at the same time: others are answered between them."""
 _MAX_ENTRIES: Final = 20_000
@@ -64,20 +61,14 @@ NOT_DONE: Final = frozenset({*OrderState} - {OrderState.HELD, OrderState.SENT, O
 
 @dataclass(frozen=True, slots=True)
 class ReviewOrder:
-    """What a person wants done with one item.
-
-    Attributes:
-        batch: names what was asked for at once.
-        after: the action that has to have approved something before this one is sent.
-        query: filters and order of the list that it came from, as an address has them: an undo leads back there.
-    """
+    """What a person wants done with one item."""
 
     person: Person
     decision_id: str
     record: ReviewDecision
-    batch: str | None = None
-    after: str | None = None
-    query: str = ""
+    batch: str | None = None  # names what was asked for at once
+    after: str | None = None  # the action that has to have approved something before this one is sent
+    query: str = ""  # filters and order of the list to which an undo leads back
 
     @property
     def action_id(self) -> str:

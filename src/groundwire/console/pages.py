@@ -39,7 +39,7 @@ from groundwire.console.guard import check_rate, peer
 from groundwire.console.item import typed_fields
 from groundwire.console.lists import EXPORTED, FORMS, export
 from groundwire.console.outbox import OrderState, shown_actions
-from groundwire.console.queue import origin_in, view_from, with_query
+from groundwire.console.queue import query_back, with_query
 from groundwire.console.site import MAX_REPORTED, Call, PageAnswer, PageHandler, Site, read_form, read_json
 from groundwire.messages.base import format_time
 from groundwire.review.permissions import Person
@@ -197,21 +197,15 @@ class SignIn:
 
 @dataclass(frozen=True, slots=True)
 class PageRoute:
-    """A page and the same address under `/api`, for authenticated people; both call the same handler.
-
-    Attributes:
-        page: whether there is a page, or only the API.
-        decides: whether it is refused to who may only look.
-        asks: whether it has query parameters, which the handler checks; else the API refuses any.
-    """
+    """A page and the same address under `/api`, for authenticated people; both call the same handler."""
 
     method: str
     path: str
     handler: PageHandler
     page: bool = True
-    decides: bool = False
+    decides: bool = False  # refused to who may only look
     takes: type[BaseModel] | None = None
-    asks: bool = False
+    asks: bool = False  # has query parameters, which the handler checks; else the API refuses any
 
 
 ROUTES: Final = (
@@ -409,9 +403,7 @@ def _session_ended(
     if place.startswith("/items/"):
         action, query = typed_fields(sent)["action"], str(sent.get("query", ""))
         opened = f"do={action}" if action in ("edit", "reject", "replace", "retract") else ""
-        listed = origin_in(query)
-        filters = listed.query if listed else view_from(query).encoded()
-        back = with_query(place, "&".join(part for part in (opened, filters) if part))
+        back = with_query(place, "&".join(part for part in (opened, query_back(query)) if part))
     title, text, status = "Not signed in", "Your session is over, so nothing was done.", 401
     if identity is None:
         remember_place(request.session, back)

@@ -32,12 +32,10 @@ _NOT_FILTERS: Final = frozenset({"do", "seen", "from"})
 LISTS: Final = {"approved": "Approved", "blocked": "Blocked", "responses": "Responses"}
 """Lists beside the queue from which an item is opened, with their titles."""
 MAX_CURSOR: Final = 400
-MAX_QUERY: Final = 4_000
-"""Characters of a query that a form carries."""
+MAX_QUERY: Final = 4_000  # characters of a query that a form carries
 QUEUE: Final = "queue"
 PAGE: Final = 50
-MOST_AT_ONCE: Final = 1_000
-"""Items that are decided at once."""
+MOST_AT_ONCE: Final = 1_000  # items that are decided at once
 
 
 Blank = BeforeValidator(lambda value: None if value == "" else value)
@@ -113,13 +111,14 @@ class ListOrigin:
 def came_from(call: Call) -> ListOrigin | None:
     """Return the list from which an item was opened, None: the queue, or a link."""
     if call.request.method == "POST":
-        return origin_in(str(call.sent.get("query", "")))
-    return _origin(call.request.query_params)
+        return origin_in(dict(parse_qsl(str(call.sent.get("query", "")))))
+    return origin_in(call.request.query_params)
 
 
-def origin_in(query: str) -> ListOrigin | None:
-    """Return the list that a query names, which a form carries; None where it names none."""
-    return _origin(dict(parse_qsl(query)))
+def query_back(query: str) -> str:
+    """Return the query of the list that a form carries: that of another list, else the filters of the queue."""
+    listed = origin_in(dict(parse_qsl(query)))
+    return listed.query if listed else view_from(query).encoded()
 
 
 def view_from(query: str) -> View:
@@ -162,13 +161,10 @@ def with_query(path: str, query: str) -> str:
     return f"{path}?{query}" if query else path
 
 
-def _origin(found: Mapping[str, str]) -> ListOrigin | None:
+def origin_in(found: Mapping[str, str]) -> ListOrigin | None:
     name, cursor, search = (found.get(part, "") for part in ("from", "cursor", "search"))
-    if name not in LISTS:
-        return None
-    return ListOrigin(
-        name, cursor if len(cursor) <= MAX_CURSOR else "", search if len(search) <= _MAX_SEARCH else ""
-    )
+    cursor, search = cursor if len(cursor) <= MAX_CURSOR else "", search if len(search) <= _MAX_SEARCH else ""
+    return ListOrigin(name, cursor, search) if name in LISTS else None
 
 
 def _view(found: Mapping[str, str]) -> View:

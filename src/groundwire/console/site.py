@@ -34,49 +34,31 @@ from groundwire.review.permissions import Permissions, ViewScope
 Fields = TypeVar("Fields", bound=BaseModel)
 _NAMED: Final = {"missing": "missing", "extra_forbidden": "unknown"}
 """Error types after which the message lists the fields."""
-MAX_REPORTED: Final = 20
-"""Errors of one request that are listed."""
+MAX_REPORTED: Final = 20  # errors of one request that are listed
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a console is made of; tests put doubles in their place.
-
-    Attributes:
-        policy: its limits bound the queue, and an edited text is checked under it before it is held; the gate checks it
-            again under its own.
-        tokens: the API tokens, or None: none are accepted.
-        read: reads the records of responses back from their topics; None: answers are not shown.
-        locks: who looks at which item; None: kept in this process.
-        shared: ended sessions; None: kept in this process.
-        stale_since: since when the board may be out of date; None while it is not.
-        caught_up: whether the board shows all that there was when the console started.
-        review_ttl: after which an item expires, where the reviews agent has a key to say so.
-        monotonic: seconds, for rate limits.
-    """
+    """What a console is made of; tests put doubles in their place."""
 
     board: Board
     permissions: Permissions
     reviews: ReviewSender
+    # its limits bound the queue, and an edited text is checked under it before it is held; the gate checks it again
     policy: Policy = field(default_factory=Policy)
-    tokens: TokenReader | None = None
-    read: RecordReader | None = None
-    locks: Locks | None = None
+    tokens: TokenReader | None = None  # None: no API token is accepted
+    read: RecordReader | None = None  # None: answers of responses are not shown
+    locks: Locks | None = None  # None: kept in this process, as are ended sessions
     shared: Shared | None = None
     stale_since: Callable[[], datetime | None] = lambda: None
-    caught_up: Callable[[], bool] = lambda: True
+    caught_up: Callable[[], bool] = lambda: True  # whether the board shows all that there was at the start
     review_ttl: timedelta = timedelta(days=60)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     monotonic: Callable[[], float] = time.monotonic
 
 
 class Site:
-    """What one console holds: made once by `create_app`, handed to every handler.
-
-    Attributes:
-        identities: rate limit of one person.
-        attempts: rate limit of one address on attempts to sign in.
-    """
+    """What one console holds: made once by `create_app`, handed to every handler."""
 
     def __init__(self, settings: ConsoleSettings, parts: Parts) -> None:
         clock = parts.clock
@@ -106,7 +88,7 @@ class Site:
         self.openid = OpenId(settings) if settings.oidc_issuer else None
         self.has_tokens = parts.tokens is not None
         self.identities = Rates(settings.rate_identity, parts.monotonic)
-        self.attempts = Rates(settings.rate_signin, parts.monotonic)
+        self.attempts = Rates(settings.rate_signin, parts.monotonic)  # of an address, to sign in
         self.workers = Workers(settings.targets, parts.monotonic)
 
     def look(self) -> None:

@@ -25,8 +25,7 @@ from groundwire.review.board import Board
 from groundwire.review.model import DecisionCounts
 from groundwire.review.permissions import ViewScope
 
-DAYS: Final = 30
-"""Of people's decisions that are counted."""
+DAYS: Final = 30  # of people's decisions that are counted
 
 
 async def show(call: Call) -> PageAnswer:

@@ -21,8 +21,7 @@ from groundwire.text.visible import invisible_places
 
 _PARTS: Final = re.compile(r"\s+|\w+|[^\w\s]")
 """Runs of white space, words, and single signs: together they are the whole text."""
-NONE: Final = "\u2013"
-"""Shown where there is no value."""
+NONE: Final = "\u2013"  # shown where there is no value
 
 _TEXTS: Final[dict[str, dict[str, str]]] = tomllib.loads(
     files("groundwire.console").joinpath("labels.toml").read_text("utf-8")
@@ -162,14 +161,10 @@ def word_diff(old: str, new: str) -> list[dict[str, str]]:
     return [{"operation": operation, "text": text} for operation, text in changes if text]
 
 
-_KEPT: Final = 256
-"""Sentences that are remembered of a word: one that stands in more tells none apart."""
-_LEAST: Final = 0.25
-"""Share of a phrase that a place has to say; what says less is no place of it."""
-_LENGTH: Final = 0.01
-"""What each word of a sentence costs: of two that say as much the shorter one is nearer."""
-_MOST_SENTENCES: Final = 8
-"""Sentences of a phrase that are looked for side by side."""
+_KEPT: Final = 256  # sentences that are remembered of a word: one that stands in more tells none apart
+_LEAST: Final = 0.25  # share of a phrase that a place has to say; what says less is no place of it
+_LENGTH: Final = 0.01  # what each word of a sentence costs: of two that say as much the shorter one is nearer
+_MOST_SENTENCES: Final = 8  # sentences of a phrase that are looked for side by side
 
 
 class TextPlace(NamedTuple):

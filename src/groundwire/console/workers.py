@@ -17,13 +17,10 @@ from groundwire.errors import WAITED_FOR
 
 ROLES: Final = ("claims", "responses", "deferred", "reviews")
 TENANT_LIMITS: Final = ("places", "bytes", "requests")
-_PATIENCE: Final = 2.0
-"""Seconds for a worker's address, and for its answer: somebody waits for the page."""
-_HOLDS: Final = 5.0
-"""Seconds for which answers hold: however many look, workers are asked once."""
+_PATIENCE: Final = 2.0  # seconds for a worker's address, and for its answer: somebody waits for the page
+_HOLDS: Final = 5.0  # seconds for which answers hold: however many look, workers are asked once
 _MOST_WORKERS: Final = 100
-_MOST_BYTES: Final = 500_000
-"""Of an answer; a worker's has some 50,000."""
+_MOST_BYTES: Final = 500_000  # of an answer; a worker's has some 50,000
 _GAUGE: Final = re.compile(
     "^groundwire_(lag_records|commit_age_seconds|partitions|waiting_claims|paused|tenant_most|tenant_limit"
     r'|tenants_at_limit)(?:\{\w+="([^"]*)"\})? (\d{1,15}(?:\.\d{1,20})?(?:e[+-][01]\d)?)$',
