@@ -15,10 +15,17 @@ Run = tuple[str, dict[str, Any], list[bytes]]
 
 POLICIES: dict[str, dict[str, Any]] = samples("claim policies")
 FACTS: list[str] = samples("facts")
-SOURCES = (
-    *("user", "documentation", "adr", "commit", "manual"),
-    *("ai_synthesis", "conversation", "chat", "agent-7"),
-)
+SOURCES = [
+    "user",
+    "documentation",
+    "adr",
+    "commit",
+    "manual",
+    "ai_synthesis",
+    "conversation",
+    "chat",
+    "agent-7",
+]
 TOLD = (
     "The {} pump of station {} writes each reading of the meter to the ledger within {} {}, {} the operators of the "
     "plant are told by the console when a reading comes late or is lost on the way"
@@ -50,10 +57,8 @@ def apart(texts: Iterable[str], **fields: Any) -> list[bytes]:
 def runs(places: Places) -> Iterator[Run]:
     for name in ("default", "lenient"):
         yield f"hedged-{name}", POLICIES[name], apart(filled("hedged", places))
-    hedges = (
-        ". ".join(f"The relay {word} to open about 5 valves" for word in p)
-        for p in packs(words("hedging"), 6)
-    )
+    relays = (f"The relay {word} to open about 5 valves" for word in words("hedging"))
+    hedges = map(". ".join, packs(list(relays), 6))
     yield "hedged-scientific", POLICIES["scientific"], apart(list(filled("hedged", places))[::3])
     yield "hedge-words", {"hedges": {"lexicon": "scientific"}}, apart(hedges)
     for name in ("default", "strict", "off", "held"):
@@ -109,37 +114,28 @@ def _parents() -> Iterator[bytes]:
 def bad() -> Iterator[bytes]:
     yield from (b"{", b"[]", b"5", b"null", b'"a"', b"\xff", b"\xef\xbb\xbf{}", b"nul", b"{} {}", b" ")
     yield from (b'{"a": 1, "a": 2}', b'{"a": NaN}', b'{"a": 1e999}', b'{"a": -Infinity}', b'{"a": "\\ud800"}')
-    yield from (
-        b"[" * 80 + b"]" * 80,
-        b'{"a": ' + b"9" * 5000 + b"}",
-        b'{"content": "' + b"x" * 900_000 + b'"}',
-    )
+    yield from (b"[" * 80 + b"]" * 80, b'{"a": %s}' % (b"9" * 5000), b'{"content": "%s"}' % (b"x" * 900_000))
     long = ({"content": "x" * 20_001}, {"metadata": {"a": "x" * 17_000}})
     for fields in (*samples("wrong"), *long):
         yield json.dumps({"claim_id": "b", "user_id": "ada", "content": "The pump runs"} | fields).encode()
     yield json.dumps({"claim_id": "x"}).encode()
-    yield json.dumps(
-        {"response_id": "x", "anser": "x", "chunks": [{"chunk_id": 5}], "confidence": 2}
-    ).encode()
+    response = {"response_id": "x", "anser": "x", "chunks": [{"chunk_id": 5}], "confidence": 2}
+    yield json.dumps(response).encode()
 
 
 def large() -> Iterator[bytes]:
-    yield line(
-        1, " ".join(f"Perhaps ADR-{n}, may it be, {hedge}." for n, hedge in enumerate(words("hedging")[:150]))
-    )
+    hedged = (f"Perhaps ADR-{n}, may it be, {hedge}." for n, hedge in enumerate(words("hedging")[:150]))
+    yield line(1, " ".join(hedged))
     links = [f"https://docs.example.org/{'x' * 700}/{n} commit {n:07}abc" for n in range(20)]
-    yield line(
-        2, " ".join(links), derived_from=[f"c{n}" for n in range(50)], metadata={"k" * 300: "v" * 3000}
-    )
+    parents = [f"c{n}" for n in range(50)]
+    yield line(2, " ".join(links), derived_from=parents, metadata={"k" * 300: "v" * 3000})
     yield line(3, "The " + " ".join(sorted(set(words("other")))[:1500]), source="user")
     yield line(4, "The " + " ".join(sorted(set(words("other")))[:1499]), source="user")
 
 
 def random_claim(draw: Draw, number: int) -> bytes:
-    unit, value = (
-        draw.one(("seconds", "seconds", "s", "ms", "min")),
-        draw.one((30, 30, 30, "30.0", "thirty", 45)),
-    )
+    unit = draw.one(("seconds", "seconds", "s", "ms", "min"))
+    value = draw.one((30, 30, 30, "30.0", "thirty", 45))
     text = TOLD.format(draw.one(("old", "new")), draw.below(2), value, unit, draw.one(samples("twists")))
     fields: dict[str, Any] = {"user_id": draw.one(("ada", "ada", "ada", "bob")), "source": draw.one(SOURCES)}
     if draw.chance(0.3):

@@ -22,14 +22,12 @@ def line(number: int, answer: str | None, **fields: Any) -> bytes:
 
 
 def chunk(content: str, number: int = 1) -> dict[str, Any]:
-    lines = content.count("\n") + 1
-    return {
-        "chunk_id": f"k{number}",
-        "file": f"{number}.md",
-        "content": content,
-        "start_line": 1,
-        "end_line": lines,
-    }
+    place = {"start_line": 1, "end_line": content.count("\n") + 1}
+    return {"chunk_id": f"k{number}", "file": f"{number}.md", "content": content, **place}
+
+
+def rate(value: str, of: str = "the pump") -> str:
+    return f"The rate of {of} is {value} now."
 
 
 def runs() -> Iterator[Run]:
@@ -51,11 +49,8 @@ def audits() -> Iterator[Run]:
     yield "units", {}, list(_units())
     yield "words", {}, list(_words())
     yield "pairs", POLICIES["retry"], list(_pairs())
-    yield (
-        "bad",
-        {},
-        [b"{", b"[]", b"5", b'{"claim": "x", "evidence": "y"}', b'{"answer": "x", "evidence": {"a": "b"}}'],
-    )
+    odd = (b'{"claim": "x", "evidence": "y"}', b'{"answer": "x", "evidence": {"a": "b"}}')
+    yield "bad", {}, [b"{", b"[]", b"5", *odd]
 
 
 def _values() -> Iterator[bytes]:
@@ -65,18 +60,13 @@ def _values() -> Iterator[bytes]:
         yield line(number, answer, chunks=[chunk(passage), *beside])
     for number, (one, other) in enumerate(pairs, len(pairs)):
         if max(len(one), len(other)) < 25:
-            yield line(
-                number,
-                f"The rate of the pump is {one} now.",
-                chunks=[chunk(f"The rate of the pump is {other} now.")],
-            )
+            yield line(number, rate(one), chunks=[chunk(rate(other))])
 
 
 def _quoted() -> Iterator[bytes]:
     for number, (quote, transcript) in enumerate(samples("quotes")):
-        yield line(
-            number, "See the quotes.", evidence={"a": [quote], "b": [quote, "x"]}, transcript=transcript
-        )
+        evidence = {"a": [quote], "b": [quote, "x"]}
+        yield line(number, "See the quotes.", evidence=evidence, transcript=transcript)
         yield line(1000 + number, "See the quotes.", evidence={"a": [transcript]}, transcript=f"So, {quote}")
 
 
@@ -89,27 +79,24 @@ def _edited() -> Iterator[bytes]:
         for _ in range(1 + draw.below(3)):
             for text in (said, quote):
                 place = draw.one((0, len(text) - 1, draw.below(len(text))))
-                text[place] = draw.one(
-                    ("", f"{text[place]}.", "not", "9", f"never {text[place]},", text[place][1:])
-                )
+                word = text[place]
+                text[place] = draw.one(("", f"{word}.", "not", "9", f"never {word},", word[1:]))
         evidence = {"a": [" ".join(" ".join(quote).split())]}
         yield line(number, "See the quote.", evidence=evidence, transcript=" ".join(said))
 
 
 def _units() -> Iterator[bytes]:
     for number, pack in enumerate(packs(samples("units"), 5)):
-        answer = [f"The rate of pump {place} is {one} now." for place, (one, _) in enumerate(pack)]
-        evidence = [f"The rate of pump {place} is {other} now." for place, (_, other) in enumerate(pack)]
+        answer = [rate(one, f"pump {place}") for place, (one, _) in enumerate(pack)]
+        evidence = [rate(other, f"pump {place}") for place, (_, other) in enumerate(pack)]
         yield line(number, " ".join(answer), chunks=[chunk("\n".join(evidence))])
 
 
 def _related() -> Iterator[bytes]:
     for number, claim in enumerate(RELATIONS):
         for place in range(0, len(RELATIONS), 2):
-            truths = [
-                RELATIONS[(number + place) % len(RELATIONS)],
-                RELATIONS[(number + 2 * place + 1) % len(RELATIONS)],
-            ]
+            at = (number + place, number + 2 * place + 1)
+            truths = [RELATIONS[one % len(RELATIONS)] for one in at]
             yield line(10 * number + place, "The pump feeds it.", claims=[claim], relations=truths)
 
 
@@ -123,13 +110,10 @@ def _words() -> Iterator[bytes]:
     """Each word beside its neighbour in the alphabet: a word that decides something tells itself from the others."""
     every = sorted(set(words("counting", "other", "hedging")))
     for number, pack in enumerate(packs(every, 24)):
-        evidence = [
-            f"The pump {word} the valve of hall {place} for the plant." for place, word in enumerate(pack)
-        ]
-        changed = [*pack[1:], pack[0]]
-        answer = [
-            f"The pump {word} the valve of hall {place} for the plant." for place, word in enumerate(changed)
-        ]
+        evidence, answer = (
+            [f"The pump {word} the valve of hall {place} for the plant." for place, word in enumerate(some)]
+            for some in (pack, [*pack[1:], pack[0]])
+        )
         answer += [f"Ann {word} that the plant stands, {word}." for word in pack[:12]]
         yield line(number, "\n".join(answer), context={"k": "\n".join(evidence)})
 
@@ -148,35 +132,18 @@ def large() -> Iterator[bytes]:
     relations = [RELATIONS[n % 9] | {"subject": name} for n, name in enumerate(names)]
     sources = [{"file": f"{name}.py", "snippet": "x"} for name in names]
     numbers = " ".join(f"Limit {n} of the pump is {n * 3} s, and `field_{n}` is set." for n in range(200))
-    yield line(
-        1, numbers, chunks=[CODE, LEDGER, *(chunk(f"Limit {n}: {n} s", n) for n in many)], sources=sources
-    )
-    yield line(
-        2,
-        "Yes [source:9].",
-        entities=[{"id": name} for name in names],
-        corpus_index={names[0]: {"confidence": 1}},
-    )
-    yield line(
-        3, numbers[:6000], claims=relations, relations=relations[9:40], hop_results=[{"x" * 300: names}] * 3
-    )
+    chunks = [CODE, LEDGER, *(chunk(f"Limit {n}: {n} s", n) for n in many)]
+    yield line(1, numbers, chunks=chunks, sources=sources)
+    entities, index = [{"id": name} for name in names], {names[0]: {"confidence": 1}}
+    yield line(2, "Yes [source:9].", entities=entities, corpus_index=index)
+    hops = [{"x" * 300: names}] * 3
+    yield line(3, numbers[:6000], claims=relations, relations=relations[9:40], hop_results=hops)
     quotes = {f"{n}-{'d' * 200}": ["x" * 700, "I sleep well", f"{n} sheep"] for n in many}
     yield line(4, "Quotes.", evidence=quotes, transcript="I sleep well. " * 400 + "7 sheep")
-    yield line(
-        5,
-        numbers[:9000],
-        context=dict.fromkeys(names[:3], numbers),
-        steps=[{"claim": name} for name in names],
-    )
-    yield line(
-        6,
-        numbers[:3000],
-        fan_out=True,
-        context={"a": numbers},
-        query="q" * 200_000,
-        mode="thinking",
-        confidence=0.4,
-    )
+    steps = [{"claim": name} for name in names]
+    yield line(5, numbers[:9000], context=dict.fromkeys(names[:3], numbers), steps=steps)
+    weak = {"query": "q" * 200_000, "mode": "thinking", "confidence": 0.4}
+    yield line(6, numbers[:3000], fan_out=True, context={"a": numbers}, **weak)
 
 
 def random_response(draw: Draw, number: int, **fields: Any) -> bytes:

@@ -22,19 +22,16 @@ async def people(world: World) -> None:
     facts = [f"The pump of hall {n} has {n + 3} valves" for n in range(12)]
     await world.send(*(claim(world, n, text) for n, text in enumerate(facts[:10])))
     await world.send(claim(world, 20, "The ledger is kept for ten years", source="user"))
-    await world.send(
-        claim(world, 21, "Since it is kept, the ledger is large", source="user", derived_from=["c20", "c0"])
-    )
+    kept = {"source": "user", "derived_from": ["c20", "c0"]}
+    await world.send(claim(world, 21, "Since it is kept, the ledger is large", **kept))
     await world.send(claim(world, 22, "Hall 7 closes soon", validity_horizon="2026-01-31T12:00:25Z"))
     for batch in samples("actions"):
         await world.act(*(world.action(action, name, **fields) for action, name, fields in batch))
     await world.send(*(claim(world, 30 + n, text, source="user") for n, text in enumerate(facts[:8])))
-    await world.send(
-        claim(world, 40, "It rests on what was withdrawn", source="user", derived_from=["c20", "c6", "c77"])
-    )
-    await world.send(
-        *(claim(world, n, text) for n, text in enumerate(facts[:7])), claim(world, 20, "Other text")
-    )
+    withdrawn = {"source": "user", "derived_from": ["c20", "c6", "c77"]}
+    await world.send(claim(world, 40, "It rests on what was withdrawn", **withdrawn))
+    same = [claim(world, n, text) for n, text in enumerate(facts[:7])]
+    await world.send(*same, claim(world, 20, "Other text"))
     for value in (b"{", None, b'{"action_id": "x"}', b'{"action": "approve", "content": "x"}'):
         await world.act(world.record(value, REVIEWS, key="console"))
 
@@ -42,30 +39,26 @@ async def people(world: World) -> None:
 async def again(world: World) -> None:
     """Records that come again: at once, from another place, after a change of policy, after a decision."""
     first = [claim(world, n, text) for n, text in enumerate(claims.FACTS)]
+
+    def tank(number: int, user: str) -> Any:
+        return claim(world, 10 + number, f"Tank {number} holds {number} litres", user_id=user)
+
     await world.send(*first, first[0])
     world.policy = {"version": "next", "enable_dedup": False, "auto_approve_ai_synthesis": False}
-    await world.send(
-        *first, *(claim(world, n, text, metadata={"n": 1}) for n, text in enumerate(claims.FACTS))
-    )
+    changed = [claim(world, n, text, metadata={"n": 1}) for n, text in enumerate(claims.FACTS)]
+    await world.send(*first, *changed)
     world.policy = {"limits": {"review_per_user": 4, "review_per_tenant": 6, "review_total": 7}}
-    refused = [
-        claim(world, 10 + n, f"Tank {n} holds {n} litres", user_id=("ada", "bob", "cay")[n // 3])
-        for n in range(9)
-    ]
+    refused = [tank(n, ("ada", "bob", "cay")[n // 3]) for n in range(9)]
     await world.send(*refused)
     await world.act(world.action("approve", "c1"), world.action("reject", "c2"))
-    await world.send(
-        *refused, *(claim(world, 10 + n, f"Tank {n} holds {n} litres", user_id="ada") for n in range(3))
-    )
+    await world.send(*refused, *(tank(n, "ada") for n in range(3)))
     joined = claim(world, 30, claims.FACTS[3])
     await world.send(joined)
     await world.act(world.action("approve", "c3"))
-    await world.send(
-        joined, claim(world, 30, claims.FACTS[3]), claim(world, 31, claims.FACTS[3], tenant_id="acme")
-    )
-    await world.send(
-        *(world.record(value) for value in claims.bad()), world.record(None), world.record(None, RESPONSES)
-    )
+    elsewhere = [claim(world, 30, claims.FACTS[3]), claim(world, 31, claims.FACTS[3], tenant_id="acme")]
+    await world.send(joined, *elsewhere)
+    bad = [world.record(value) for value in claims.bad()]
+    await world.send(*bad, world.record(None), world.record(None, RESPONSES))
 
 
 async def waiting(world: World) -> None:
@@ -75,18 +68,15 @@ async def waiting(world: World) -> None:
     links = ("good", "gone", "broken", "moved", "limits?a=1", "nowhere")
     for number, link in enumerate(links, 100):
         text = f"The pump writes to the ledger every five minutes: https://docs.example.org/{link}"
-        records.append(
-            claim(world, number, text, user_id=f"v{number % 2}", tenant_id=("default", "bare")[number // 105])
-        )
+        who = {"user_id": f"v{number % 2}", "tenant_id": ("default", "bare")[number // 105]}
+        records.append(claim(world, number, text, **who))
     await world.send(*records)
     await world.send(*records[:4], claim(world, 200, "I said so", user_id="v0", source="user"), *records[-6:])
-    await world.send(
-        claim(world, 100, "Another text", user_id="v0"), claim(world, 201, "Not late", user_id="w")
-    )
+    other = claim(world, 100, "Another text", user_id="v0")
+    await world.send(other, claim(world, 201, "Not late", user_id="w"))
     await world.take_deferred()
-    await world.send(
-        *records[-8:], claim(world, 202, f"Again: https://docs.example.org/{links[0]}", user_id="v1")
-    )
+    once_more = claim(world, 202, f"Again: https://docs.example.org/{links[0]}", user_id="v1")
+    await world.send(*records[-8:], once_more)
     world.policy = {"verify_claim_relevance": True, "failed_citation_overrides_trust": True}
     for number, link in enumerate(links, 300):
         text = f"The pump writes to the ledger at https://docs.example.org/{link} and #{12 + number % 2}, ADR-003"
@@ -107,9 +97,8 @@ async def signed(world: World) -> None:
 
 async def outages(world: World) -> None:
     """Provisional decisions, and those that override them."""
-    records = [
-        claim(world, n, text, source=("user", "ai_synthesis")[n % 2]) for n, text in enumerate(claims.FACTS)
-    ]
+    sources = ("user", "ai_synthesis")
+    records = [claim(world, n, text, source=sources[n % 2]) for n, text in enumerate(claims.FACTS)]
     more = ("Maybe not", "Per ADR-003, PostgreSQL", "Fixed in https://docs.example.org/good")
     records += [claim(world, 10 + n, text, derived_from=["c1"]) for n, text in enumerate(more)]
     records += [world.record(responses.random_response(Draw(n), n), RESPONSES) for n in range(12)]
@@ -122,9 +111,8 @@ async def outages(world: World) -> None:
 async def answers(world: World) -> None:
     """Responses with a corpus and a model: replies, requests for others, claims that are sent on."""
     for number in range(0, 60, 4):
-        values = [
-            responses.random_response(Draw(900 + number + n), number + n, fan_out=True) for n in range(4)
-        ]
+        several = range(number, number + 4)
+        values = [responses.random_response(Draw(900 + n), n, fan_out=True) for n in several]
         records = [world.record(value, RESPONSES) for value in values]
         await world.send(*records)
         await world.take_fanned_out()
@@ -132,9 +120,8 @@ async def answers(world: World) -> None:
         await world.take_deferred()
     for number, reply in enumerate(("r100", "r101", "r102", "r100"), 101):
         poor = {"confidence": 0.45, "mode": "thinking", "query": "How?", "chunks": [responses.CODE]}
-        await world.send(
-            world.record(responses.line(number, responses.REPLIES[0], in_reply_to=reply, **poor), RESPONSES)
-        )
+        value = responses.line(number, responses.REPLIES[0], in_reply_to=reply, **poor)
+        await world.send(world.record(value, RESPONSES))
     for number, entity in enumerate(("known-1", "other", "broken"), 110):
         fields = {"entities": [{"id": entity}], "claims": [responses.RELATIONS[number % 3]]}
         await world.send(world.record(responses.line(number, "The pump feeds it.", **fields), RESPONSES))
@@ -159,26 +146,20 @@ async def rebuilt(world: World) -> None:
     for gone in ((), ("blocked",), ("blocked", "audit"), ("approved", "retractions")):
         await world.rebuild(*gone)
         records = world.sent[:26]
-        await world.send(
-            *records, *(claim(world, 100 + n, text, source="user") for n, text in enumerate(claims.FACTS))
-        )
+        facts = [claim(world, 100 + n, text, source="user") for n, text in enumerate(claims.FACTS)]
+        await world.send(*records, *facts)
         for name in ("c0", "c1", "c3", "c7", "c20"):
             await world.act(*(world.action(action, name) for action in ("approve", "retract")))
 
 
 async def forgotten(world: World) -> None:
     """What was decided by policies that nobody knows any more."""
-    for number, policy in enumerate(
-        [*claims.POLICIES.values(), responses.POLICIES["ask"], responses.POLICIES["strict"]]
-    ):
+    known = [*claims.POLICIES.values(), responses.POLICIES["ask"], responses.POLICIES["strict"]]
+    for number, policy in enumerate(known):
         world.policy = policy
-        records = [
-            world.record(claims.random_claim(Draw(70 + n), n)) for n in range(8 * number, 8 * number + 6)
-        ]
-        records += [
-            world.record(responses.random_response(Draw(80 + n), n), RESPONSES)
-            for n in range(number, number + 3)
-        ]
+        some, others = range(8 * number, 8 * number + 6), range(number, number + 3)
+        records = [world.record(claims.random_claim(Draw(70 + n), n)) for n in some]
+        records += [world.record(responses.random_response(Draw(80 + n), n), RESPONSES) for n in others]
         await world.outage(*records[:2])
         await world.send(*records)
         await world.take_deferred()
@@ -201,9 +182,8 @@ async def broken(world: World) -> None:
     world.break_parts()
     for number in range(8):
         await world.send(world.record(responses.random_response(Draw(1500 + number), 50 + number), RESPONSES))
-        await world.send(
-            world.record(claims.line(100 + number, f"Per ADR-003 and #{number}", user_id=f"u{number}"))
-        )
+        value = claims.line(100 + number, f"Per ADR-003 and #{number}", user_id=f"u{number}")
+        await world.send(world.record(value))
 
 
 def life(seed: int) -> Scene:
@@ -224,10 +204,10 @@ def life(seed: int) -> Scene:
             names = sorted({d.subject_id for d in world.published.values()})
             for name in draw.some(names, 3):
                 action = draw.one(("approve", "reject", "edit", "expire", "retract", "retract"))
-                content = (
-                    {"content": f"The gate of dock {draw.below(9)} stays shut"} if action == "edit" else {}
-                )
-                await world.act(world.action(action, name, **content))
+                more = {}
+                if action == "edit":
+                    more["content"] = f"The gate of dock {draw.below(9)} stays shut"
+                await world.act(world.action(action, name, **more))
             await world.take_deferred()
             await world.take_fanned_out()
             if draw.chance(0.2):
@@ -243,12 +223,9 @@ def scenes(places: Places) -> Iterator[tuple[World, Scene]]:
     for scene in plain:
         yield World(scene.__name__, places), scene
     corpus, verification = TenantCorpus(Corpus(), frozenset({"*"})), {"mode": "full", "on_failure": "retry"}
-    told = [
-        {"verification": verification},
-        {"verification": {"mode": "critical_only", "model_may_clear": True, "samples": 3}},
-    ]
-    for number, policy in enumerate(told):
-        yield World(f"answers-{number}", places, policy, Oracle(), corpus), answers
+    critical = {"mode": "critical_only", "model_may_clear": True, "samples": 3}
+    for number, asking in enumerate((verification, critical)):
+        yield World(f"answers-{number}", places, {"verification": asking}, Oracle(), corpus), answers
     yield World("answers-2", places, responses.POLICIES["retry"]), answers
     yield World("broken", places, {"verification": verification}, Oracle(), corpus), broken
     yield World("asked", places, responses.POLICIES["ask"]), asked
