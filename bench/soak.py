@@ -34,8 +34,7 @@ from groundwire.messages.base import parse_time  # noqa: E402 - needs the path a
 from tests.services.brokers import start_broker  # noqa: E402
 from tests.services.redis_servers import start_redis  # noqa: E402
 from tests.services.serving import serving  # noqa: E402
-from tests.stream.harness import Deployment, Seen, Worker, good  # noqa: E402
-from tests.stream.site import Site  # noqa: E402
+from tests.stream.harness import Deployment, Seen, Site, Worker, good  # noqa: E402
 
 ROLES = ("claims", "deferred", "responses")
 CLAIMS_OF_A_USER = 40

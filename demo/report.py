@@ -68,7 +68,11 @@ class JsonReport:
         totals = ledger.totals
         counts = {name.replace(" ", "_"): totals[name] for name in STYLES}
         records = ledger.records
-        summary = {"sent": records["sent"], "repeated": ledger.repeats, "sent_on": records["gate"]}
+        summary: dict[str, float] = {
+            "sent": records["sent"],
+            "repeated": ledger.repeats,
+            "sent_on": records["gate"],
+        }
         summary |= {
             "by_people": records["people"],
             "in": totals.total(),

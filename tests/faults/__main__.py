@@ -18,7 +18,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ import click
 from deploy.embedded import MissingServiceError
 from tests.faults.episode import DEFAULTS, Setup, Timing, run
 from tests.faults.nemesis import KINDS, Plan, schedule
-from tests.faults.report import failed, load_results, summed, table
+from tests.faults.report import failed, summed, table
 from tests.faults.services import NODES, REDIS, Services, running
 
 _APART = 20.0
@@ -43,17 +43,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = options.dir or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            for _ in _episodes(options, timing, folder):
-                pass
+            _episodes(options, timing, folder)
         except MissingServiceError as missing:
             click.echo(f"faults: {missing}", err=True)
             return 2
-        results = load_results(folder)
+        results = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     click.echo(json.dumps(summed(results), indent=1) if options.format == "json" else table(results))
     return 1 if failed(results) else 0
 
 
-def _episodes(options: argparse.Namespace, timing: Timing, folder: Path) -> Iterator[dict[str, Any]]:
+def _episodes(options: argparse.Namespace, timing: Timing, folder: Path) -> None:
     wanted = []
     left, seed = options.minutes * 60, options.seed
     while left > 0.5:
@@ -67,9 +66,7 @@ def _episodes(options: argparse.Namespace, timing: Timing, folder: Path) -> Iter
         return
     with running(options.broker, options.redis) as services:
         for seed, seconds, path in wanted:
-            result = _episode(options, timing, services, seed, seconds, path)
-            path.write_text(json.dumps(result, indent=1))
-            yield result
+            path.write_text(json.dumps(_episode(options, timing, services, seed, seconds, path), indent=1))
 
 
 def _episode(
@@ -98,29 +95,20 @@ def _episode(
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "--seed", type=int, default=int(time.time()), help="of the first episode (default: new)"
-    )
-    parser.add_argument("--minutes", type=float, default=2.0, help="of load and faults, in all")
-    parser.add_argument("--episode", type=float, default=5.0, help="minutes of one episode at most")
-    parser.add_argument("--broker", choices=sorted(NODES), default="embedded")
-    parser.add_argument(
-        "--redis",
-        choices=list(REDIS),
-        default="one",
-        help="one, or a cluster of three without or with replicas",
-    )
-    parser.add_argument("--dir", type=Path, help="where results stay, so that a run can be resumed")
-    parser.add_argument("--every", type=float, default=4.0, help="seconds between faults, on average")
-    parser.add_argument("--rate", type=float, default=15.0, help="inputs a second")
-    parser.add_argument("--session", type=float, default=6.0, help="session timeout of workers, seconds")
-    parser.add_argument(
-        "--defaults", action="store_true", help="workers' own defaults instead of short times"
-    )
-    parser.add_argument(
-        "--only", nargs="+", choices=list(KINDS), default=(), help="only these kinds of faults"
-    )
-    parser.add_argument("--format", choices=("table", "json"), default="table")
+    add = parser.add_argument
+    add("--seed", type=int, default=int(time.time()), help="of the first episode (default: new)")
+    add("--minutes", type=float, default=2.0, help="of load and faults, in all")
+    add("--episode", type=float, default=5.0, help="minutes of one episode at most")
+    add("--broker", choices=sorted(NODES), default="embedded")
+    state = "one, or a cluster of three without or with replicas"
+    add("--redis", choices=list(REDIS), default="one", help=state)
+    add("--dir", type=Path, help="where results stay, so that a run can be resumed")
+    add("--every", type=float, default=4.0, help="seconds between faults, on average")
+    add("--rate", type=float, default=15.0, help="inputs a second")
+    add("--session", type=float, default=6.0, help="session timeout of workers, seconds")
+    add("--defaults", action="store_true", help="workers' own defaults instead of short times")
+    add("--only", nargs="+", choices=list(KINDS), default=(), help="only these kinds of faults")
+    add("--format", choices=("table", "json"), default="table")
     return parser.parse_args(arguments)
 
 

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
+import os
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tests.faults.checker import check, compare_state
-from tests.faults.history import History, Violation, keep
+from tests.faults.history import TOPICS, History, Violation, keep
 from tests.faults.load import Inputs, Reviewers, Sender
 from tests.faults.nemesis import Fault, Nemesis
 from tests.faults.report import recoveries, stalls
-from tests.faults.services import OneRedis, Pages, Proxy, Services
-from tests.faults.workers import LIMITS, OVERSHOOT, POLICY, Crew, Watched, load_average, logged
+from tests.faults.services import OneRedis, Pages, Services
+from tests.faults.workers import LIMITS, OVERSHOOT, POLICY, Crew, Watched, logged
 from tests.services.serving import serving
-from tests.stream.harness import ROOT
-from tests.stream.verified import new_seal_key
+from tests.stream.harness import Seen, new_seal_key
 
 SHOULD_NOT_BE = ("Traceback", "batch.failed", "partition.failed", "stopped.at_deadline")
 
@@ -58,15 +56,6 @@ class Setup:
 
 async def run(services: Services, setup: Setup, faults: Sequence[Fault], seconds: float) -> dict[str, Any]:
     setup.folder.mkdir(parents=True, exist_ok=True)
-    pages = Pages()
-    async with serving(pages.serve) as pages.port:
-        page_proxy = await asyncio.to_thread(services.proxies.before, pages.port)
-        return await _run(services, setup, faults, seconds, pages, page_proxy)
-
-
-async def _run(
-    services: Services, setup: Setup, faults: Sequence[Fault], seconds: float, pages: Pages, page_proxy: Proxy
-) -> dict[str, Any]:
     policy = setup.folder / "policy.toml"
     policy.write_text(POLICY)
     seal_key = new_seal_key(setup.folder / "seal.toml")
@@ -85,9 +74,13 @@ async def _run(
         "GROUNDWIRE_NO_NETWORK": "",
         "GROUNDWIRE_CITATION_PATIENCE": "0",
         "GROUNDWIRE_ALLOW_NETWORKS": "127.0.0.0/8",
-        "GROUNDWIRE_ALLOW_PORTS": str(page_proxy.port),
     }
-    async with deployment:
+    async with AsyncExitStack() as stack:
+        pages = Pages()
+        pages.port = await stack.enter_async_context(serving(pages.serve))
+        page_proxy = await asyncio.to_thread(services.proxies.before, pages.port)
+        deployment.environment["GROUNDWIRE_ALLOW_PORTS"] = str(page_proxy.port)
+        await stack.enter_async_context(deployment)
         crew = Crew(deployment)
         await crew.begin()
         begun, clock = time.monotonic(), time.time() - time.monotonic()
@@ -110,7 +103,7 @@ async def _run(
         exits = await crew.stop()
         history = History(
             prefix=deployment.prefix,
-            records=await deployment.read_all(),
+            records=await stored(deployment),
             sent=sender.sent,
             limits=LIMITS
             if isinstance(services.redis, OneRedis)
@@ -139,7 +132,8 @@ async def _run(
         "violations": {
             promise: [asdict(one) for one in broken_by] for promise, broken_by in promises.items()
         },
-        "told": _told(history, sender, reviewers) | {"settled": round(settled, 1), "load": load_average()},
+        "told": _told(history, sender, reviewers)
+        | {"settled": round(settled, 1), "load": os.getloadavg()[0]},
         "workers": {
             "started": len(deployment.workers),
             "ended_alone": {str(code): count for code, count in crew.ended.items()},
@@ -159,21 +153,22 @@ async def _end(tasks: Sequence[asyncio.Task[None]]) -> list[str]:
     return broken
 
 
+async def stored(deployment: Watched) -> dict[str, list[Seen]]:
+    found: dict[str, list[Seen]] = {topic: [] for topic in TOPICS}
+    for seen in await deployment.stored(*TOPICS):
+        found[seen.topic].append(seen)
+    return found
+
+
 async def _verified(deployment: Watched, folder: Path, seal_key: Path) -> list[Violation]:
     """Have `groundwire verify` derive every decision again from its record, policy and facts, and check seals."""
-    command = [
-        *(sys.executable, "-c", "from groundwire.cli.main import main; main()", "verify", "--from-topics"),
-        *("--policies", str(folder / "policies"), "--seal-keys", str(seal_key), "--format", "json"),
+    files = ("--policies", str(folder / "policies"), "--seal-keys", str(seal_key))
+    status, out, err = await deployment.command("verify", "--from-topics", *files, "--format", "json")
+    found = [
+        Violation("derived", "groundwire verify", line[:500]) for line in out.splitlines() if line.strip()
     ]
-    done = await asyncio.to_thread(
-        lambda: subprocess.run(
-            command, env=deployment.settings(), cwd=ROOT, capture_output=True, text=True, check=False
-        )
-    )
-    lines = [line for line in done.stdout.splitlines() if line.strip()]
-    found = [Violation("derived", "groundwire verify", line[:500]) for line in lines]
-    if done.returncode and not found:
-        found.append(Violation("derived", f"groundwire verify: exit {done.returncode}", done.stderr[-500:]))
+    if status and not found:
+        found.append(Violation("derived", f"groundwire verify: exit {status}", err[-500:]))
     return found
 
 

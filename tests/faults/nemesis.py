@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,10 +12,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS
+
 from deploy.embedded.process import ServiceError
+from groundwire.state.buckets import bucket_of, slots
 from tests.faults.load import TENANTS, USERS, Reviewers, Sender
 from tests.faults.services import OneRedis, Pages, Proxy, Services
-from tests.faults.shards import SHARDS, Shards
 from tests.faults.workers import ROLES, SLOTS, Crew
 from tests.services.redis_cluster import LocalCluster
 
@@ -38,6 +41,7 @@ class Kind:
     on: Collection[str] = ()
 
 
+SHARDS: Final = 3
 _ONE: Final = ("one",)
 _CLUSTER: Final = ("cluster", "replicated")
 
@@ -199,12 +203,9 @@ def _amount(rng: random.Random, name: str) -> float:
     return 0.0
 
 
-_TRIES = 5
-
-
 def _insist(start: Callable[[], None]) -> None:
     """Start a server, again where a busy machine let it take too long."""
-    for left in reversed(range(_TRIES)):
+    for left in reversed(range(5)):
         try:
             start()
         except ServiceError:
@@ -243,12 +244,8 @@ class Nemesis:
         self.struck: list[Struck] = []
         self.failed: list[str] = []
         self._held: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._services = services
-        self._crew = crew
-        self._sender = sender
-        self._reviewers = reviewers
-        self._pages = pages
-        self._page_proxy = page_proxy
+        self._services, self._crew, self._sender, self._reviewers = services, crew, sender, reviewers
+        self._pages, self._page_proxy = pages, page_proxy
 
     async def run(self, faults: Sequence[Fault]) -> None:
         """Bring all faults about, each at its time, and return when all are mended."""
@@ -270,114 +267,107 @@ class Nemesis:
 
     async def _do(self, fault: Fault) -> None:
         what, _, whom = fault.kind.partition("_")
-        if whom == "worker":
-            await self._worker(what, fault)
-        elif whom == "queue":
-            await self._fill(fault)
-        elif whom == "leaders":
-            await self._node(what, fault)
-        elif what in {"cut", "close", "freeze", "delay", "throttle"} or (what, whom) == ("hang", "pages"):
-            await self._link(what, self._proxy(whom, fault), fault)
-        elif whom == "broker":
-            await self._node(what, fault)
-        elif whom in {"shard", "slots"}:
-            await self._shard(what, int(fault.target), fault)
-        elif whom == "pages":
-            self._pages.broken = True
-            try:
-                await asyncio.sleep(fault.seconds)
-            finally:
-                self._pages.broken = False
-        else:
-            await self._redis(what, fault)
+        match what, whom:
+            case _, "worker":
+                await self._worker(what, fault)
+            case _, "shard" | "slots":
+                await self._shard(what, int(fault.target), fault.seconds)
+            case "cut", _:
+                await asyncio.to_thread(self._proxy(whom, fault).cut)
+            case (("close" | "freeze" | "delay" | "throttle" | "hang"), _):
+                weather = {
+                    "close": {"closed": True},
+                    "delay": {"delay": fault.amount},
+                    "throttle": {"rate": int(fault.amount)},
+                }.get(what, {"frozen": True})
+                proxy = self._proxy(whom, fault)
+                await _for(fault.seconds, partial(proxy.set, **weather), proxy.set)
+            case _, "broker" | "leaders":
+                # a stop is in good order, so that with several nodes the leaders move
+                nodes, number = self._services.broker.nodes, int(fault.target) + 1
+                away, back = partial(nodes.stop_node, hard=what == "kill"), nodes.start_node
+                if what == "pause":
+                    away, back = nodes.pause_node, nodes.resume_node
+                await _for(fault.seconds, partial(away, number), partial(back, number))
+            case "break", "pages":
+                await _for(fault.seconds, partial(self._pages.set, broken=True), self._pages.set)
+            case _, "queue":
+                rng = random.Random(fault.number)
+                self._sender.crowd = rng.choice(TENANTS), f"u{rng.randrange(USERS)}"
+                self._reviewers.idle = True
+                try:
+                    await asyncio.sleep(fault.seconds)
+                finally:
+                    self._sender.crowd, self._reviewers.idle = None, False
+            case _, "redis":
+                redis = self._one_redis().server
+                away, back = redis.kill, partial(_insist, partial(redis.start, keep_data=what != "lose"))
+                if what == "pause":
+                    away, back = redis.pause, redis.resume
+                await _for(fault.seconds, away, back)
 
     async def _worker(self, what: str, fault: Fault) -> None:
-        crew = self._crew
-        if what == "skew":
-            await crew.skew(fault.target, fault.seconds, fault.amount)
-            return
-        if what == "outdate":
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(crew.freeze(fault.target, fault.seconds))
-                tasks.create_task(self._shards().move(fault.number % SHARDS, fault.seconds / 2))
-            return
-        do = {"kill": crew.kill, "stop": crew.freeze, "remove": crew.remove, "add": crew.add}[what]
-        await do(fault.target, fault.seconds)
+        crew, slot, seconds = self._crew, fault.target, fault.seconds
+        match what:
+            case "skew":
+                await crew.skew(slot, seconds, fault.amount)
+            case "add":
+                await crew.add(slot, seconds)
+            case "kill" | "remove":
+                await crew.replace(slot, seconds, hard=what == "kill")
+            case "stop" | "outdate":
+                stop, go_on = (partial(crew.signal, slot, one) for one in (signal.SIGSTOP, signal.SIGCONT))
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(_for(seconds, stop, go_on))
+                    if what == "outdate":
+                        tasks.create_task(self._shard("move", fault.number % SHARDS, seconds / 2))
 
     def _proxy(self, whom: str, fault: Fault) -> Proxy:
         if whom == "broker":
             return self._services.broker.proxies[int(fault.target)]
         return self._one_redis().proxy if whom == "redis" else self._page_proxy
 
-    async def _link(self, what: str, proxy: Proxy, fault: Fault) -> None:
-        if what == "cut":
-            await asyncio.to_thread(proxy.cut)
-            return
-        weather: dict[str, float | bool] = {
-            "close": {"closed": True},
-            "freeze": {"frozen": True},
-            "hang": {"frozen": True},
-            "delay": {"delay": fault.amount},
-            "throttle": {"rate": int(fault.amount)},
-        }[what]  # type: ignore[assignment]
-        await asyncio.to_thread(lambda: proxy.set(**weather))
-        try:
-            await asyncio.sleep(fault.seconds)
-        finally:
-            proxy.set()
+    async def _shard(self, what: str, shard: int, seconds: float) -> None:
+        """Break a cluster's shard: whoever has the slot in the middle of that share, which is never moved."""
+        cluster = self._services.redis
+        assert isinstance(cluster, LocalCluster)
 
-    async def _node(self, what: str, fault: Fault) -> None:
-        """Kill, pause or stop a node: a stop is in good order, so that with several nodes its leaders move."""
-        nodes, number = self._services.broker.nodes, int(fault.target) + 1
+        def middle(shard: int) -> int:
+            return round((shard + 0.5) * REDIS_CLUSTER_HASH_SLOTS / SHARDS)
+
+        node = await asyncio.to_thread(cluster.primary_of, middle(shard))
         if what == "pause":
-            away, back = nodes.pause_node, nodes.resume_node
+            await _for(seconds, node.pause, node.resume)
+            await asyncio.to_thread(cluster.wait_until, cluster.is_whole)
+        elif (
+            what == "move"
+        ):  # what it has of the load's slots to the next one; each is half moved for a while
+            target = await asyncio.to_thread(cluster.primary_of, middle((shard + 1) % SHARDS))
+            people = [(tenant, user) for tenant in TENANTS for user in ("", *(f"u{n}" for n in range(USERS)))]
+            of_load = sorted({slots()[bucket_of(*one)] for one in people})
+            moved = [slot for slot in of_load if await asyncio.to_thread(cluster.primary_of, slot) is node]
+            half_moved = partial(time.sleep, seconds / max(len(moved), 1))
+            for slot in moved:
+                await asyncio.to_thread(cluster.move, slot, node, target, pause=half_moved)
         else:
-            away, back = partial(nodes.stop_node, hard=what == "kill"), nodes.start_node
-        await asyncio.to_thread(away, number)
-        try:
-            await asyncio.sleep(fault.seconds)
-        finally:
-            await asyncio.to_thread(back, number)
 
-    async def _redis(self, what: str, fault: Fault) -> None:
-        redis = self._one_redis().server
-        if what == "pause":
-            redis.pause()
-        else:
-            await asyncio.to_thread(redis.kill)
-        try:
-            await asyncio.sleep(fault.seconds)
-        finally:
-            if what == "pause":
-                redis.resume()
-            else:
-                await asyncio.to_thread(_insist, lambda: redis.start(keep_data=what != "lose"))
+            def kill() -> None:
+                node.kill()
+                if cluster.replicas:
+                    cluster.wait_until(lambda: cluster.primary_of(middle(shard)) is not node)
 
-    async def _shard(self, what: str, shard: int, fault: Fault) -> None:
-        shards = self._shards()
-        if what == "move":
-            await shards.move(shard, fault.seconds)
-        elif what == "pause":
-            await shards.pause(shard, fault.seconds)
-        else:
-            await shards.kill(shard, fault.seconds, keep_data=what != "lose")
+            await _for(seconds, kill, partial(cluster.restart, node, keep_data=what != "lose"))
 
     def _one_redis(self) -> OneRedis:
         redis = self._services.redis
         assert isinstance(redis, OneRedis)
         return redis
 
-    def _shards(self) -> Shards:
-        redis = self._services.redis
-        assert isinstance(redis, LocalCluster)
-        return Shards(redis)
 
-    async def _fill(self, fault: Fault) -> None:
-        rng = random.Random(fault.number)
-        self._reviewers.idle = True
-        self._sender.crowd = rng.choice(TENANTS), f"u{rng.randrange(USERS)}"
-        try:
-            await asyncio.sleep(fault.seconds)
-        finally:
-            self._sender.crowd = None
-            self._reviewers.idle = False
+async def _for(seconds: float, begin: Callable[[], object], end: Callable[[], object]) -> None:
+    """Have something broken for some seconds, and mend it whatever happens."""
+    try:
+        await asyncio.to_thread(begin)
+        await asyncio.sleep(seconds)
+    finally:
+        await asyncio.to_thread(end)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
-from pathlib import Path
 from statistics import quantiles
 from typing import Any, Final
 
@@ -75,21 +73,16 @@ def answers(history: History) -> dict[Place, float]:
     for place, letters in history.letters.items():
         for letter in letters:
             note(place, letter, first, last)
-    actions = _actions(history)
+    actions: dict[str, list[Place]] = {}
+    for seen in history.of(REVIEWS):
+        with suppress(RecordError):
+            actions.setdefault(decode_review_decision(seen.value).action_id, []).append(place_of(seen))
     for seen in history.of("audit"):
         for place in actions.get(seen.json["detail"].get("action_id"), ()):
             note(place, seen, first)
     deferred = {place: there for place, there in history.deferred.items() if there in history.seen_at}
     waits = {place: min(history.seen_at[there], first.get(place, inf)) for place, there in deferred.items()}
     return first | waits | {there: last[place] for place, there in deferred.items() if place in last}
-
-
-def _actions(history: History) -> dict[str, list[Place]]:
-    found: dict[str, list[Place]] = {}
-    for seen in history.of(REVIEWS):
-        with suppress(RecordError):
-            found.setdefault(decode_review_decision(seen.value).action_id, []).append(place_of(seen))
-    return found
 
 
 def stalls(history: History, clock: float) -> list[Stall]:
@@ -113,10 +106,9 @@ def stalls(history: History, clock: float) -> list[Stall]:
 def _of_lane(lane: tuple[str, int], pairs: Sequence[tuple[float, float]]) -> Iterable[Stall]:
     """From when each record was answered, and when it was sent, to the times between answers."""
     oldest = [0.0] * len(pairs)
-    least = float("inf")
-    for index in range(len(pairs) - 1, -1, -1):
-        least = min(least, pairs[index][1])
-        oldest[index] = least
+    least = inf
+    for index in reversed(range(len(pairs))):
+        oldest[index] = least = min(least, pairs[index][1])
     before = 0.0
     for (at, _), sent in zip(pairs, oldest, strict=True):
         begin = max(before, sent)
@@ -126,36 +118,27 @@ def _of_lane(lane: tuple[str, int], pairs: Sequence[tuple[float, float]]) -> Ite
 
 
 def recoveries(struck: Sequence[Struck], waits: Sequence[Stall], begun: float) -> list[Recovery]:
-    return [_recovery(one, struck, waits, begun) for one in struck]
+    def recovery(one: Struck) -> Recovery:
+        fault, until = one.fault, max(one.end, one.begin + _JUST_AFTER)
+        mine = [
+            wait
+            for wait in waits
+            if _OF_ROLE[wait.lane[0]] in fault.roles and wait.end > one.begin and wait.begin < until
+        ]
+        spans = [(max(wait.begin, one.begin), wait.end) for wait in mine]
+        begin, end = max(spans, key=lambda span: span[1] - span[0], default=(one.begin, one.begin))
+        alone = not any(
+            other is not one
+            and not fault.roles.isdisjoint(other.fault.roles)
+            and other.begin < max(end, one.end)
+            and other.end > one.begin - _JUST_AFTER
+            for other in struck
+        )
+        at, seconds = round(one.begin - begun, 1), round(one.end - one.begin, 1)
+        stall, after = round(end - begin, 2), round(max(0.0, end - max(one.end, begin)), 2)
+        return Recovery(fault.number, fault.kind, fault.target, at, seconds, stall, after, alone)
 
-
-def _recovery(one: Struck, struck: Sequence[Struck], waits: Sequence[Stall], begun: float) -> Recovery:
-    fault, until = one.fault, max(one.end, one.begin + _JUST_AFTER)
-    mine = [
-        wait
-        for wait in waits
-        if _OF_ROLE[wait.lane[0]] in fault.roles and wait.end > one.begin and wait.begin < until
-    ]
-    worst = max(mine, key=lambda wait: wait.end - max(wait.begin, one.begin), default=None)
-    end = worst.end if worst else one.begin
-    begin = max(worst.begin, one.begin) if worst else one.begin
-    alone = not any(
-        other is not one
-        and not fault.roles.isdisjoint(other.fault.roles)
-        and other.begin < max(end, one.end)
-        and other.end > one.begin - _JUST_AFTER
-        for other in struck
-    )
-    return Recovery(
-        fault.number,
-        fault.kind,
-        fault.target,
-        round(one.begin - begun, 1),
-        round(one.end - one.begin, 1),
-        round(end - begin, 2),
-        round(max(0.0, end - max(one.end, begin)), 2),
-        alone,
-    )
+    return [recovery(one) for one in struck]
 
 
 def distribution(values: Sequence[float]) -> dict[str, float]:
@@ -171,26 +154,19 @@ def by_kind(found: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     kinds: dict[str, list[Mapping[str, Any]]] = {}
     for one in found:
         kinds.setdefault(one["kind"], []).append(one)
-    return {
-        kind: {
+    figures = {}
+    for kind, those in sorted(kinds.items()):
+        alone = [one for one in those if one["alone"]]
+        figures[kind] = {
             "faults": len(those),
-            "stall": distribution([one["stall"] for one in those if one["alone"]]),
-            "after": distribution([one["after"] for one in those if one["alone"]]),
-            "stall_by_session": distribution(
-                [one["stall"] / one["session"] for one in those if one["alone"]]
-            ),
+            "stall": distribution([one["stall"] for one in alone]),
+            "after": distribution([one["after"] for one in alone]),
+            "stall_by_session": distribution([one["stall"] / one["session"] for one in alone]),
         }
-        for kind, those in sorted(kinds.items())
-    }
+    return figures
 
 
 Result = dict[str, Any]
-
-_HEAD = "{:18} {:>5} {:>5}" + " {:>6}" * 7
-
-
-def load_results(folder: Path) -> list[Result]:
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
 def failed(results: Sequence[Result]) -> bool:
@@ -209,33 +185,33 @@ def summed(results: Sequence[Result]) -> dict[str, Any]:
     for result in results:
         for promise, broken in result["violations"].items():
             promises.setdefault(promise, []).extend({"seed": result["seed"], **one} for one in broken)
-    count = Counter[str]()
+    count, reasons, letters = Counter[str](), Counter[str](), Counter[str]()
     for result in results:
         count.update({name: told for name, told in result["told"].items() if isinstance(told, int)})
+        reasons.update(result["told"]["reasons"])
+        letters.update(result["told"]["dead_letters"])
+    names = ("seed", "broker", "minutes", "session", "took")
     return {
-        "runs": [
-            {name: result[name] for name in ("seed", "broker", "minutes", "session", "took")}
-            for result in results
-        ],
+        "runs": [{name: result[name] for name in names} for result in results],
         "minutes": round(sum(result["minutes"] for result in results), 1),
         "faults": sum(len(result["faults"]) for result in results),
         "failed_faults": [why for result in results for why in result["failed_faults"]],
         "counts": dict(count),
-        "reasons": dict(_sum(results, "reasons").most_common()),
-        "dead_letters": dict(_sum(results, "dead_letters").most_common()),
+        "reasons": dict(reasons.most_common()),
+        "dead_letters": dict(letters.most_common()),
         "violations": promises,
         "recovery": by_kind(one for result in results for one in result["faults"]),
     }
 
 
 def table(results: Sequence[Result]) -> str:
-    total = summed(results)
+    total, head = summed(results), "{:18} {:>5} {:>5}" + " {:>6}" * 7
     seeds = ", ".join(f"{run['broker']} {run['seed']}" for run in total["runs"])
     lines = [
         f"{len(results)} runs, {total['minutes']:g} minutes, {total['faults']} faults (seeds: {seeds})",
         ", ".join(f"{count} {name}" for name, count in total["counts"].items()),
         "",
-        _HEAD.format("fault", "count", "alone", "p50", "p90", "p99", "max", "after", "ratio", "p99"),
+        head.format("fault", "count", "alone", "p50", "p90", "p99", "max", "after", "ratio", "p99"),
     ]
     for kind, figures in total["recovery"].items():
         stall, after, ratio = (figures[name] for name in ("stall", "after", "stall_by_session"))
@@ -258,10 +234,3 @@ def table(results: Sequence[Result]) -> str:
 
 def _cells(figures: dict[str, float], *names: str) -> str:
     return " ".join(f"{figures[name]:6.1f}" if name in figures else f"{'-':>6}" for name in names)
-
-
-def _sum(results: Sequence[Result], field: str) -> Counter[str]:
-    total = Counter[str]()
-    for result in results:
-        total.update(result["told"][field])
-    return total

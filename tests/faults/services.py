@@ -16,7 +16,7 @@ from deploy.embedded.process import HOST, free_port
 from deploy.kafka.cluster import KafkaCluster
 from tests.services.redis_cluster import LocalCluster
 from tests.services.redis_servers import REDIS_VARIABLE, kind_of_redis, start_redis
-from tests.stream.site import Site
+from tests.stream.harness import Site
 
 _CHUNK = 65_536
 
@@ -195,9 +195,10 @@ class Proxied:
 class Pages(Site):
     """A site that can be broken: it then answers what is no HTTP."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.broken = False
+    broken = False
+
+    def set(self, *, broken: bool = False) -> None:
+        self.broken = broken
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self.broken:

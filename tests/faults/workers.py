@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from deploy.embedded.process import free_port
 from groundwire.gate.claim_case import dedup_scheme
 from groundwire.messages.identity import Subject
 from groundwire.policy import load_policy
 from groundwire.state.model import SubjectStatus
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
-from tests.faults.history import RESPONSES, REVIEWS, TOPICS, Limits, Place, place_of
+from tests.faults.history import RESPONSES, REVIEWS, Limits, Place, place_of
 from tests.stream.harness import Deployment, Seen, Worker
 
 ROLES: Final = {"claims": 2, "responses": 1, "deferred": 1, "reviews": 1}
@@ -49,26 +45,15 @@ _GROUPS = (("claims", "claims"), ("responses", RESPONSES), ("deferred", "deferre
 
 
 class Watched(Deployment):
-    """Keeps when each record was read, and goes on reading when the broker is away."""
+    """Keeps when each record was read."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.seen_at: dict[Place, float] = {}
 
-    async def _watch(self) -> None:
-        while True:
-            try:
-                fetched = await self._consumer.getmany(timeout_ms=100)
-            except KafkaError:
-                await asyncio.sleep(0.2)
-                continue
-            now = time.monotonic()
-            for tp, records in fetched.items():
-                topic = tp.topic.removeprefix(self.prefix)
-                for r in records:
-                    seen = Seen(topic, r.partition, r.offset, r.timestamp, r.key, r.value, tuple(r.headers))
-                    self.seen_at[place_of(seen)] = now
-                    self.seen[topic].append(seen)
+    def note(self, seen: Seen) -> None:
+        self.seen_at[place_of(seen)] = time.monotonic()
+        super().note(seen)
 
     async def idle(self, seconds: float) -> list[str]:
         """Wait until every group has worked its topic off; return what it has not, once so long nothing has moved."""
@@ -92,26 +77,6 @@ class Watched(Deployment):
         except (KafkaError, TimeoutError) as error:
             return [f"the broker does not say: {type(error).__name__}"]
 
-    async def read_all(self) -> dict[str, list[Seen]]:
-        consumer = AIOKafkaConsumer(bootstrap_servers=self.broker.bootstrap, group_id=None)
-        await consumer.start()
-        try:
-            tps = [TopicPartition(self.prefix + topic, n) for topic in TOPICS for n in range(self.partitions)]
-            ends = await consumer.end_offsets(tps)
-            consumer.assign(tps)
-            await consumer.seek_to_beginning()
-            found: dict[str, list[Seen]] = {topic: [] for topic in TOPICS}
-            while any([await consumer.position(tp) < ends[tp] for tp in tps]):
-                for tp, records in (await consumer.getmany(timeout_ms=200)).items():
-                    topic = tp.topic.removeprefix(self.prefix)
-                    found[topic] += [
-                        Seen(topic, r.partition, r.offset, r.timestamp, r.key, r.value, tuple(r.headers))
-                        for r in records
-                    ]
-            return found
-        finally:
-            await consumer.stop()
-
     async def statuses(self, policy: Path, subjects: list[Subject]) -> dict[Subject, SubjectStatus | None]:
         scheme = dedup_scheme(load_policy(policy, {}))
         state = RedisState(connect(self.redis.url), self.prefix, scheme=scheme, require_aof=False)
@@ -124,9 +89,6 @@ class Watched(Deployment):
             return found
         finally:
             await state.close()
-
-
-_TRIES = 5
 
 
 class Crew:
@@ -148,13 +110,12 @@ class Crew:
         Raises:
             RuntimeError: one ends again and again; not once, for on such a machine the broker may answer too late.
         """
-        for slot in SLOTS:
-            self._slots[slot] = self._start(slot)
+        self._slots = {slot: self._start(slot) for slot in SLOTS}
         for slot in SLOTS:
             tries = 1
             while "ready" not in self._slots[slot].text:
                 if not self._slots[slot].alive:
-                    if tries == _TRIES:
+                    if tries == 5:
                         raise RuntimeError(f"{slot} does not start:\n{self._slots[slot].text[-2000:]}")
                     tries += 1
                     self._slots[slot] = self._start(slot)
@@ -169,43 +130,27 @@ class Crew:
                     self.ended[worker.process.returncode] += 1
                     self._slots[slot] = self._start(slot)
 
-    async def kill(self, slot: str, seconds: float) -> None:
-        """End a worker as a crash would, and replace it some seconds later."""
-        self._empty.add(slot)
-        self._slots[slot].process.kill()
+    async def replace(self, slot: str, seconds: float, *, hard: bool) -> None:
+        """End a worker, as a crash would or by SIGTERM, and start another some seconds later."""
+        await self._empty_slot(slot, hard=hard)
         await asyncio.sleep(seconds)
         await self._fill(slot)
-
-    async def remove(self, slot: str, seconds: float) -> None:
-        """Ask a worker to stop, and replace it some seconds later."""
-        self._empty.add(slot)
-        worker = self._slots[slot]
-        worker.process.terminate()
-        await worker.ended()
-        await asyncio.sleep(seconds)
-        await self._fill(slot)
-
-    async def freeze(self, slot: str, seconds: float) -> None:
-        """Stop a worker (SIGSTOP), and let it go on."""
-        worker = self._slots[slot]
-        worker.signal(signal.SIGSTOP)
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            worker.signal(signal.SIGCONT)
-
-    async def add(self, role: str, seconds: float) -> None:
-        """Have one more worker of a role for some seconds, so that partitions move twice."""
-        worker = self._start(f"{role}-extra")
-        await asyncio.sleep(seconds)
-        worker.process.terminate()
-        await worker.ended()
 
     async def skew(self, slot: str, seconds: float, clock: float) -> None:
         """Have a worker with a wrong clock in a slot for some seconds."""
-        await self._swap(slot, clock)
+        await self._empty_slot(slot)
+        await self._fill(slot, f"skewed:{clock}")
         await asyncio.sleep(seconds)
-        await self._swap(slot, 0.0)
+        await self.replace(slot, 0.0, hard=False)
+
+    async def add(self, role: str, seconds: float) -> None:
+        """Have one more worker of a role for some seconds, so that partitions move twice."""
+        worker = self._deployment.start_worker(role)
+        await asyncio.sleep(seconds)
+        await worker.stop()
+
+    def signal(self, slot: str, number: signal.Signals) -> None:
+        self._slots[slot].signal(number)
 
     async def stop(self) -> Counter[int]:
         alive = [(worker, "ready" in worker.text) for worker in self._deployment.workers if worker.alive]
@@ -213,32 +158,20 @@ class Crew:
             worker.process.terminate()
         return Counter([status for worker, up in alive for status in [await worker.ended()] if up])
 
-    async def _swap(self, slot: str, clock: float) -> None:
+    async def _empty_slot(self, slot: str, *, hard: bool = False) -> None:
         self._empty.add(slot)
         worker = self._slots[slot]
-        worker.process.terminate()
-        await worker.ended()
-        self._slots[slot] = self._start(slot, clock)
-        self._empty.discard(slot)
+        await (worker.kill() if hard else worker.stop())
 
-    async def _fill(self, slot: str) -> None:
+    async def _fill(self, slot: str, faulty: str | None = None) -> None:
         """Start a worker in a slot; what emptied it is mended once that one is ready, or has ended too."""
-        worker = self._slots[slot] = self._start(slot)
+        worker = self._slots[slot] = self._start(slot, faulty)
         self._empty.discard(slot)
         while worker.alive and "ready" not in worker.text:  # noqa: ASYNC110 - a log tells nobody
             await asyncio.sleep(0.2)
 
-    def _start(self, slot: str, clock: float = 0.0) -> Worker:
-        if not clock:
-            return self._deployment.start_worker(slot.split("-", maxsplit=1)[0])
-        deployment = self._deployment
-        role, port = slot.split("-", maxsplit=1)[0], free_port()
-        log = deployment.folder / f"{deployment.prefix}{len(deployment.workers)}-{role}-skewed.log"
-        command = [sys.executable, "-m", "tests.faults.skewed", str(clock), role]
-        environment = deployment.settings(GROUNDWIRE_METRICS_PORT=str(port))
-        worker = Worker(command, environment, log, port)
-        deployment.workers.append(worker)
-        return worker
+    def _start(self, slot: str, faulty: str | None = None) -> Worker:
+        return self._deployment.start_worker(slot.partition("-")[0], faulty=faulty)
 
 
 def logged(deployment: Deployment, words: tuple[str, ...]) -> Counter[str]:
@@ -247,7 +180,3 @@ def logged(deployment: Deployment, words: tuple[str, ...]) -> Counter[str]:
         with log.open(errors="replace") as lines:
             found.update(word for line in lines for word in words if word in line)
     return found
-
-
-def load_average() -> float:
-    return os.getloadavg()[0]

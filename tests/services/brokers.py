@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaError
 
 from deploy.embedded import EmbeddedBroker
 from deploy.kafka.cluster import KafkaCluster
@@ -18,7 +16,6 @@ from deploy.kafka.cluster import KafkaCluster
 #: Which broker tests run on: embedded (default), kafka (one node) or kafka3 (three).
 BROKER_VARIABLE = "GROUNDWIRE_TEST_BROKER"
 
-_VISIBLE_SECONDS = 120.0
 _READY_SECONDS = 240.0
 
 
@@ -27,10 +24,6 @@ class Broker(Protocol):
 
     bootstrap: str
     replication: int
-
-    def create_topics(self, names: Mapping[str, int]) -> None:
-        """Create topics (name: partitions) and wait until they can be used."""
-        in_a_thread(_create(self.bootstrap, names, self.replication))
 
     def stop(self) -> None:
         """Take all nodes down as a crash would; data are kept."""
@@ -65,7 +58,7 @@ class _Kafka(Broker):
 
     def start(self) -> None:
         self.cluster.start()
-        in_a_thread(until_led(self.bootstrap))
+        asyncio.run(until_led(self.bootstrap))  # its callers are threads
 
 
 def start_broker(kind: str | None = None) -> Broker:
@@ -99,12 +92,6 @@ async def _serving(bootstrap: str) -> int:
         await client.close()
 
 
-def in_a_thread(doing: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine in a thread of its own: the caller may be one, whose loop cannot run another."""
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        thread.submit(asyncio.run, doing).result()
-
-
 async def until_led(bootstrap: str) -> None:
     """Wait until every partition has a leader."""
     async with asyncio.timeout(_READY_SECONDS):
@@ -116,32 +103,11 @@ async def _led(bootstrap: str) -> bool:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     try:
         await admin.start()
-        return all(map(_has_leaders, await admin.describe_topics()))
+        topics: list[Any] = await admin.describe_topics()
+        return all(
+            topic["partitions"] and min(p["leader"] for p in topic["partitions"]) >= 0 for topic in topics
+        )
     except KafkaError:
         return False
     finally:
         await admin.close()
-
-
-async def _create(bootstrap: str, names: Mapping[str, int], replication: int) -> None:
-    await until_ready(bootstrap, replication)
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
-        answer: Any = await admin.create_topics(
-            [NewTopic(name, count, replication) for name, count in names.items()]
-        )
-        for name, code, *_ in answer.topic_errors:
-            if code:
-                raise for_code(code)(name)
-        async with asyncio.timeout(_VISIBLE_SECONDS):
-            while not all(map(_has_leaders, await admin.describe_topics(list(names)))):  # noqa: ASYNC110 - Kafka sends no event
-                await asyncio.sleep(0.05)
-    finally:
-        await admin.close()
-
-
-def _has_leaders(topic: dict[str, object]) -> bool:
-    partitions = topic["partitions"]
-    assert isinstance(partitions, list)
-    return bool(partitions) and all(partition["leader"] >= 0 for partition in partitions)

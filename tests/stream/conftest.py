@@ -12,9 +12,7 @@ import pytest
 from deploy.embedded import RedisServer
 from tests.services.brokers import BROKER_VARIABLE, Broker
 from tests.services.serving import serving
-from tests.stream.harness import Deployment
-from tests.stream.office import Office
-from tests.stream.site import Site
+from tests.stream.harness import Deployment, Office, Site
 
 _FAILED = pytest.StashKey[bool]()
 

@@ -1,6 +1,8 @@
 """A worker with a fault built in: `python -m tests.stream.faulty FAULT ROLE`.
 
 Claims that hold the magic word, and actions whose id does, bring the fault about; all others are decided as ever.
+`skewed:SECONDS` puts the worker's clock forward, or back: the one that Groundwire and its Kafka client ask, not the one
+that timers run on, which no machine's NTP turns. (libfaketime does not go with Python's threads.)
 """
 
 from __future__ import annotations
@@ -8,7 +10,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
+from datetime import datetime, timedelta, tzinfo
+from importlib import import_module
 from typing import Any
 
 from agents.publisher import ProducerBroken, Publisher
@@ -71,6 +76,20 @@ def in_call(
     setattr(owner, method, faulty)
 
 
+def skew(seconds: float) -> None:
+    real = time.time
+    time.time = lambda: real() + seconds
+
+    class Skewed(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) + timedelta(seconds=seconds)
+
+    # the modules that ask for the time by `datetime.now`; all others are given it
+    for name in ("agents.process", "agents.wiring", "groundwire.verify.results"):
+        import_module(name).datetime = Skewed  # type: ignore[attr-defined]
+
+
 def is_asked(asks: Any) -> bool:
     return any(MAGIC in ask.action_id for ask in asks)
 
@@ -92,5 +111,6 @@ FAULTS: dict[str, Callable[[], None]] = {
 if __name__ == "__main__":
     from agents.__main__ import main
 
-    FAULTS[sys.argv[1]]()
+    fault, _, seconds = sys.argv[1].partition(":")
+    skew(float(seconds)) if fault == "skewed" else FAULTS[fault]()
     main(sys.argv[2:], prog_name="python -m agents")

@@ -1,4 +1,4 @@
-"""A deployment of its own for a test: topics, worker processes, a producer, and all that they publish."""
+"""A test's own deployment: topics, worker processes, a producer, reviewers, a web site, and all that is published."""
 
 from __future__ import annotations
 
@@ -16,44 +16,47 @@ import urllib.error
 import urllib.request
 import uuid
 from asyncio.subprocess import Process
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
 from redis.asyncio import Redis
 
 from deploy.embedded import RedisServer
 from deploy.embedded.process import free_port
 from groundwire.config import Settings
+from groundwire.keys.attestation import Keys
+from groundwire.keys.file import new_key
+from groundwire.keys.seal_keys import SealKeys
+from groundwire.policy import load_policy
+from groundwire.replay.reading import Rate, ReplayReader
+from groundwire.replay.seals import read_seals
+from groundwire.replay.verify import Placed, Signatures, VerifyStatus, verify_topics
+from groundwire.state.policies import KnownPolicies, PolicyStore
 from tests.services.brokers import Broker, until_ready
-from tests.stream.verified import new_seal_key, not_derived
 from topics.declare import declare
 
 ROOT = Path(__file__).resolve().parents[2]
-OUTPUTS = (
-    *("approved", "review", "blocked", "dead-letter", "deferred", "audit", "retractions"),
-    *("regenerate", "claims"),
-)
-COMMAND = "from groundwire.cli.main import main; main()"
 DECISIONS = ("approved", "review", "blocked")
+OUTPUTS = (*DECISIONS, "dead-letter", "deferred", "audit", "retractions", "regenerate", "claims")
+COMMAND = "from groundwire.cli.main import main; main()"
 FULL = os.environ.get("GROUNDWIRE_TEST_LENGTH") == "full"
-"""Whether tests of long stretches take a part of the length that is promised, or the whole, which may be an hour.
-
-Nothing may then end them before: `-o faulthandler_timeout=0`.
-"""
+"""Whether tests of long stretches take all of the promised length, up to an hour: `-o faulthandler_timeout=0`."""
 PATIENCE = 120.0
 """Seconds until a test gives up waiting for an event. A quiet machine needs a few; a busy one decides nothing."""
 SESSION = 10.0
-"""Seconds until the group notices a silent worker; a busy machine must still send its heartbeats."""
+"""Session timeout of workers in seconds; a busy machine must still send its heartbeats."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A record of an output topic, as a consumer reads it."""
+    """A record of an output topic, as a consumer reads it; the topic without its prefix."""
 
     topic: str
     partition: int
@@ -64,9 +67,8 @@ class Seen:
     headers: tuple[tuple[str, bytes], ...]
 
     @classmethod
-    def of(cls, record: Any, topic: str) -> Self:
-        """What aiokafka's consumer has read, under the topic's name without prefix."""
-        place = (topic, record.partition, record.offset, record.timestamp)
+    def of(cls, record: Any, prefix: str) -> Self:
+        place = (record.topic.removeprefix(prefix), record.partition, record.offset, record.timestamp)
         return cls(*place, record.key, record.value, tuple(record.headers))
 
     @cached_property
@@ -83,7 +85,7 @@ class Seen:
 
 
 class Worker:
-    """A worker process; its log is a file of its own."""
+    """A worker process with a log file of its own."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path, port: int) -> None:
         self.port = port
@@ -116,12 +118,11 @@ class Worker:
         self.process.send_signal(number)
 
     async def kill(self) -> None:
-        """End it as a crash would."""
         self.process.kill()
         await self.ended()
 
     async def stop(self) -> int:
-        """Ask it to stop, and return its exit status."""
+        """Send SIGTERM, and return the exit status."""
         self.process.terminate()
         return await self.ended()
 
@@ -171,7 +172,7 @@ class Worker:
 
 @dataclass
 class Deployment:
-    """Topics under a prefix of their own, and who works on them.
+    """Topics under a prefix of their own, and their workers.
 
     Attributes:
         verified: whether workers seal, and everything on the topics is derived again and its seals are checked
@@ -193,8 +194,8 @@ class Deployment:
         self.seal_key = new_seal_key(self.folder / f"{self.prefix}seal.toml") if self.verified else None
 
     async def __aenter__(self) -> Self:
-        await until_ready(self.broker.bootstrap, self.broker.replication)
         brokers, copies = self.broker.bootstrap, self.broker.replication
+        await until_ready(brokers, copies)
         topics = {"topic_prefix": self.prefix, "partitions": self.partitions, "replication": copies}
         await declare(Settings(brokers=brokers, **topics))
         options: dict[str, Any] = {"enable_idempotence": True, "request_timeout_ms": 300_000}
@@ -202,8 +203,7 @@ class Deployment:
         await self.producer.start()
         self._consumer = AIOKafkaConsumer(bootstrap_servers=brokers, group_id=None)
         await self._consumer.start()
-        tps = [TopicPartition(self.prefix + t, n) for t in OUTPUTS for n in range(self.partitions)]
-        self._consumer.assign(tps)
+        self._consumer.assign(self.places(*OUTPUTS))
         await self._consumer.seek_to_beginning()
         self._watching = asyncio.create_task(self._watch())
         return self
@@ -223,9 +223,18 @@ class Deployment:
             await self.verify()
 
     async def verify(self) -> None:
-        """Derive again whatever workers have published, and check its seals. Raises: AssertionError naming faults."""
-        _, wrong = await not_derived(self.settings(**self.policies), self.seal_key)
+        """Derive again what workers have published, and check its seals. Raises: AssertionError naming faults."""
+        environment = self.settings(**self.policies)
+        seals = (
+            partial(read_seals, settings_of(environment), SealKeys(self.seal_key)) if self.seal_key else None
+        )
+        wrong = await not_derived(environment, Signatures(seals) if seals else Signatures())
+        # what a killed worker leaves is sealed once another has read it again; a test may be over by then
+        wrong = [placed for placed in wrong if placed.finding.status is not VerifyStatus.NOT_SEALED_YET]
         assert not wrong, f"{len(wrong)} decisions do not follow: {wrong[:5]}"
+
+    def places(self, *topics: str) -> list[TopicPartition]:
+        return [TopicPartition(self.prefix + topic, n) for topic in topics for n in range(self.partitions)]
 
     @property
     def policies(self) -> dict[str, str]:
@@ -292,6 +301,12 @@ class Deployment:
         out, err = await process.communicate()
         return process.returncode or 0, out.decode(), err.decode()
 
+    async def succeeds(self, *arguments: str, **options: str) -> tuple[str, str]:
+        """Run a command that must end with 0: standard output and error."""
+        status, out, err = await self.command(*arguments, **options)
+        assert status == 0, f"{arguments}: {out}{err}"
+        return out, err
+
     async def produce(self, claims: Iterable[Mapping[str, Any] | bytes], **options: Any) -> list[Any]:
         """Produce claims to `claims`, each under its user's key unless told otherwise; return their places."""
         futures = [await self.send(claim, **options) for claim in claims]
@@ -304,33 +319,27 @@ class Deployment:
         key: bytes | None = None,
         topic: str = "claims",
         headers: Sequence[tuple[str, bytes]] = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        **place: int | None,
     ) -> asyncio.Future[Any]:
-        """Hand one record to the producer; the future says where it stands."""
+        """Hand one record to the producer; the future gives its place. `place`: partition, timestamp_ms."""
         if isinstance(claim, Mapping):
             key = key if key is not None else user_key(claim)
             claim = json.dumps(claim, ensure_ascii=False).encode()
-        future: asyncio.Future[Any] = await self.producer.send(
-            *(self.prefix + topic, claim),
-            key=key,
-            headers=list(headers),
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
+        sent = self.producer.send(self.prefix + topic, claim, key=key, headers=list(headers), **place)
+        future: asyncio.Future[Any] = await sent
         return future
 
-    async def stored(self, topic: str) -> list[Seen]:
-        """Read a topic to its end: its records, in order within a partition."""
-        tps = [TopicPartition(self.prefix + topic, n) for n in range(self.partitions)]
+    async def stored(self, *topics: str) -> list[Seen]:
+        """Read topics to their ends: their records, in order within a partition."""
+        places = self.places(*topics)
         async with AIOKafkaConsumer(bootstrap_servers=self.broker.bootstrap, group_id=None) as consumer:
-            consumer.assign(tps)
+            consumer.assign(places)
             await consumer.seek_to_beginning()
-            ends = await consumer.end_offsets(tps)
+            ends = await consumer.end_offsets(places)
             found: list[Seen] = []
-            while any([await consumer.position(tp) < ends[tp] for tp in tps]):
+            while any([await consumer.position(place) < ends[place] for place in places]):
                 for records in (await consumer.getmany(timeout_ms=200)).values():
-                    found += [Seen.of(record, topic) for record in records]
+                    found += [Seen.of(record, self.prefix) for record in records]
             return found
 
     @property
@@ -386,22 +395,21 @@ class Deployment:
     async def committed(self, role: str, topic: str | None = None) -> dict[int, int]:
         """Committed offsets of a role's group, by partition; 0 where there is none."""
         group = {"group_id": self.prefix + role, "enable_auto_commit": False}
-        tps = [TopicPartition(self.prefix + (topic or role), n) for n in range(self.partitions)]
+        places = self.places(topic or role)
         async with AIOKafkaConsumer(bootstrap_servers=self.broker.bootstrap, **group) as consumer:
-            consumer.assign(tps)
-            return {tp.partition: await consumer.committed(tp) or 0 for tp in tps}
+            consumer.assign(places)
+            return {place.partition: await consumer.committed(place) or 0 for place in places}
 
-    async def caught_up(self, role: str, seconds: float = PATIENCE) -> None:
-        """Wait until a role has committed all of its topic: after an outage its group has to find together first."""
-        async with asyncio.timeout(seconds):
-            while await self.committed(role) != await self.ends(role):  # noqa: ASYNC110 - nothing tells when
+    async def caught_up(self, role: str, topic: str | None = None) -> None:
+        """Wait until a role has committed all of its topic: after an outage its group has to join first."""
+        async with asyncio.timeout(PATIENCE):
+            while await self.committed(role, topic) != await self.ends(topic or role):  # noqa: ASYNC110 - nothing tells when
                 await asyncio.sleep(0.5)
 
     async def ends(self, topic: str) -> dict[int, int]:
-        """Where each partition of a topic ends."""
-        tps = [TopicPartition(self.prefix + topic, n) for n in range(self.partitions)]
-        ends: dict[TopicPartition, int] = await self._consumer.end_offsets(tps)
-        return {tp.partition: end for tp, end in ends.items()}
+        """The end offset of each partition of a topic."""
+        ends: dict[TopicPartition, int] = await self._consumer.end_offsets(self.places(topic))
+        return {place.partition: end for place, end in ends.items()}
 
     async def flush(self) -> None:
         """Empty the deployment's state, as a lost disk would."""
@@ -413,12 +421,133 @@ class Deployment:
         counts = {topic: len(records) for topic, records in self.seen.items()}
         return "\n".join([f"published: {counts}", *(worker.dump() for worker in self.workers)])
 
+    def note(self, seen: Seen) -> None:
+        self.seen[seen.topic].append(seen)
+
     async def _watch(self) -> None:
         while True:
-            fetched = await self._consumer.getmany(timeout_ms=100)
-            for tp, records in fetched.items():
-                topic = tp.topic.removeprefix(self.prefix)
-                self.seen[topic] += [Seen.of(record, topic) for record in records]
+            try:
+                fetched = await self._consumer.getmany(timeout_ms=100)
+            except KafkaError:  # the broker is away
+                await asyncio.sleep(0.2)
+                continue
+            for record in (record for records in fetched.values() for record in records):
+                self.note(Seen.of(record, self.prefix))
+
+
+def settings_of(environment: Mapping[str, str]) -> Settings:
+    names = {"brokers": "BROKERS", "topic_prefix": "TOPIC_PREFIX", "group_prefix": "GROUP_PREFIX"}
+    return Settings(**{name: environment[f"GROUNDWIRE_{variable}"] for name, variable in names.items()})
+
+
+def policies_of(environment: Mapping[str, str]) -> KnownPolicies:
+    """The policy of an environment, and those that its workers kept."""
+    given = environment.get("GROUNDWIRE_POLICY_FILE")
+    kept = environment.get("GROUNDWIRE_POLICIES_DIR")
+    in_force = load_policy(Path(given) if given else None, environment)
+    return KnownPolicies([in_force], PolicyStore(Path(kept) if kept else None, None))
+
+
+def new_seal_key(path: Path) -> Path:
+    """Make a keys file with a key that seals; its public half checks the seals."""
+    new_key(path, "gate-seals", tenants=[], roles=["seal"], asymmetric=True)
+    return path
+
+
+async def not_derived(environment: Mapping[str, str], signatures: Signatures) -> list[Placed]:
+    """Derive everything on the topics of an environment again: what is not the same, or not covered by seals."""
+    prefix = environment["GROUNDWIRE_TOPIC_PREFIX"]
+    reader = ReplayReader(environment["GROUNDWIRE_BROKERS"], prefix, Rate(None), lambda *_: None)
+    policies = policies_of(environment)
+    with TemporaryDirectory(prefix="verified-") as scratch:
+        findings = verify_topics(reader, prefix, "earliest", policies, Path(scratch), signatures=signatures)
+        async with contextlib.aclosing(findings):
+            return [placed async for placed in findings if placed.finding.status is not VerifyStatus.EQUAL]
+
+
+class Office:
+    """Sends claims to review and signed ReviewDecisions; workers that start later know its keys."""
+
+    def __init__(self, deployment: Deployment, folder: Path) -> None:
+        path = folder / "keys.toml"
+        for name in ("console", "gate"):
+            new_key(path, name, tenants=["default"], roles=["reviewer"])
+        with path.open("a") as file:
+            file.write('\n[reviewers]\ndefault = ["lead"]\n')
+        self.keys = Keys.load(path)
+        self.deployment = deployment
+        own = {"GROUNDWIRE_KEYS_FILE": str(path), "GROUNDWIRE_REVIEW_KEY": "gate"}
+        deployment.environment = deployment.environment | own
+
+    async def pending(self, number: int, **fields: object) -> Seen:
+        """Produce a claim that needs review, and wait for its decision."""
+        content = f"Service {number} keeps {number * 7919} sessions"
+        claim = good(number, **{"content": content, "source": "ai_synthesis", **fields})
+        await self.deployment.produce([claim])
+        return await self.deployment.decision(str(claim["claim_id"]))
+
+    async def act(self, action: str, seen: Seen, *, key: str | None = "console", **fields: Any) -> str:
+        """Send a person's decision about a decision; return the action's id."""
+        decision = seen.json
+        review = {
+            "action_id": str(uuid.uuid4()),
+            **{name: decision[name] for name in ("tenant_id", "user_id", "kind", "subject_id")},
+            "expected_revision": decision["revision"],
+            "action": action,
+            "reviewer": decision["user_id"],
+            **fields,
+        }
+        value = json.dumps(review).encode()
+        headers = [("gw-attestation", self.keys.sign(key, value))] if key else []
+        place = {"key": user_key(review), "topic": "review-decisions"}
+        await (await self.deployment.send(value, headers=headers, **place))
+        return str(review["action_id"])
+
+    def audited(self, action_id: str) -> list[Seen]:
+        """The audit events of an action."""
+        events = self.deployment.seen["audit"]
+        return [seen for seen in events if seen.json["detail"].get("action_id") == action_id]
+
+    async def outcome(self, action_id: str) -> dict[str, Any]:
+        """Wait for an action's audit event."""
+        await until(lambda: bool(self.audited(action_id)), lambda: f"action {action_id} is audited")
+        return self.audited(action_id)[0].json
+
+
+class Site:
+    """A web site: `/ok/...` answers 200, `/gone/...` 404, `/hang/...` never, `/ill/...` 503 until `is_well`.
+
+    Requests are counted by path.
+    """
+
+    def __init__(self) -> None:
+        self.requests: Counter[str] = Counter()
+        self.port = 0
+        self.is_well = False
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What a worker needs so that it may ask this site."""
+        allowed = {"GROUNDWIRE_ALLOW_NETWORKS": "127.0.0.0/8", "GROUNDWIRE_ALLOW_PORTS": str(self.port)}
+        return {"GROUNDWIRE_NO_NETWORK": "", **allowed}
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, IndexError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            path = head.split()[1].decode()
+            self.requests[path] += 1
+            if path.startswith("/hang"):
+                await reader.read()  # until the client goes
+            else:
+                ill = path.startswith("/ill") and not self.is_well
+                status = b"404 Gone" if path.startswith("/gone") else b"503 Ill" if ill else b"200 OK"
+                writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+                await writer.drain()
+        writer.close()
 
 
 def user_key(record: Mapping[str, Any]) -> bytes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -24,6 +23,7 @@ class Member:
     def __init__(self, deployment: Deployment) -> None:
         where = {"brokers": deployment.broker.bootstrap, "group_prefix": deployment.prefix}
         settings = Settings(**where, session_timeout=SESSION)
+        self.deployment = deployment
         self.events: list[Any] = []
         self.held: set[int] = set()
         self.app: BatchApp = build_app("claims", settings)
@@ -57,9 +57,29 @@ class Member:
         for event in self.events:
             self.consumer.give_back(event.message)
 
-    async def start(self) -> None:
+    async def __aenter__(self) -> Self:
         await self.app.start()
-        await until(lambda: bool(self.held), "partitions are assigned")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.revoked()
+        await self.app.stop()
+
+    async def holds(self, count: int) -> None:
+        await until(lambda: len(self.held) == count, lambda: f"{count} partitions, not {self.held}")
+
+    async def arrive(self, count: int) -> list[Any]:
+        """Produce one record after another to partition 0, so that each is a batch of its own."""
+        for number in range(count):
+            known = len(self.events)
+            await (await self.deployment.send(b"%d" % number, key=b"", partition=0))
+            await until(lambda known=known: len(self.events) > known, "the batch arrives")  # type: ignore[misc]
+        return self.events
+
+    async def commits(self) -> int:
+        """Commit what is done, and return the offset of partition 0."""
+        await self.consumer.commit()
+        return (await self.deployment.committed("claims"))[0]
 
 
 @pytest.fixture(autouse=True)
@@ -68,163 +88,115 @@ def two_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BatchConsumer, "depth", 2)
 
 
-@pytest.fixture
-async def member(deployment: Deployment) -> AsyncIterator[Member]:
-    made = Member(deployment)
-    await made.start()
-    yield made
-    made.revoked()
-    await made.app.stop()
+async def test_a_fetch_is_one_event_and_a_partition_has_two_on_their_way(deployment: Deployment):
+    async with Member(deployment) as member:
+        await member.holds(4)
+        sending = {"key": b"k", "partition": 0, "headers": [("h", b"1")]}
+        await deployment.produce([b"%d" % n for n in range(300)], **sending)
+        async with asyncio.timeout(60):
+            while len(member.offsets) < 300:
+                member.mark_done(*member.events)
+                await asyncio.sleep(0.01)
+        assert member.offsets == list(range(300))
+        assert len(member.events) < 150
+        record = member.events[0].value[0]
+        assert (record.key, record.value, record.headers) == (b"k", b"0", (("h", b"1"),))
+        assert record.topic == deployment.prefix + "claims"
+        member.mark_done(*member.events)
+        member.events.clear()
 
-
-async def arrive(member: Member, deployment: Deployment, count: int) -> list[Any]:
-    """Produce one record after another to partition 0, so that each is a batch of its own."""
-    for number in range(count):
-        known = len(member.events)
-        await (await deployment.send(b"%d" % number, key=b"", partition=0))
-        await until(lambda known=known: len(member.events) > known, "the batch arrives")  # type: ignore[misc]
-    return member.events
-
-
-async def test_a_fetch_is_one_event_that_holds_its_records_in_order(member: Member, deployment: Deployment):
-    await asyncio.gather(
-        *[await deployment.send(b"%d" % n, key=b"k", partition=0, headers=[("h", b"1")]) for n in range(300)]
-    )
-
-    async def finish_all() -> None:
-        while len(member.offsets) < 300:
-            member.mark_done(*member.events)
-            await asyncio.sleep(0.01)
-
-    await asyncio.wait_for(finish_all(), 60)
-    assert member.offsets == list(range(300))
-    assert len(member.events) < 150
-    record = member.events[0].value[0]
-    assert (record.key, record.value, record.headers) == (b"k", b"0", (("h", b"1"),))
-    assert record.topic == deployment.prefix + "claims"
+        await member.arrive(2)
+        await deployment.produce([b"more"] * 5, key=b"", partition=0)
+        await deployment.produce([b"other"], key=b"", partition=1)
+        await until(lambda: len(member.events) == 3, "the other partition goes on")
+        assert len(member.offsets) == 3
+        member.mark_done(member.events[0])
+        await until(lambda: len(member.offsets) == 8, "the partition goes on")
 
 
 @pytest.mark.smoke
-async def test_a_settled_batch_never_commits_past_one_that_is_not(member: Member, deployment: Deployment):
-    first, second = await arrive(member, deployment, 2)
-    member.mark_done(second)
-    await member.consumer.commit()
-    assert (await deployment.committed("claims"))[0] == 0
-    member.mark_done(first)
-    await member.consumer.commit()
-    assert (await deployment.committed("claims"))[0] == 2
-    third, fourth = (await arrive(member, deployment, 2))[2:]
-    member.consumer.give_back(third.message)
-    member.mark_done(fourth)
-    await member.consumer.commit()
-    assert (await deployment.committed("claims"))[0] == 2, "an abandoned batch is not committed past"
-
-
-async def test_no_more_than_two_batches_of_a_partition_are_on_their_way(
-    member: Member, deployment: Deployment
-):
-    await arrive(member, deployment, 2)
-    await deployment.produce([b"more"] * 5, key=b"", partition=0)
-    await deployment.produce([b"other"], key=b"", partition=1)
-    await until(lambda: len(member.events) == 3, "the other partition goes on")
-    assert len(member.offsets) == 3
-    member.mark_done(member.events[0])
-    await until(lambda: len(member.offsets) == 8, "the partition goes on")
-
-
-async def test_a_graceful_stop_commits_what_is_settled(deployment: Deployment):
-    member = Member(deployment)
-    await member.start()
-    await arrive(member, deployment, 2)
-    member.mark_done(member.events[0])
-    stopping = asyncio.create_task(member.app.stop())
-    await until(lambda: member.app.should_stop, "it is stopping")
-    assert not stopping.done(), "it waits for the second batch"
-    member.mark_done(member.events[1])
-    await stopping
-    assert (await deployment.committed("claims"))[0] == 2
-
-
-@pytest.mark.smoke
-async def test_a_revocation_commits_what_is_settled_and_nothing_fetched_around_it_is_lost(
+async def test_a_done_batch_never_commits_past_one_that_is_not_and_a_graceful_stop_waits_for_both(
     deployment: Deployment,
 ):
-    first, second = Member(deployment), Member(deployment)
-    await first.start()
-    seen: set[tuple[int, int]] = set()
-    sent: list[asyncio.Future[Any]] = []
-    running = True
-
-    async def work() -> None:
-        while running:
-            for member in (first, second):
-                for event in member.events:
-                    seen.update((record.partition, record.offset) for record in event.value)
-                if member.events:
-                    member.mark_done(*member.events)
-                    member.events.clear()
-            await asyncio.sleep(0.005)
-
-    async def feed() -> None:
-        while running:
-            sent.append(await deployment.send(b"x", key=b"", partition=len(sent) % deployment.partitions))
-            await asyncio.sleep(0.005)
-
-    working, feeding = asyncio.create_task(work()), asyncio.create_task(feed())
-    try:
-        await until(lambda: len(seen) > 20, "the first reads")
-        await second.start()
-        await until(lambda: len(first.held) == 2, "they share the partitions")
-        known = len(seen)
-        await until(lambda: len(seen) > known + 20, "both read")
-        await second.app.stop()
-        await until(lambda: len(first.held) == 4, "the first has them all again")
-        feeding.cancel()
-        await asyncio.gather(*sent)
-        await until(lambda: len(seen) == len(sent), lambda: f"all {len(sent)} are seen, not {len(seen)}")
-        async with asyncio.timeout(60):
-            while await deployment.committed("claims") != await deployment.ends("claims"):
-                await first.consumer.commit()
-    finally:
-        running = False
-        await working
-        await first.app.stop()
+    async with Member(deployment) as member:
+        first, second = await member.arrive(2)
+        member.mark_done(second)
+        assert await member.commits() == 0
+        member.mark_done(first)
+        assert await member.commits() == 2
+        third, fourth = (await member.arrive(2))[2:]
+        stopping = asyncio.create_task(member.app.stop())
+        await until(lambda: member.app.should_stop, "it is stopping")
+        assert not stopping.done(), "it waits for both batches"
+        member.mark_done(fourth)
+        assert (await deployment.committed("claims"))[0] == 2
+        member.mark_done(third)
+        await stopping
+        assert (await deployment.committed("claims"))[0] == 4
+    async with Member(deployment) as member:
+        first, second = await member.arrive(2)
+        member.consumer.give_back(first.message)
+        member.mark_done(second)
+        assert await member.commits() == 4, "an abandoned batch is not committed past"
 
 
-async def test_what_is_settled_while_partitions_are_given_away_is_committed_first(deployment: Deployment):
-    first, second = Member(deployment), Member(deployment)
-    await first.start()
-    (event,) = await arrive(first, deployment, 1)
-    loop = asyncio.get_running_loop()
-    first.app.before_revocation = lambda _: loop.call_later(0.3, first.mark_done, event)  # type: ignore[assignment, return-value]
-    await second.start()
-    try:
-        await until(lambda: len(first.held) == 2, "they share the partitions")
-        assert (await deployment.committed("claims"))[0] == 1
-        await (await deployment.send(b"next", key=b"", partition=0))
-        await until(lambda: 1 in first.offsets + second.offsets, "the next record")
-        assert first.offsets + second.offsets == [0, 1], "the first is not read again"
-    finally:
-        for member in (first, second):
-            await member.app.stop()
-
-
-async def test_records_that_come_to_a_fetch_begun_before_a_rebalance_are_not_lost(deployment: Deployment):
-    first, second = Member(deployment), Member(deployment)
-    await first.start()  # its fetch waits for records, a second at most
-    await second.start()
-    await until(lambda: len(first.held) == 2, "they share the partitions")
-    for number in range(deployment.partitions):
-        await deployment.send(b"early", key=b"", partition=number)
-    try:
+@pytest.mark.smoke
+async def test_a_revocation_commits_what_is_done_and_nothing_fetched_around_it_is_lost(
+    deployment: Deployment,
+):
+    """A batch done while partitions are revoked is committed first; a fetch begun before loses no records."""
+    async with Member(deployment) as first, Member(deployment) as second:
+        await first.holds(2)
+        for number in range(deployment.partitions):
+            await deployment.send(b"early", key=b"", partition=number)
         await until(
-            lambda: sum(map(len, (first.offsets, second.offsets))) == deployment.partitions,
+            lambda: len(first.offsets + second.offsets) == deployment.partitions,
             lambda: f"all records arrive, not only {first.offsets} and {second.offsets}",
         )
-    finally:
-        for member in (first, second):
-            member.revoked()
-            await member.app.stop()
+        loop = asyncio.get_running_loop()
+        first.app.before_revocation = lambda _: loop.call_later(0.3, first.mark_done, *first.events)  # type: ignore[assignment, return-value]
+        second.mark_done(*second.events)
+        await second.app.stop()
+        await first.holds(4)
+        committed = await deployment.committed("claims")
+        assert set(committed.values()) == {1}, "what was done before the revocation is not read again"
+        first.events.clear()
+
+        seen: set[tuple[int, int]] = set()
+        sent: list[asyncio.Future[Any]] = []
+        running, third = True, Member(deployment)
+
+        async def work() -> None:
+            while running:
+                for member in (first, third):
+                    for event in member.events:
+                        seen.update((record.partition, record.offset) for record in event.value)
+                    member.mark_done(*member.events)
+                    member.events.clear()
+                await asyncio.sleep(0.005)
+
+        async def feed() -> None:
+            while running:
+                sent.append(await deployment.send(b"x", key=b"", partition=len(sent) % deployment.partitions))
+                await asyncio.sleep(0.005)
+
+        working, feeding = asyncio.create_task(work()), asyncio.create_task(feed())
+        try:
+            await until(lambda: len(seen) > 20, "the first reads")
+            async with third:
+                await first.holds(2)
+                known = len(seen)
+                await until(lambda: len(seen) > known + 20, "both read")
+            await first.holds(4)
+            feeding.cancel()
+            await asyncio.gather(*sent)
+            await until(lambda: len(seen) == len(sent), lambda: f"all {len(sent)} are seen, not {len(seen)}")
+            async with asyncio.timeout(60):
+                while await deployment.committed("claims") != await deployment.ends("claims"):
+                    await first.consumer.commit()
+        finally:
+            running = False
+            await working
 
 
 def test_another_version_of_a_patched_package_is_refused(monkeypatch: pytest.MonkeyPatch):

@@ -37,12 +37,6 @@ async def run(command, topics, *arguments, data=None):
     return await asyncio.to_thread(CliRunner().invoke, command, given, input=data)
 
 
-async def tailed(topics, *arguments):
-    result = await run(tail, topics, *arguments, "--until-end", "--format", "json")
-    assert result.exit_code == 0, result.output
-    return result.stdout_bytes.splitlines()
-
-
 def process(topics, *arguments, **settings):
     command = f"from groundwire.cli.{arguments[0]} import {arguments[0]} as command; command()"
     where = ["--brokers", topics.broker.bootstrap, "--prefix", topics.prefix]
@@ -117,24 +111,24 @@ async def test_records_carry_the_given_headers_and_a_signature_of_their_bytes(to
     assert "topics declare" in result.stderr
 
 
-async def sent_from_an_open_pipe(topics, sending, number):
-    sending.stdin.write(claim(number) + b"\n")
-    sending.stdin.flush()
-    async with asyncio.timeout(PATIENCE):
-        while claim(number) not in [seen.value for seen in await topics.stored("claims")]:
-            assert sending.poll() is None
-
-
 async def test_a_pipe_is_sent_while_it_is_open_and_a_lost_broker_is_an_error_in_bounded_time(topics):
+    async def sent(sending, number):
+        sending.stdin.write(claim(number) + b"\n")
+        sending.stdin.flush()
+        async with asyncio.timeout(PATIENCE):
+            while claim(number) not in [seen.value for seen in topics.seen["claims"]]:
+                assert sending.poll() is None
+                await asyncio.sleep(0.05)
+
     with process(topics, "produce", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sending:
-        await sent_from_an_open_pipe(topics, sending, 1)
+        await sent(sending, 1)
         sending.send_signal(signal.SIGINT)
         output, _ = await asyncio.to_thread(sending.communicate)
         assert output == b"produced 1\n", "an interrupted run says how far it came"
         assert sending.returncode == 130
     pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
     with process(topics, "produce", "-", "--timeout", "2", **pipes) as sending:
-        await sent_from_an_open_pipe(topics, sending, 2)
+        await sent(sending, 2)
         await asyncio.to_thread(topics.broker.stop)
         try:
             _, errors = await asyncio.to_thread(sending.communicate, claim(3) + b"\n")
@@ -148,11 +142,16 @@ async def test_a_pipe_is_sent_while_it_is_open_and_a_lost_broker_is_an_error_in_
 
 
 async def test_tail_prints_records_as_they_are_and_chooses_by_partition_offset_time_and_number(topics):
+    async def tailed(*arguments):
+        result = await run(tail, topics, *arguments, "--until-end", "--format", "json")
+        assert result.exit_code == 0, result.output
+        return result.stdout_bytes.splitlines()
+
     values = [f'{{"subject_id": "c{n}",  "verdict": "approved"}}'.encode() for n in range(300)]
     for number, value in enumerate(values):
         await topics.send(value, topic="approved", key=b"k", partition=number % 3)
     await topics.producer.flush()
-    lines = await tailed(topics, "approved")
+    lines = await tailed("approved")
     assert sorted(lines) == sorted(values)
     assert [line for line in lines if line in values[::3]] == values[::3], "a partition keeps its order"
 
@@ -169,8 +168,8 @@ async def test_tail_prints_records_as_they_are_and_chooses_by_partition_offset_t
         (("--from", "2027-01-01T00:00:00Z"), ()),
         (("--from", "latest"), ()),
     ):
-        assert sorted(map(int, await tailed(topics, "blocked", *arguments))) == list(expected), arguments
-    assert len(await tailed(topics, "blocked", "--limit", "7")) == 7
+        assert sorted(map(int, await tailed("blocked", *arguments))) == list(expected), arguments
+    assert len(await tailed("blocked", "--limit", "7")) == 7
     wrong = await run(tail, topics, "blocked", "--partition", "4")
     assert (wrong.exit_code, "no partition 4" in wrong.stderr) == (2, True)
     missing = await run(tail, Deployment(topics.broker, topics.redis, topics.folder), "audit")

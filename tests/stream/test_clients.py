@@ -1,10 +1,18 @@
-"""`groundwire.client`, the programs of docs/use/clients.md and `groundwire mcp` against real workers (X-16, X-17)."""
+"""`groundwire.client`, `groundwire mcp` and the programs of two pages of the documentation against real workers.
+
+Those of docs/use/clients.md, and those of docs/reference/wire.md for Java, Kafka's own tool and kcat
+(X-07, X-16, X-17).
+"""
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
+import json
+import os
+import re
+import shutil
 import sys
+from asyncio.subprocess import PIPE, STDOUT
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,8 +20,12 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from deploy.embedded import MissingServiceError
+from deploy.kafka.jars import JARS_VARIABLE, find_java, tools_folder
 from groundwire.client import ApprovedTable, Producer
 from groundwire.errors import RecordError
+from tests.services.brokers import BROKER_VARIABLE
+from tests.services.fixtures import or_skip
 from tests.stream.harness import COMMAND, ROOT, Deployment
 from tests.unit.docs.pages import DOCS, agrees, blocks
 
@@ -22,17 +34,20 @@ pytestmark = [pytest.mark.stream, pytest.mark.slow]
 CITED = "Search runs on PostgreSQL, see ADR-003."
 GUESSED = "Maybe search runs on PostgreSQL."
 CHUNK = {"chunk_id": "1", "file": "a.md", "content": "Redis listens on 6379.", "start_line": 1, "end_line": 1}
-PROGRAMS = [
-    block
-    for block in blocks(DOCS / "use" / "clients.md")
-    if block.language == "python" and block.mark == "needs: kafka"
-]
 
 
 @pytest.fixture(autouse=True)
 def adrs(deployment: Deployment, tmp_path: Path) -> None:
     (tmp_path / "ADR-003-search.md").touch()
     deployment.environment["GROUNDWIRE_ADR_DIR"] = str(tmp_path)
+
+
+async def run(command: list[str], folder: Path, env: dict[str, str] | None = None) -> str:
+    """Run a command that must end with 0; its output and errors."""
+    process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=env, stdout=PIPE, stderr=STDOUT)
+    printed, _ = await process.communicate()
+    assert process.returncode == 0, printed.decode()
+    return printed.decode()
 
 
 def client(deployment: Deployment) -> Producer:
@@ -95,23 +110,17 @@ async def test_a_client_waits_no_longer_than_asked_and_follows_decisions_after_t
 async def test_the_documented_programs_pass_mypy_and_do_what_the_page_shows(
     deployment: Deployment, tmp_path: Path
 ):
-    assert len(PROGRAMS) == 3
+    page = blocks(DOCS / "use" / "clients.md")
+    programs = [block for block in page if (block.language, block.mark) == ("python", "needs: kafka")]
+    assert len(programs) == 3
     await deployment.start_workers("claims", "responses")
-    for number, block in enumerate(PROGRAMS):
+    for number, block in enumerate(programs):
         file = tmp_path / f"program_{number}.py"
         file.write_text(block.text)
         # as on a reader's machine: strict, and without the settings of this repository
-        checked = subprocess.run(  # noqa: ASYNC221 - nothing else runs here
-            [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(file)],
-            env={"MYPYPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert checked.returncode == 0, checked.stdout + checked.stderr
-        status, printed, errors = await deployment.command(program=block.text)
-        assert status == 0, errors
+        checking = [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(file)]
+        await run(checking, tmp_path, {"MYPYPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"})
+        printed, _ = await deployment.succeeds(program=block.text)
         assert agrees(block.shown or "", printed), f"{block.where} prints\n{printed}"
 
 
@@ -150,3 +159,77 @@ async def test_an_mcp_agent_remembers_repairs_checks_answers_and_asks_for_the_st
             checked = await told(asking, "check_answer", answer=answer, chunks=[CHUNK])
             assert (checked["verdict"] == "approved", bool(checked["failed"])) == (approved, not approved)
     assert {seen.subject[:2] for seen in deployment.decisions} == {("acme", "maria")}
+
+
+WIRE = list(blocks(DOCS / "reference" / "wire.md"))
+ON_KAFKA = os.environ.get(BROKER_VARIABLE, "embedded") != "embedded"
+
+
+def lines(name: str) -> str:
+    return next(block.text for block in WIRE if block.language == "sh" and name in block.text)
+
+
+async def run_lines(deployment: Deployment, text: str, folder: Path) -> str:
+    """Run lines of the page with the broker's address and the prefix of the topics replaced."""
+    ours = text.replace("127.0.0.1:9092", deployment.broker.bootstrap)
+    return await run(["/bin/sh", "-ec", ours.replace("groundwire.", deployment.prefix)], folder)
+
+
+@pytest.mark.skipif(not ON_KAFKA, reason="Kafka's jars are there where tests run on Kafka: make test-kafka")
+async def test_kafkas_own_tool_sends_a_claim_that_the_gate_decides(deployment: Deployment, tmp_path: Path):
+    jars = or_skip(tools_folder)
+    script = tmp_path / "bin" / "kafka-console-producer.sh"  # which Kafka's archive has and its jars have not
+    script.parent.mkdir()
+    main = "org.apache.kafka.tools.ConsoleProducer"
+    script.write_text(f"#!/bin/sh\nexec '{find_java()}' -Xmx256m -cp '{jars}/*' {main} \"$@\"\n")
+    script.chmod(0o755)
+    await deployment.start_worker("claims").ready()
+    printed = await run_lines(deployment, lines("kafka-console-producer"), tmp_path)
+    assert "deprecated" not in printed.lower()
+    decision = await deployment.decision("7")
+    assert decision.key == b"default:maria"
+    assert decision.json["citations"][0]["value"] == "003"
+
+
+@pytest.mark.skipif(not ON_KAFKA, reason="the embedded broker does not take kcat's format: make test-kafka")
+async def test_kcat_sends_a_claim_and_prints_decisions_with_their_headers(
+    deployment: Deployment, tmp_path: Path
+):
+    def kcat() -> None:
+        if shutil.which("kcat") is None:
+            raise MissingServiceError("kcat is not installed: apt-get install kcat")
+
+    or_skip(kcat)
+    sending, reading = lines("kcat").split("kcat -C")
+    await deployment.start_worker("claims").ready()
+    claim = {"claim_id": "1", "user_id": "maria", "content": "I prefer tabs", "source": "user"}
+    await deployment.produce([claim])
+    await run_lines(deployment, sending, tmp_path)
+    assert (await deployment.decision("8")).json["reason_code"] == "personal_speculation"
+    await deployment.decision("1")
+    printed = await run_lines(deployment, f"kcat -C{reading}", tmp_path)
+    key_and_headers, value, *_ = [line for line in printed.splitlines() if not line.startswith("%")]
+    assert key_and_headers.startswith("default:maria ")
+    assert "ce_type=groundwire.decision.v1" in key_and_headers
+    assert json.loads(value)["subject_id"] == "1"
+
+
+@pytest.mark.skipif(
+    shutil.which("javac") is None, reason="no compiler of Java: apt-get install default-jdk-headless"
+)
+async def test_a_java_producer_and_consumer_work_as_the_page_shows(deployment: Deployment, tmp_path: Path):
+    jars = Path(os.environ.get(JARS_VARIABLE) or ROOT / ".cache" / "kafka")
+    if not list(jars.glob("kafka-clients*.jar")):  # noqa: ASYNC240 - the start of the broker may just have fetched them
+        pytest.skip("no jars of Kafka: `make test-kafka` fetches them")
+    await deployment.start_worker("claims").ready()
+    programs = [block for block in WIRE if block.language == "java"]
+    printed = ""
+    for block in programs:
+        (name,) = re.findall(r"public class (\w+)", block.text)
+        (tmp_path / f"{name}.java").write_text(block.text)
+        classes = f"{jars}/*{os.pathsep}{tmp_path}"
+        env = deployment.settings(GROUP=deployment.prefix)
+        for command in (["javac", "-cp", classes, f"{name}.java"], ["java", "-cp", classes, name]):
+            printed += await run(command, tmp_path, env)
+    assert (await deployment.decision("9")).json["verdict"] == "approved"
+    assert printed == programs[-1].shown

@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -29,12 +29,10 @@ from tests.services.fixtures import or_skip
 from tests.services.postgres import with_pgvector
 from tests.stream.harness import PATIENCE, ROOT, Deployment, until
 from tests.unit.docs.pages import DOCS, blocks
+from tests.unit.examples.loading import load
 
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
-SAMPLE = Decision.model_validate_json(
-    (ROOT / "tests/contract/samples/decision.good.approved-claim.json").read_text(encoding="utf-8")
-)
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 KEY, MARIA = b"acme:maria", ("default", "maria")
 CHUNK = {"file": "docs/search.md", "start_line": 1, "end_line": 2}
@@ -71,42 +69,6 @@ def following(topics, folder, *more):
     return (*where, "--group", f"{topics.prefix}group", *more)
 
 
-def approval(subject_id="c1", revision=1, content="Redis is fast"):
-    subject = Subject("acme", "maria", Kind.CLAIM, subject_id)
-    evidence = {**SAMPLE.model_dump()["evidence"], "claim": content}
-    update = {"subject_id": subject_id, "user_id": "maria", "revision": revision, "evidence": evidence}
-    decision = {**SAMPLE.model_dump(by_alias=True), **update, "decision_id": decision_id(subject, revision)}
-    return Decision.model_validate(decision)
-
-
-async def decided(topics, *records):
-    """Publish decisions, retractions, and pairs of a value and headers."""
-    for one in records:
-        topic = "approved"
-        if isinstance(one, tuple):
-            value, headers = one
-        elif isinstance(one, Decision):
-            value, headers = one.to_bytes(), decision_headers(one, [])
-        else:
-            name, topic, value = retraction_id(one.decision_id), "retractions", one.model_dump_json().encode()
-            headers = event_headers("retraction", name, "2026-02-01T00:00:00Z", "c1", [])
-        await (await topics.send(value, topic=topic, key=record_key("acme", "maria"), headers=headers))
-
-
-def table(database):
-    with sqlite3.connect(database) as connection:
-        query = "SELECT subject_id, revision, content FROM memories ORDER BY subject_id"
-        rows = connection.execute(query).fetchall()
-    connection.close()
-    return rows
-
-
-async def consume(topics, database):
-    done = await run("approved_table", *following(topics, database, "--exit-when-idle", "3"))
-    assert done.returncode == 0, done.stderr
-    return table(database), done.stderr
-
-
 async def test_the_producer_sends_claims_that_the_gate_reads(topics):
     hostile = "'; DROP TABLE claims; -- \x1b[31m ü"
     where = ["--brokers", topics.broker.bootstrap, "--topic", f"{topics.prefix}claims"]
@@ -124,14 +86,52 @@ async def test_the_producer_sends_claims_that_the_gate_reads(topics):
     assert len(done.stdout.splitlines()) == 2
 
 
-async def test_the_consumer_keeps_the_highest_revision_ignores_repeats_and_drops_what_was_retracted(
-    topics, tmp_path
-):
+async def test_the_consumer_keeps_the_highest_revision_and_skips_what_is_no_decision(topics, tmp_path):
+    """It goes on where its group committed, and ends cleanly at SIGTERM."""
+    sample = (ROOT / "tests/contract/samples/decision.good.approved-claim.json").read_text("utf-8")
+    whole = Decision.model_validate_json(sample).model_dump(by_alias=True)
+
+    def approval(subject_id="c1", revision=1, content="Redis is fast"):
+        subject = Subject("acme", "maria", Kind.CLAIM, subject_id)
+        own = {"subject_id": subject_id, "user_id": "maria", "revision": revision}
+        own |= {
+            "decision_id": decision_id(subject, revision),
+            "evidence": whole["evidence"] | {"claim": content},
+        }
+        return Decision.model_validate(whole | own)
+
     def retraction(approved):
         subject = Subject("acme", "maria", Kind.CLAIM, approved.subject_id)
         own = {"tenant_id": "acme", "user_id": "maria", "subject_id": approved.subject_id, "kind": "claim"}
         names = {"decision_id": decision_id(subject, 2), "supersedes": approved.decision_id}
         return Retraction(**own, **names, reason=None, actor="lead", at=approved.decided_at, affected=[])
+
+    async def decided(*records):
+        """Publish decisions, retractions, and pairs of a value and headers."""
+        for one in records:
+            topic = "approved"
+            if isinstance(one, tuple):
+                value, headers = one
+            elif isinstance(one, Decision):
+                value, headers = one.to_bytes(), decision_headers(one, [])
+            else:
+                name, topic, value = (
+                    retraction_id(one.decision_id),
+                    "retractions",
+                    one.model_dump_json().encode(),
+                )
+                headers = event_headers("retraction", name, "2026-02-01T00:00:00Z", "c1", [])
+            await (await topics.send(value, topic=topic, key=KEY, headers=headers))
+
+    def table(database):
+        with closing(sqlite3.connect(database)) as connection:
+            query = "SELECT subject_id, revision, content FROM memories ORDER BY subject_id"
+            return connection.execute(query).fetchall()
+
+    async def consume(database):
+        done = await run("approved_table", *following(topics, database, "--exit-when-idle", "3"))
+        assert done.returncode == 0, done.stderr
+        return table(database), done.stderr
 
     first, second = approval(), approval(revision=2, content="Redis is very fast")
     other = approval("c2", content="'); DROP TABLE memories; --")
@@ -139,41 +139,33 @@ async def test_the_consumer_keeps_the_highest_revision_ignores_repeats_and_drops
         approval("c9").to_bytes(),
         decision_headers(first, []),
     )  # another record under an id that was seen
-    await decided(topics, second, first, first, other, second, other, known)
-    rows, _ = await consume(topics, tmp_path / "db")
-    expected = [("c1", 2, "Redis is very fast"), ("c2", 1, "'); DROP TABLE memories; --")]
-    assert rows == expected
     early, late = approval("r1"), approval("r2")
-    await decided(topics, first, retraction(early), late)
-    rows, _ = await consume(topics, tmp_path / "db")
+    await decided(second, first, first, other, second, other, known, retraction(early), late)
+    rows, _ = await consume(tmp_path / "db")
+    expected = [("c1", 2, "Redis is very fast"), ("c2", 1, "'); DROP TABLE memories; --")]
     assert rows == [*expected, ("r2", 1, "Redis is fast")]
-    await decided(topics, early, retraction(late))
-    assert (await consume(topics, tmp_path / "db"))[0] == expected
-    await decided(topics, approval("c3"))
-    rows, _ = await consume(topics, tmp_path / "second")
-    assert [row[0] for row in rows] == ["c3"], "it goes on where its group committed"
+    await decided(early, retraction(late))
+    assert (await consume(tmp_path / "db"))[0] == expected
 
-
-async def test_the_consumer_skips_what_is_no_decision_says_where_and_ends_cleanly_at_sigterm(
-    topics, tmp_path
-):
-    headers = decision_headers(approval(), [])
+    headers = decision_headers(first, [])
     bad = [(b"{", headers), (b"[]", headers), (b"null", headers), (b"{}", headers), (b"{}", [])]
-    wrong = ({"user_id": {}}, {"revision": None}, {"revision": 2**70}, {"evidence": 1})
-    valid = json.loads(approval().to_bytes())
-    bad += [
-        (json.dumps({**valid, **fields}).encode(), headers)
-        for fields in (*wrong, {"evidence": {"claim": []}})
-    ]
-    tomorrow = json.loads(approval("c2").to_bytes()) | {"tomorrow": 1}
-    new = (json.dumps(tomorrow).encode(), decision_headers(approval("c2"), []))
-    await decided(topics, *bad, new)
-    rows, errors = await consume(topics, tmp_path / "db")
+    wrong = (
+        {"user_id": {}},
+        {"revision": None},
+        {"revision": 2**70},
+        {"evidence": 1},
+        {"evidence": {"claim": []}},
+    )
+    valid = json.loads(first.to_bytes())
+    bad += [(json.dumps({**valid, **fields}).encode(), headers) for fields in wrong]
+    tomorrow = json.loads(approval("c3").to_bytes()) | {"tomorrow": 1}
+    await decided(*bad, (json.dumps(tomorrow).encode(), decision_headers(approval("c3"), [])))
+    rows, errors = await consume(tmp_path / "second")
     assert errors.count("skipped") == len(bad)
-    assert [row[0] for row in rows] == ["c2"]
-    await decided(topics, approval("c3"))
-    async with running("approved_table", *following(topics, tmp_path / "db")) as process:
-        await until(lambda: len(table(tmp_path / "db")) == 2, "it is stored")
+    assert [row[0] for row in rows] == ["c3"], "it goes on where its group committed"
+    await decided(approval("c4"))
+    async with running("approved_table", *following(topics, tmp_path / "second")) as process:
+        await until(lambda: len(table(tmp_path / "second")) == 2, "it is stored")
     assert (process.returncode, process.errors) == (0, b"")
 
 
@@ -234,24 +226,6 @@ async def test_a_request_is_answered_with_a_new_response_that_quotes_the_sources
     assert empty == [("Not found in provided sources", [])] * 3
 
 
-async def test_a_repeated_request_gets_the_same_bytes_after_a_restart_and_from_another_generator(
-    topics, tmp_path
-):
-    await asked(topics, [weak()], [request(), request()])
-    await generate(topics, tmp_path / "first")
-    done, _, _ = await generate(topics, tmp_path / "first")
-    assert "answered" not in done.stdout, "it goes on where it committed"
-    await asked(topics, [], [request()])
-    await generate(topics, tmp_path / "first")
-    _, answers, made = await generate(topics, tmp_path / "second", "--group", f"{topics.prefix}other")
-    assert (len(answers), len({seen.value for seen in answers})) == (6, 1)
-    again = request(made[0].response_id, mode="instant", attempt=2)
-    await asked(topics, [], [again])
-    _, _, made = await generate(topics, tmp_path / "first")
-    (second,) = [one for one in made if one.mode == "instant"]
-    assert second.in_reply_to == again["response_id"], "its own answer can be asked about again"
-
-
 async def test_requests_that_cannot_be_answered_are_skipped_and_the_first_record_of_an_id_counts(
     topics, tmp_path
 ):
@@ -293,11 +267,18 @@ async def test_a_generator_that_is_ended_and_killed_again_and_again_answers_each
             await process.wait()
         assert (process.returncode, process.errors) == (0 if end == signal.SIGTERM else -end, b"")
     # an idle time that is longer than the session of the one that was killed
-    _, answers, made = await generate(topics, tmp_path / "db", idle="15")
+    await generate(topics, tmp_path / "db", idle="15")
+    await asked(topics, [], [request("r0-1")])
+    _, answers, made = await generate(topics, tmp_path / "other", "--group", f"{topics.prefix}other")
     found = {}
     for seen, one in zip(answers, made, strict=True):
-        assert found.setdefault(one.in_reply_to, seen.value) == seen.value
+        assert found.setdefault(one.in_reply_to, seen.value) == seen.value, "the same bytes, whoever answers"
     assert len(found) == 20 * len(ends)
+    again = request(made[0].response_id, mode="instant", attempt=2)
+    await asked(topics, [], [again])
+    _, _, made = await generate(topics, tmp_path / "db")
+    (second,) = [one for one in made if one.mode == "instant"]
+    assert second.in_reply_to == again["response_id"], "its own answer can be asked about again"
 
 
 async def test_a_weak_response_is_answered_again_until_it_holds(deployment: Deployment, tmp_path):
@@ -325,20 +306,15 @@ async def erase(deployment: Deployment, user: tuple[str, str]) -> None:
     await (await deployment.send(None, topic="retractions", key=record_key(*user), headers=tombstone.headers))
 
 
-def langgraph_store():
-    """The example as a module; in CI its package must be there."""
-    if importlib.util.find_spec("langgraph") is None:
-        raise MissingServiceError("LangGraph's store is not there: make examples")
-    spec = importlib.util.spec_from_file_location("langgraph_store", ROOT / "examples" / "langgraph_store.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 async def test_langgraph_reads_what_the_gate_approved_and_is_told_why_it_approved_nothing(
     deployment: Deployment,
 ) -> None:
-    example = or_skip(langgraph_store)
+    def start():
+        if importlib.util.find_spec("langgraph") is None:
+            raise MissingServiceError("LangGraph's store is not there: make examples")
+        return load("langgraph_store.py")
+
+    example = or_skip(start)
     (shown,) = (block for block in blocks(DOCS / "use" / "clients.md") if "langgraph" in block.mark)
     await deployment.start_worker("claims").ready()
     where = {"brokers": deployment.broker.bootstrap, "topic_prefix": deployment.prefix}
@@ -376,9 +352,7 @@ async def test_langgraph_reads_what_the_gate_approved_and_is_told_why_it_approve
             while await store.aget(MARIA, "tabs"):  # noqa: ASYNC110 - until the tombstone is read
                 await asyncio.sleep(0.1)
     path = os.pathsep.join(map(str, (ROOT / "src", ROOT / "examples")))
-    status, printed, errors = await deployment.command(program=shown.text, PYTHONPATH=path)
-    assert status == 0, errors
-    assert printed == shown.shown
+    assert (await deployment.succeeds(program=shown.text, PYTHONPATH=path))[0] == shown.shown
 
 
 async def test_pgvector_follows_what_a_worker_approves_and_what_is_erased(deployment: Deployment) -> None:

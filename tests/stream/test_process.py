@@ -1,4 +1,4 @@
-"""A worker as a process: how it starts, what it logs, how it ends."""
+"""A worker as a process: how it starts, what it logs, how it ends; and one on a Redis Cluster that loses a primary."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import asyncio
 import json
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from redis.asyncio import Redis
 
+from groundwire.state import buckets
+from tests.services.brokers import Broker
+from tests.services.fixtures import or_skip
+from tests.services.redis_cluster import LocalCluster
 from tests.stream.faulty import MAGIC
-from tests.stream.harness import ROOT, Deployment, assert_one_truth, good
+from tests.stream.harness import ROOT, Deployment, assert_one_truth, good, until
 
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
@@ -194,3 +199,48 @@ async def test_a_worker_whose_producer_is_broken_ends_so_that_another_goes_on(de
     await deployment.start_worker("claims").ready()
     await deployment.settled(2)
     assert_one_truth(deployment.decisions)
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+async def test_a_primary_that_dies_under_load_loses_nothing_and_holds_up_its_own_users_alone(
+    broker: Broker, tmp_path: Path, replicas: int
+):
+    total = 1_200
+
+    def of_users(number: int) -> dict[str, object]:
+        """A claim of one of many users."""
+        return good(number, source="user") | {"user_id": f"user-{number % 90}"}
+
+    environment = {"GROUNDWIRE_STATE_GRACE": "3"}
+    with or_skip(lambda: LocalCluster(replicas=replicas)) as cluster:
+        async with Deployment(broker, cluster, tmp_path, environment=environment) as deployment:  # type: ignore[arg-type]
+            workers = await deployment.start_workers("claims", "deferred")
+            slots = [buckets.slots()[buckets.bucket_of("default", f"user-{n}")] for n in range(90)]
+            node = cluster.primary_of(slots[0])
+            there = {f"user-{n}" for n in range(90) if cluster.primary_of(slots[n]) is node}
+            await deployment.produce([of_users(number) for number in range(total // 3)])
+            await deployment.settled(total // 3)
+            node.kill()
+            during = [of_users(number) for number in range(total // 3, total)]
+            await deployment.produce(during)
+
+            async def decided(claims: list[dict[str, object]]) -> None:
+                names = {("default", claim["user_id"], claim["claim_id"]) for claim in claims}
+                await until(
+                    lambda: names <= deployment.first_decisions().keys(),
+                    lambda: f"undecided: {names - deployment.first_decisions().keys()}",
+                )
+
+            await decided([claim for claim in during if claim["user_id"] not in there])
+            if cluster.replicas:
+                await until(lambda: cluster.primary_of(slots[0]) is not node, "the replica takes over")
+            else:
+                assert await workers[0].metric("groundwire_paused", dependency="shard") == 1
+                await asyncio.to_thread(cluster.restart, node)
+            await decided(during)
+            await deployment.quiet()
+            assert_one_truth([seen for seen in deployment.decisions if seen.json["revision"]])
+            assert not deployment.dead
+            await workers[0].answers("/ready", 200)
+            await deployment.caught_up("claims")
+            assert [await worker.stop() for worker in workers] == [0, 0]

@@ -34,9 +34,7 @@ from groundwire.replay.store import Job, ReplayOrder
 from groundwire.state.codec import short
 from groundwire.state.model import InFlightMark
 from tests.state.conftest import state_at
-from tests.stream.harness import FULL, Deployment, Seen, assert_one_truth, good, until
-from tests.stream.office import Office
-from tests.stream.verified import policies_of
+from tests.stream.harness import FULL, Deployment, Office, Seen, assert_one_truth, good, policies_of, until
 
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
@@ -79,10 +77,7 @@ async def test_an_erased_user_is_gone_from_state_and_consumers_and_a_rebuild_doe
     assert (stored(table, "maria"), stored(table, "ann")) == (["m1"], ["a1"])
     assert await keys_of(deployment, "maria", "m1")
 
-    status, said, errors = await deployment.command(
-        "erase", "--tenant", "default", "--user", "maria", "--yes"
-    )
-    assert status == 0, errors
+    said, _ = await deployment.succeeds("erase", "--tenant", "default", "--user", "maria", "--yes")
     assert said.startswith("1 approvals withdrawn, tombstone written")
     assert re.search(r"^claims +2 records, gone by 20\d\d-\d\d-\d\d$", said, re.MULTILINE)
     assert re.search(r"^approved +1 records, kept for ever: delete it by hand$", said, re.MULTILINE)
@@ -98,8 +93,7 @@ async def test_an_erased_user_is_gone_from_state_and_consumers_and_a_rebuild_doe
         assert await keys_of(deployment, "ann", "a1")
         table, _ = await followed(deployment)
         assert (stored(table, "maria"), stored(table, "ann")) == ([], ["a1"])
-        status, _, errors = await deployment.command("rebuild", "--yes")
-        assert status == 0, errors
+        await deployment.succeeds("rebuild", "--yes")
 
     await deployment.produce([{**SAID, "claim_id": "m3"}])
     again = await deployment.decision("m3")
@@ -111,17 +105,23 @@ async def test_an_erased_user_is_gone_from_state_and_consumers_and_a_rebuild_doe
 async def test_what_is_decided_anew_under_an_erased_id_verifies_and_no_old_action_closes_it(
     office: Office, deployment: Deployment
 ) -> None:
+    def erasures() -> list[Seen]:
+        return [seen for seen in deployment.seen["audit"] if seen.json["detail"].get("action") == "erase"]
+
+    def first_lives() -> list[Seen]:
+        """The decisions of revision 1 in order: those of a user are on one partition."""
+        return [seen for seen in deployment.seen["review"] if seen.json["revision"] == 1]
+
     await deployment.start_workers("claims", "reviews")
     deployment.environment["GROUNDWIRE_HASH_KEY"] = "k"
     pending = await office.pending(1)
     await office.act("reject", pending, reason="incorrect")
     await deployment.decision("c1", revision=2)
     user, claim = pending.json["user_id"], pending.json["evidence"]["claim"]
-    status, _, errors = await deployment.command("erase", "--tenant", "default", "--user", user, "--yes")
-    assert status == 0, errors
+    await deployment.succeeds("erase", "--tenant", "default", "--user", user, "--yes")
 
-    await until(lambda: len(erasures(deployment)) == 1, "the erasure is on audit")
-    (event,) = erasures(deployment)
+    await until(lambda: len(erasures()) == 1, "the erasure is on audit")
+    (event,) = erasures()
     (tombstone,) = deployment.seen["retractions"]
     assert event.json["detail"]["tombstone"] == tombstone.header("ce_id")
     assert (event.json["actor"], event.json["detail"]["withdrawn"]) == ("operator", 0)
@@ -130,26 +130,15 @@ async def test_what_is_decided_anew_under_an_erased_id_verifies_and_no_old_actio
     assert claim.encode() not in event.value
 
     await office.pending(1)
-    await until(lambda: len(first_lives(deployment)) == 2, "it is decided anew")
-    status, _, errors = await deployment.command("rebuild", "--yes")
-    assert status == 0, errors
+    await until(lambda: len(first_lives()) == 2, "it is decided anew")
+    await deployment.succeeds("rebuild", "--yes")
     await office.pending(1)
-    await until(lambda: len(first_lives(deployment)) == 3, "it is the same decision again")
-    old, new, *again = first_lives(deployment)
+    await until(lambda: len(first_lives()) == 3, "it is the same decision again")
+    old, new, *again = first_lives()
     assert old.json["decision_id"] == new.json["decision_id"]
     assert {seen.value for seen in again} == {new.value}, "nobody has rejected what is said now"
 
-    status, out, errors = await deployment.command("verify", "--from-topics")
-    assert (status, out) == (0, ""), errors
-
-
-def erasures(deployment: Deployment) -> list[Seen]:
-    return [seen for seen in deployment.seen["audit"] if seen.json["detail"].get("action") == "erase"]
-
-
-def first_lives(deployment: Deployment) -> list[Seen]:
-    """The decisions of revision 1 in order; the same user's stand on one partition."""
-    return [seen for seen in deployment.seen["review"] if seen.json["revision"] == 1]
+    assert (await deployment.succeeds("verify", "--from-topics"))[0] == ""
 
 
 async def test_a_retraction_that_no_audit_event_tells_of_any_more_is_kept_by_a_rebuild(
@@ -163,8 +152,7 @@ async def test_a_retraction_that_no_audit_event_tells_of_any_more_is_kept_by_a_r
     retraction = retraction_of(approved, Erasure("default", "maria", approved.decided_at), "maria")
     value = retraction.model_dump_json().encode()
     await (await deployment.send(value, key=b"default:maria", topic="retractions"))
-    status, _, errors = await deployment.command("rebuild", "--yes")
-    assert status == 0, errors
+    await deployment.succeeds("rebuild", "--yes")
     await deployment.produce([{**SAID, "claim_id": "m3"}])
     assert (await deployment.decision("m3")).json["reason_code"] == "previously_rejected"
 
@@ -180,15 +168,11 @@ async def test_claims_after_a_loss_under_load_are_decided_as_if_nothing_had_been
 
     def before() -> list[dict[str, Any]]:
         """Claims that people act on, or that stay as they are: six a user."""
+        source = dict.fromkeys(kinds, "ai_synthesis") | {"approved": "user", "retracted": "user"}
         return [
-            {
-                "claim_id": f"{kind}{user}",
-                "user_id": f"u{user}",
-                "content": said(user, kind),
-                "source": "user" if kind in {"approved", "retracted"} else "ai_synthesis",
-            }
+            {"claim_id": f"{kind}{user}", "user_id": f"u{user}", "content": said(user, kind), "source": of}
             for user in range(people)
-            for kind in kinds
+            for kind, of in source.items()
         ]
 
     def said(user: int, kind: str) -> str:
@@ -219,9 +203,8 @@ async def test_claims_after_a_loss_under_load_are_decided_as_if_nothing_had_been
         for user in users:
             for kind, action in (("rejected", "reject"), ("retracted", "retract"), ("confirmed", "approve")):
                 await office.act(action, await deployment.decision(f"{kind}{user}"))
-            await office.act(
-                "edit", await deployment.decision(f"edited{user}"), content=said(user, "changed")
-            )
+            edited = await deployment.decision(f"edited{user}")
+            await office.act("edit", edited, content=said(user, "changed"))
         for user in users:
             for kind in kinds[2:]:
                 await deployment.decision(f"{kind}{user}", revision=2)
@@ -232,9 +215,8 @@ async def test_claims_after_a_loss_under_load_are_decided_as_if_nothing_had_been
         policies = policies_of(deployment.settings(**deployment.policies))
         reader = ReplayReader(deployment.broker.bootstrap, prefix, Rate(None), lambda *_: None)
         topics = [prefix + name for name in INPUTS]
-        order = ReplayOrder(
-            "undisturbed", topics, "earliest", "latest", policy=None, simulate=True, output=None
-        )
+        span = ("undisturbed", topics, "earliest", "latest")
+        order = ReplayOrder(*span, policy=None, simulate=True, output=None)
         with Job(tmp_path / "undisturbed", order) as job:
             inside = await reader.plan(topics, "earliest", "latest")
             outputs = await reader.plan([prefix + name for name in OUTPUTS], "earliest", "latest")
@@ -308,10 +290,7 @@ async def test_a_dead_letter_is_decided_after_its_cause_is_mended_and_one_that_f
 
     status, letters, _ = await groundwire("list", "--tenant", "acme")
     assert status == 0
-    assert {(one["error"], one["state"]) for one in letters} == {
-        ("worker_crash", "open"),
-        ("invalid_json", "open"),
-    }
+    assert {one["error"]: one["state"] for one in letters} == {"worker_crash": "open", "invalid_json": "open"}
     crash = max(letters, key=lambda one: one["error"])
     status, (shown,), _ = await groundwire("show", crash["letter"], "--value")
     assert (status, json.loads(shown["value"])) == (0, crashing)
@@ -328,9 +307,7 @@ async def test_a_dead_letter_is_decided_after_its_cause_is_mended_and_one_that_f
     assert (status, done["outcome"], done["why"]) == (0, "skipped", "already_redriven")
     place = done["redriven"]
     decided = await deployment.decision(str(crashing["claim_id"]))
-    assert {name: decided.json["origin"][name] for name in ("topic", "partition", "offset")} == {
-        name: place[name] for name in ("topic", "partition", "offset")
-    }
+    assert [decided.json["origin"][n] == place[n] for n in ("topic", "partition", "offset")] == [True] * 3
     assert decided.header("traceparent") == headers[0][1].decode()
     _first, copy = [seen for seen in deployment.seen["claims"] if seen.key == b"acme:ann"]
     assert (copy.partition, copy.offset) == (place["partition"], place["offset"])
@@ -353,11 +330,8 @@ async def test_a_dead_letter_is_decided_after_its_cause_is_mended_and_one_that_f
     ends = await deployment.ends("claims")
     status, rest, said = await groundwire("redrive", "--yes")
     assert status == 1
-    assert {(one["why"], one["attempts"]) for one in rest} == {
-        ("already_redriven", 1),
-        ("already_redriven", 2),
-        ("too_many_attempts", 3),
-    }
+    refused = {("already_redriven", 1), ("already_redriven", 2), ("too_many_attempts", 3)}
+    assert {(one["why"], one["attempts"]) for one in rest} == refused
     assert "1 refused (too_many_attempts 1)" in said
     assert await deployment.ends("claims") == ends
     events = [

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.stream.harness import Deployment, assert_one_truth, chunk, response, until
-from tests.stream.site import Site
+from tests.stream.harness import Deployment, Seen, Site, assert_one_truth, chunk, response, until
 from tests.unit.verify.model_service import PATHS, document
 from tests.unit.verify.server import Asked, Reply, running
 
@@ -33,9 +32,7 @@ async def test_every_response_has_one_decision_however_often_its_worker_is_kille
         if begin in {80, 240}:
             await first.kill()
             first = await deployment.start_worker("responses").ready()
-    await produce(
-        deployment, *[response(n) for n in range(0, total, 7)]
-    )  # sent again: the same decision again
+    await produce(deployment, *[response(n) for n in range(0, total, 7)])  # the same decisions again
     await deployment.settled(total)
     await deployment.quiet()
     assert_one_truth(deployment.decisions)
@@ -85,13 +82,9 @@ async def test_claims_of_a_response_go_through_the_claim_gate_once_however_often
     assert second.json["reason_code"] == "personal_speculation"
     assert_one_truth(deployment.decisions)
     assert len({seen.header("ce_id") for seen in deployment.decisions}) == 4
-    assert {seen.value for seen in deployment.seen["claims"]} == {
-        seen.value for seen in deployment.seen["claims"][:2]
-    }
-    assert (await deployment.decision("r1")).json["facts"]["extraction"] == [
-        first.json["evidence"]["claim"],
-        second.json["evidence"]["claim"],
-    ]
+    assert len({seen.value for seen in deployment.seen["claims"]}) == 2
+    extracted = (await deployment.decision("r1")).json["facts"]["extraction"]
+    assert extracted == [each.json["evidence"]["claim"] for each in (first, second)]
 
 
 @pytest.mark.smoke
@@ -103,18 +96,14 @@ async def test_a_weak_answer_is_asked_for_again_in_a_lower_mode_and_no_more_afte
     weak = response(1, mode="thinking", confidence=0.45)
     await produce(deployment, weak, weak)
     modes = []
+
+    def requests(replaced: str) -> dict[str | None, Seen]:
+        those = [seen for seen in deployment.seen["regenerate"] if seen.json["response_id"] == replaced]
+        return {seen.header("ce_id"): seen for seen in those}
+
     for number, replaced in ((2, "r1"), (3, "r2")):
-        await until(
-            lambda replaced=replaced: any(
-                seen.json["response_id"] == replaced for seen in deployment.seen["regenerate"]
-            ),
-            lambda replaced=replaced: f"{replaced} is asked for again",
-        )
-        (request,) = {
-            seen.header("ce_id"): seen
-            for seen in deployment.seen["regenerate"]
-            if seen.json["response_id"] == replaced
-        }.values()
+        await until(lambda name=replaced: requests(name), f"{replaced} is asked for again")
+        (request,) = requests(replaced).values()
         modes.append((request.json["mode"], request.json["attempt"], request.json["why"]))
         assert request.json["request_id"] == request.header("ce_id")
         assert "def search(query, top_k):" in request.json["prompt"]
@@ -194,10 +183,8 @@ async def test_what_a_model_said_outlives_its_worker_and_no_record_that_comes_ag
         return {"response_id": name, "user_id": "u1", "answer": text, "context": {"a": text}}
 
     policy = tmp_path / "policy.toml"
-    policy.write_text(
-        '[verification]\nmode = "full"\nmodel_scope = "all"\n'
-        "evidence_scrubbing = false\ntimeout_seconds = 60\nbudget_seconds = 60\n"
-    )
+    patient = "evidence_scrubbing = false\ntimeout_seconds = 60\nbudget_seconds = 60\n"
+    policy.write_text(f'[verification]\nmode = "full"\nmodel_scope = "all"\n{patient}')
     answers = asyncio.Event()
     answers.set()
 
@@ -279,23 +266,17 @@ async def test_a_tenant_that_floods_everything_takes_no_place_and_pauses_no_cita
     deployment.environment |= site.settings | {"GROUNDWIRE_POLICY_FILE": str(policy)}
     workers = await deployment.start_workers("claims", "deferred", "responses")
     flood = [claim("hooli", f"flood-{n}", f"Rule {n} of the mill has {n} parts.") for n in range(100)]
-    flood += [
-        claim("hooli", f"ill-{n}", f"Rule {n} of the harbour, see {site.url}/ill/{n}") for n in range(30)
-    ]
-    flood += [
-        claim("hooli", f"hang-{n}", f"Gate {n} of the harbour, see {site.url}/hang/{n}") for n in range(30)
-    ]
+    for page in ("ill", "hang"):
+        text = f"Rule {{n}} of the {page} harbour, see {site.url}/{page}/{{n}}"
+        flood += [claim("hooli", f"{page}-{n}", text.format(n=n)) for n in range(30)]
     await deployment.produce(flood, partition=0)
-    await deployment.produce(
-        [quoting("hooli", f"large-{n}", PROSE, PROSE) for n in range(4)], topic="llm-responses", partition=0
-    )
+    large = [quoting("hooli", f"large-{n}", PROSE, PROSE) for n in range(4)]
     waiting = [claim("acme", f"wait-{n}", f"Order {n} of the bakery has {n} loaves.") for n in range(each)]
-    citing = [
-        claim("acme", f"cite-{n}", f"Oven {n} of the bakery, see {site.url}/ok/{n}") for n in range(each)
-    ]
+    text = f"Oven {{n}} of the bakery, see {site.url}/ok/{{n}}"
+    citing = [claim("acme", f"cite-{n}", text.format(n=n)) for n in range(each)]
     await deployment.produce([*waiting, *citing], partition=0)
-    answers = [quoting("acme", f"small-{n}", FACT, FACT) for n in range(each)]
-    await deployment.produce(answers, topic="llm-responses", partition=0)
+    small = [quoting("acme", f"small-{n}", FACT, FACT) for n in range(each)]
+    await deployment.produce([*large, *small], topic="llm-responses", partition=0)
 
     def good() -> list[dict[str, Any]]:
         return [

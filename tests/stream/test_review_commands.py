@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from click.testing import CliRunner
@@ -60,23 +61,10 @@ def event(sent, *, applied=True, code="human_approved", revision=2):
 
 
 async def publish(topics, *records):
-    for one in records:
-        await (await topics.send(one.value, topic=one.topic, key=one.key, headers=list(one.headers)))
-
-
-class StubState:
-    """Answers with the statuses that a test sets; keys are subject ids."""
-
-    def __init__(self, **held: SubjectStatus) -> None:
-        self.held = held
-        self.error: Exception | None = None
-        self.asked = 0
-
-    async def statuses(self, subjects):
-        self.asked += 1
-        if self.error is not None:
-            raise self.error
-        return [self.held.get(subject.subject_id) for subject in subjects]
+    sent = [
+        await topics.send(one.value, topic=one.topic, key=one.key, headers=one.headers) for one in records
+    ]
+    await asyncio.gather(*sent)
 
 
 @asynccontextmanager
@@ -173,33 +161,41 @@ async def test_outcomes_reach_whoever_sent_the_action_in_any_order(topics, keys_
         assert await actions.outcome(third, 0.2) is None, "another tenant's action may have the same id"
 
 
-async def test_the_feed_reads_its_topics_follows_them_and_believes_state_about_what_is_pending(topics):
+async def test_the_feed_follows_its_topics_believes_state_and_says_since_when_it_has_none(topics):
+    class State:
+        """Answers with the statuses that the test sets; keys are subject ids."""
+
+        held: ClassVar = {"a": PENDING, "d": BLOCKED}
+        error: Exception | None = None
+        asked = 0
+
+        async def statuses(self, subjects):
+            self.asked += 1
+            if self.error is not None:
+                raise self.error
+            return [self.held.get(subject.subject_id) for subject in subjects]
+
     await publish(topics, fresh("a"), fresh("b"), record(reviewed("b")), fresh("d"))
-    board, state = Board(), StubState(a=PENDING, d=BLOCKED)
-    async with feeding(topics, state, board) as feed:
-        await until(lambda: feed.caught_up, "the feed catches up")
-        assert names(board) == ["a"]
-        state.held["c"] = PENDING
-        await publish(topics, fresh("c"))
-        await shown(board, "a", "c")
-        assert (feed.caught_up, feed.stale_since) == (True, None)
-        del state.held["a"]
-        await shown(board, "c")
-
-
-async def test_a_feed_without_state_says_since_when_and_shows_again_what_lost_state_has_back(topics):
-    await publish(topics, fresh("a"))
-    board, state = Board(), StubState(a=PENDING)
+    board, state = Board(), State()
     state.error = StateUnavailable("away")
     async with feeding(topics, state, board) as feed:
-        await until(lambda: feed.stale_since is not None and names(board) == ["a"], "the feed is stale")
+        await until(
+            lambda: feed.stale_since is not None and names(board) == ["a", "d"],
+            lambda: f"the topics are believed: {names(board)}",
+        )
         since, asked = feed.stale_since, state.asked
         await until(lambda: state.asked > asked + 1, "state is asked again")
         assert feed.stale_since == since, "the time of the first failure, not of the last"
         assert not feed.caught_up
-        state.error, state.held = None, {}
+        state.error = None
         await until(lambda: feed.caught_up and feed.stale_since is None, "state answers")
+        await shown(board, "a")
+        state.held["c"] = PENDING
+        await publish(topics, fresh("c"))
+        await shown(board, "a", "c")
+        state.held.clear()
         await shown(board)
+        assert (feed.caught_up, feed.stale_since) == (True, None)
         board.forget(datetime.now(UTC) + timedelta(days=1))
         state.error = StateLost("flushed")
         await until(lambda: feed.stale_since is not None, "state is lost")
@@ -215,12 +211,7 @@ async def test_a_feed_waits_for_topics_and_a_board_is_filled_once(topics):
         async with late:
             await publish(late, fresh("a"))
             await shown(board, "a")
-    changed = [fresh(f"c{number}") for number in range(1_200)]
-    await asyncio.gather(*[
-        await topics.send(one.value, topic=one.topic, key=one.key, headers=list(one.headers))
-        for one in changed
-    ])  # fmt: skip
-    await publish(topics, record(reviewed("c0")))
+    await publish(topics, *[fresh(f"c{number}") for number in range(1_200)], record(reviewed("c0")))
     board = Board()
     await fill(board, topics.broker.bootstrap, topics.prefix, timedelta(days=7), PATIENCE)
     assert board.pending(ADMIN, Query()).total == 1_199
@@ -345,6 +336,12 @@ async def test_an_action_waits_for_its_outcome_and_without_an_agent_no_longer_th
             (sent,) = [one for one in await actions_on(topics) if one.action_id == told["action_id"]]
             assert (sent.action, sent.expected_revision, sent.reviewer) == (action, 1, "admin")
             assert sent.content == ("Edited." if action == "edit" else None)
+        await publish(topics, record(reviewed("a")))
+        for arguments, revision in (((decision("a").decision_id,), 1), (("a", "--user", "ann"), 2)):
+            known = [one.action_id for one in await actions_on(topics)]
+            await run(topics, keys_file, "retract", *arguments)
+            (sent,) = [one for one in await actions_on(topics) if one.action_id not in known]
+            assert sent.expected_revision == revision, "that which was named, even of a superseded decision"
 
 
 @pytest.mark.smoke
@@ -361,17 +358,6 @@ async def test_several_items_are_decided_at_once_and_one_refusal_sets_the_exit_s
     first, second, third = done.stdout.splitlines()
     assert (first.split()[0], second.split()[0]) == ("applied", "refused")
     assert third.split() == ["next", "groundwire", "review", "show", "b", "--tenant", "acme", "--user", "ann"]
-
-
-async def test_a_superseded_decision_is_decided_at_the_revision_that_was_named(topics, keys_file):
-    await publish(topics, fresh("a"), record(reviewed("a")))
-    async with agent(topics, lambda sent: event(sent, applied=False, code="stale")):
-        await run(topics, keys_file, "approve", decision("a").decision_id)
-        await run(topics, keys_file, "retract", "a", "--user", "ann")
-    assert {one.action: one.expected_revision for one in await actions_on(topics)} == {
-        "approve": 1,
-        "retract": 2,
-    }
 
 
 async def test_replace_retracts_an_approved_claim_of_the_same_user_once_its_successor_is_approved(

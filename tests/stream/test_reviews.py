@@ -13,8 +13,7 @@ from groundwire.keys.attestation import Keys
 from groundwire.keys.file import new_key, public_keys
 from groundwire.messages.identity import expire_id
 from tests.stream.faulty import MAGIC, STAGES
-from tests.stream.harness import Deployment, assert_one_truth, good, until
-from tests.stream.office import Office
+from tests.stream.harness import Deployment, Office, assert_one_truth, good, until
 
 pytestmark = [pytest.mark.stream, pytest.mark.three_nodes, pytest.mark.slow]
 

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import uuid
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,13 +15,14 @@ from pathlib import Path
 import pytest
 import redis
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError, for_code
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from deploy.embedded import MissingServiceError, RedisServer, ServiceError
 from deploy.embedded.partitions import OFFSET_OUT_OF_RANGE, OUT_OF_ORDER_SEQUENCE, Partition
 from deploy.embedded.process import ServerProcess, find_program
-from tests.services.brokers import Broker
+from tests.services.brokers import Broker, until_led
 from tests.stream.harness import ROOT, until
 
 pytestmark = [pytest.mark.stream, pytest.mark.slow, pytest.mark.embedded]
@@ -30,12 +32,23 @@ OUTAGE = 300
 """Seconds that a producer keeps what it cannot send, and tests wait: three nodes may take a minute."""
 
 
-@pytest.fixture
-def topic(broker: Broker) -> str:
-    """A new topic with two partitions."""
-    name = f"services-{uuid.uuid4().hex[:8]}"
-    broker.create_topics({name: 2})
+async def create(broker: Broker, name: str) -> str:
+    """Create a topic with two partitions, and wait until they have leaders."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    await admin.start()
+    try:
+        answer = await admin.create_topics([NewTopic(name, 2, broker.replication)])
+        if code := answer.topic_errors[0][1]:
+            raise for_code(code)(name)
+    finally:
+        await admin.close()
+    await until_led(broker.bootstrap)
     return name
+
+
+@pytest.fixture
+async def topic(broker: Broker) -> str:
+    return await create(broker, f"services-{uuid.uuid4().hex[:8]}")
 
 
 @asynccontextmanager
@@ -82,7 +95,7 @@ async def test_a_record_comes_back_as_it_was_sent_or_is_refused_as_too_large(
         with pytest.raises(MessageSizeTooLargeError):
             await producer.send_and_wait(topic, b"x" * 2_000_000, partition=0)
     with pytest.raises(TopicAlreadyExistsError):
-        broker.create_topics({topic: 2})
+        await create(broker, topic)
     async with consuming(broker) as consumer:
         assert f"{topic}-nobody" not in await consumer.topics(), "reading creates no topic"
 
@@ -102,19 +115,7 @@ async def test_offsets_are_found_at_both_ends_and_by_time(broker: Broker, topic:
 
 
 @pytest.mark.three_nodes
-async def test_members_of_a_group_share_the_partitions_and_take_over_from_one_that_leaves(
-    broker: Broker, topic: str
-) -> None:
-    async with consuming(broker, topic, group_id=topic) as first:
-        assert len(first.assignment()) == 2
-        async with consuming(broker, topic, group_id=topic) as second:
-            await until(lambda: len(first.assignment()) == 1 == len(second.assignment()), "both", OUTAGE)
-            assert first.assignment() | second.assignment() == {TopicPartition(topic, i) for i in (0, 1)}
-        await until(lambda: len(first.assignment()) == 2, "the first has them all", OUTAGE)
-
-
-@pytest.mark.three_nodes
-async def test_the_partitions_of_a_killed_consumer_pass_on_when_its_session_ends(
+async def test_members_of_a_group_share_the_partitions_of_one_that_leaves_or_is_killed(
     broker: Broker, topic: str
 ) -> None:
     program = """
@@ -128,16 +129,26 @@ async def main(bootstrap, topic):
     await asyncio.sleep(600)
 asyncio.run(main(*sys.argv[1:]))
 """
-    async with consuming(broker, topic, group_id=topic, session_timeout_ms=4_000) as survivor:
+    async with consuming(broker, topic, group_id=topic, session_timeout_ms=4_000) as first:
+
+        async def has(count: int) -> None:
+            what = f"{count} partitions"
+            await until(lambda: len(first.assignment()) == count, what, OUTAGE)
+
+        await has(2)
+        async with consuming(broker, topic, group_id=topic) as second:
+            await until(lambda: len(first.assignment()) == 1 == len(second.assignment()), "both", OUTAGE)
+            assert first.assignment() | second.assignment() == {TopicPartition(topic, i) for i in (0, 1)}
+        await has(2)
         command = [sys.executable, "-c", program, broker.bootstrap, topic]
-        other = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        other = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
         assert other.stdout
         assert await other.stdout.readline() == b"joined\n"
-        await until(lambda: len(survivor.assignment()) == 1, "they share the partitions", OUTAGE)
+        await has(1)
         other.kill()
         await other.communicate()
-        assert len(survivor.assignment()) == 1, "nobody knows yet"
-        await until(lambda: len(survivor.assignment()) == 2, "the session ends", OUTAGE)
+        assert len(first.assignment()) == 1, "nobody knows before the session ends"
+        await has(2)
 
 
 @pytest.mark.three_nodes
@@ -236,26 +247,23 @@ def test_the_embedded_broker_stores_a_repeated_batch_once_and_reads_whole_batche
     assert log.read(5, 1_000) == (OFFSET_OUT_OF_RANGE, b"")
 
 
-@pytest.mark.parametrize("ending", ["end of input", "SIGTERM"])
-async def test_the_brokers_command_ends_with_its_input_and_at_sigterm(ending: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "deploy.embedded.broker", "--topic", "x:3"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-    )
-    assert process.stdin
-    assert process.stdout
-    assert re.fullmatch(rb"ready 127\.0\.0\.1:\d+\n", await process.stdout.readline())
-    process.stdin.write(b"dwon\n")
-    assert await process.stdout.readline() == b"error not a command: 'dwon'\n"
-    if ending == "SIGTERM":
-        process.terminate()
-    else:
-        process.stdin.close()
-    async with asyncio.timeout(60):
-        assert await process.wait() == 0
-    await process.communicate()
+async def test_the_brokers_command_ends_with_its_input_and_at_sigterm() -> None:
+    for ending in ("end of input", "SIGTERM"):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "deploy.embedded.broker", "--topic", "x:3"),
+            stdin=PIPE,
+            stdout=PIPE,
+            cwd=ROOT,
+        )
+        assert process.stdin
+        assert process.stdout
+        assert re.fullmatch(rb"ready 127\.0\.0\.1:\d+\n", await process.stdout.readline())
+        process.stdin.write(b"dwon\n")
+        assert await process.stdout.readline() == b"error not a command: 'dwon'\n"
+        process.terminate() if ending == "SIGTERM" else process.stdin.close()
+        async with asyncio.timeout(60):
+            assert await process.wait() == 0, ending
+        await process.communicate()
 
 
 async def test_no_server_outlives_its_parent_even_if_that_is_killed() -> None:
@@ -276,9 +284,7 @@ time.sleep(600)
             return False
         return True
 
-    parent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE, cwd=ROOT
-    )
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=PIPE, cwd=ROOT)
     assert parent.stdout
     servers = [int(pid) for pid in (await parent.stdout.readline()).split()]
     assert len(servers) == 2

@@ -33,10 +33,11 @@ class Environment:
     folder: Path
 
     def run(
-        self, *command: str | Path, more: Mapping[str, str] | None = None, given: str = ""
-    ) -> subprocess.CompletedProcess[str]:
+        self, *command: str, more: Mapping[str, str] | None = None, given: str = ""
+    ) -> tuple[int, str, str]:
+        """Run a program of the environment: its status, output and errors."""
         name, *arguments = command
-        return subprocess.run(
+        done = subprocess.run(
             [self.folder / "bin" / name, *arguments],
             cwd=self.folder,
             env={**bare(), **(more or {})},
@@ -45,17 +46,13 @@ class Environment:
             text=True,
             check=False,
         )
-
-    def told(self, program: str, *arguments: str) -> tuple[int, str, str]:
-        """Run a Python program: its status, output and errors."""
-        done = self.run("python", "-c", program, *arguments)
         return done.returncode, done.stdout, done.stderr
 
     def output(self, *command: str, more: Mapping[str, str], given: str = "") -> str:
-        """Run `groundwire` and return what it prints; it must succeed."""
-        done = self.run("groundwire", *command, more=more, given=given)
-        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-        return done.stdout
+        """Run `groundwire`, which must succeed, and return what it prints."""
+        status, out, err = self.run("groundwire", *command, more=more, given=given)
+        assert status == 0, f"{command}: {out}{err}"
+        return out
 
 
 def bare() -> dict[str, str]:
@@ -78,17 +75,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def borrowing(environment: Environment, wheel: Path) -> None:
-    """Install the wheel alone; what it needs is found where it is installed for the tests.
-
-    A folder that a `.pth` names has its own `.pth` files left unread, so that the checkout is not found there.
-    """
-    python = environment.folder / "bin" / "python"
-    pip("--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
-    (packages,) = environment.folder.glob("lib/python*/site-packages")
-    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-
-
 def without(*packages: str) -> str:
     """A program that is `groundwire` where these packages are not installed."""
     return (
@@ -97,25 +83,26 @@ def without(*packages: str) -> str:
     )
 
 
-def downloading(environment: Environment, wheel: Path) -> None:
-    pip("--python", environment.folder / "bin" / "python", "install", "--quiet", f"{wheel}[worker]")
-
-
 @pytest.fixture(
     scope="module",
-    params=[
-        borrowing,
-        pytest.param(downloading, marks=pytest.mark.skipif(not CI, reason="downloads: in CI alone")),
-    ],
+    params=[False, pytest.param(True, marks=pytest.mark.skipif(not CI, reason="downloads: in CI alone"))],
 )
 def installed(
     request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Environment:
-    environment = Environment(tmp_path_factory.mktemp("environment"))
-    make = [sys.executable, "-m", "venv", "--without-pip", environment.folder]
+    """The wheel installed with what workers need, or alone, with what it needs found where tests have it installed."""
+    folder = tmp_path_factory.mktemp("environment")
+    make = [sys.executable, "-m", "venv", "--without-pip", folder]
     subprocess.run(make, env=bare(), check=True, capture_output=True)
-    request.param(environment, wheel)
-    return environment
+    python = folder / "bin" / "python"
+    if request.param:
+        pip("--python", python, "install", "--quiet", f"{wheel}[worker]")
+    else:
+        pip("--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
+        # a folder that a `.pth` names has its own `.pth` files left unread: the checkout is not found there
+        (packages,) = folder.glob("lib/python*/site-packages")
+        (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return Environment(folder)
 
 
 @pytest.mark.smoke
@@ -158,8 +145,11 @@ def test_every_role_is_there_and_packages_of_the_checkout_s_names_stay_out_of_th
 ) -> None:
     """Packages named `agents` are installed by other projects."""
     for name in ("agents", "topics"):
-        assert f"ModuleNotFoundError: No module named '{name}'" in installed.told(f"import {name}")[2]
-    _, printed, _ = installed.told("import groundwire; print(groundwire.__file__)")
+        assert (
+            f"ModuleNotFoundError: No module named '{name}'"
+            in installed.run("python", "-c", f"import {name}")[2]
+        )
+    _, printed, _ = installed.run("python", "-c", "import groundwire; print(groundwire.__file__)")
     assert printed.startswith(str(installed.folder)), "the wheel's own, not the checkout's"
     other = next(installed.folder.glob("lib/python*/site-packages")) / "agents.py"
     other.write_text("raise RuntimeError('the other one')\n")
@@ -173,9 +163,10 @@ def test_every_role_is_there_and_packages_of_the_checkout_s_names_stay_out_of_th
 @pytest.mark.smoke
 def test_a_plain_install_checks_claims(installed: Environment) -> None:
     extras = ("aiokafka", "cryptography", "redis", "numpy", "datasketch", "scipy", "faust", "mode", "uvloop")
-    done = installed.run("python", "-c", without(*extras, "jinja2", "mcp"), "check", given=json.dumps(CLAIM))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["reason_code"] == "personal_speculation"
+    program = without(*extras, "jinja2", "mcp")
+    status, out, err = installed.run("python", "-c", program, "check", given=json.dumps(CLAIM))
+    assert (status, err) == (0, "")
+    assert json.loads(out)["reason_code"] == "personal_speculation"
 
 
 def test_a_command_and_a_public_name_tell_the_extra_that_they_need(installed: Environment) -> None:
@@ -192,10 +183,10 @@ def test_a_command_and_a_public_name_tell_the_extra_that_they_need(installed: En
         name = "a worker needs it" if extra == "worker" and "claims" in command else ""
         needs = name or f"`groundwire {command.split()[0]}` needs it"
         wanted = f"error: {package} is not installed, and {needs}: pip install 'groundwire[{extra}]'\n"
-        assert installed.told(without(package), *command.split()) == (2, "", wanted)
+        assert installed.run("python", "-c", without(package), *command.split()) == (2, "", wanted)
     program = "import sys; sys.modules['aiokafka'] = None; from groundwire.client import Producer"
     wanted = "aiokafka is not installed, and Producer needs it: pip install 'groundwire[client]'"
-    assert installed.told(program)[2].endswith(f"ModuleNotFoundError: {wanted}\n")
+    assert installed.run("python", "-c", program)[2].endswith(f"ModuleNotFoundError: {wanted}\n")
 
 
 @pytest.mark.skipif(not CI, reason="downloads: in CI alone")
