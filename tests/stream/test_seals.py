@@ -339,7 +339,7 @@ async def test_seals_in_another_order_are_named(published):
         records = [swapped.get(id(seen), seen) for seen in published.topics["audit"]]
         found = await published.rewritten({"audit": records})
         assert statuses(found) >= expected
-        assert expected or any("stands behind it" in placed.finding.detail for placed in found), found
+        assert expected or any("comes after it" in placed.finding.detail for placed in found), found
 
 
 async def test_a_seal_by_an_expired_key_a_back_dated_one_or_a_reviewers_covers_nothing(published):

@@ -280,13 +280,13 @@ class LetterPrinter:
         self._whys: Counter[tuple[RedriveOutcome, str]] = Counter()
 
     def letter(self, letter: Letter, redriven: Redriven | None) -> None:
-        self._print(letter, redriven, f"redriven {redriven.stands}" if redriven else "open", {})
+        self._print(letter, redriven, f"redriven {redriven.place}" if redriven else "open", {})
 
     def step(self, step: RedriveStep) -> None:
         self.outcomes[step.outcome] += 1
         if step.why:
             self._whys[step.outcome, step.why] += 1
-        more = step.why or (step.redriven.stands if step.redriven else "")
+        more = step.why or (step.redriven.place if step.redriven else "")
         outcome = {"outcome": str(step.outcome), "why": str(step.why) if step.why else None}
         self._print(step.letter, step.redriven, f"{step.outcome} {more}".rstrip(), outcome)
 
@@ -318,7 +318,7 @@ class LetterPrinter:
 def letter_json(letter: Letter, redriven: Redriven | None) -> dict[str, Any]:
     """Return a letter without headers and value."""
     failed, record = letter.failed, letter.record
-    sent = redriven and {"at": format_time(redriven.at), "actor": redriven.actor, **redriven.stands._asdict()}
+    sent = redriven and {"at": format_time(redriven.at), "actor": redriven.actor, **redriven.place._asdict()}
     return {
         "letter": str(letter.place),
         "at": format_time(from_milliseconds(record.timestamp)),
@@ -348,7 +348,7 @@ def _shown(letter: Letter, redriven: Redriven | None) -> dict[str, str]:
     fields |= {
         "key": _text(letter.record.key),
         "came from": f"{failed.topic}[{failed.partition}]@{failed.offset}",
-        "redriven": redriven and f"{format_time(redriven.at)} by {redriven.actor}, to {redriven.stands}",
+        "redriven": redriven and f"{format_time(redriven.at)} by {redriven.actor}, to {redriven.place}",
     }
     return {name: "-" if value is None else str(value) for name, value in fields.items()}
 

@@ -23,7 +23,7 @@ from groundwire.messages.identity import Subject
 from groundwire.policy import load_policy
 from groundwire.replay.erase import records_of, withdraw
 from groundwire.replay.rebuild import Rebuilder
-from groundwire.replay.verify import told
+from groundwire.replay.verify import format_counts
 from groundwire.state.policies import PolicyStore
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect, without_login
@@ -82,7 +82,7 @@ async def _rebuild(settings: Settings, forget: Sequence[Subject] = ()) -> bool:
     if done:
         click.echo(f"rebuilt in {time.monotonic() - began:.0f} s", err=True)
     if done and settings.rebuild_derives:
-        click.echo(f"{rebuilder.counts.total()} decisions: {told(rebuilder.counts)}", err=True)
+        click.echo(f"{rebuilder.counts.total()} decisions: {format_counts(rebuilder.counts)}", err=True)
     return done
 
 

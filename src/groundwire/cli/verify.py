@@ -44,7 +44,7 @@ from groundwire.replay.verify import (
     Signatures,
     Verifier,
     VerifyStatus,
-    told,
+    format_counts,
     verify_files,
     verify_topics,
 )
@@ -200,7 +200,7 @@ async def _print(findings: AsyncGenerator[Placed], layout: str) -> int:
                 shown = " ".join(finding.paths[:_SHOWN]) + (" ..." if len(finding.paths) > _SHOWN else "")
                 parts = [where, finding.decision_id or "?", finding.status.value, shown, finding.detail]
                 click.echo(escape_controls("  ".join(part for part in parts if part)))
-    click.echo(told(counts), err=True)
+    click.echo(format_counts(counts), err=True)
     if any(counts[status] for status in _WRONG):
         return _DIFFERS
     return _UNDECIDED if any(counts[status] for status in _UNPROVEN) else 0

@@ -1,1 +1,1 @@
-"""Looking dead letters through, and sending them back to where they came from once their cause is mended."""
+"""Lists dead letters, and redrives them to their topics once the cause is fixed."""

@@ -1,7 +1,7 @@
-"""Dead letters: which are selected, and what the audit topic records of their redriving.
+"""Dead letters: selection, and the audit events of a redrive.
 
-Each redriving leaves two audit events: one before the record is sent, one once it is acknowledged. After a run that
-ended in between, the next one looks the record up on its topic.
+Each redrive writes two audit events: before the record is sent, and after it is acknowledged. After a run that
+crashed in between, the next one looks the record up on its topic.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LetterPlace(NamedTuple):
 
 
 class LetterFailure(NamedTuple):
-    """Equal in two letters of one failure: a worker that dies between publishing and committing writes it twice."""
+    """Equal in two letters of one failure: a worker that crashes before committing writes it twice."""
 
     topic: str
     partition: int
@@ -61,12 +61,12 @@ class Letter:
 
     @cached_property
     def id(self) -> str:
-        """Its id in the audit, derived from place, time and bytes: unique even where the topic was recreated."""
+        """Its id in the audit, from position, time and bytes: unique even where the topic was recreated."""
         return event_id("dead_letter", self.record.origin.model_dump(mode="json"))
 
     @property
     def attempts(self) -> int | None:
-        """How often the record has failed, 1 or more; None where the letter does not say."""
+        """How often the record has failed; None where no header says so."""
         text = header(self.record.headers, ATTEMPTS)
         return int(text) if text and text.isascii() and text.isdigit() and len(text) < 7 else None
 
@@ -84,7 +84,7 @@ class Letter:
 
     @property
     def again(self) -> list[tuple[str, bytes]]:
-        """The headers with which it is sent again: its own, and the count of its failures, which the gate continues."""
+        """The headers of the redriven record: its own, and the failure count, which the gate continues."""
         return [*self.headers, *((name, value) for name, value in self.record.headers if name == ATTEMPTS)]
 
 
@@ -103,13 +103,10 @@ def read_letter(record: InboundRecord) -> Letter:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Letters for which every condition holds; an empty set or None is no condition.
+    """Letters that meet every condition; an empty set or None is no condition.
 
-    Attributes:
-        start: where on the topic reading begins: an offset of every partition, or Kafka's time.
-        end: the first offset or time that is not selected; None: where the topic ends now.
-        topic: where the record came in, with the prefix.
-        tenant: the owner, where key and value agree on it.
+    `end`: the first offset or time that is excluded; `topic`: of the failed record, with prefix; `tenant`: its owner,
+    where key and value agree.
     """
 
     start: Start = "earliest"
@@ -122,7 +119,7 @@ class Selection:
     places: AbstractSet[LetterPlace] = frozenset()
 
     def narrowed(self) -> Selection:
-        """Read only the offsets of the named letters, unless a start or an end is given."""
+        """Limit the offsets to those of the named letters, unless a start or an end is given."""
         if not self.places or self.start != "earliest" or self.end is not None:
             return self
         partitions = {place.partition for place in self.places}
@@ -151,8 +148,8 @@ class Selection:
         return self.partition is not None and isinstance(self.end, int) and record.offset >= self.end
 
 
-class Stands(NamedTuple):
-    """Where a redriven record is now."""
+class RedrivenPlace(NamedTuple):
+    """Position of a redriven record."""
 
     topic: str
     partition: int
@@ -167,11 +164,11 @@ class Redriven(NamedTuple):
 
     at: datetime
     actor: str
-    stands: Stands
+    place: RedrivenPlace
 
 
 class Begun(NamedTuple):
-    """A letter that was about to be sent to a topic, and of which no more is known."""
+    """A letter that was about to be sent to a topic; its outcome is unknown."""
 
     at: datetime
     actor: str
@@ -179,8 +176,6 @@ class Begun(NamedTuple):
 
 
 class RedriveRecord(NamedTuple):
-    """A record to be sent; `topic` with its prefix."""
-
     topic: str
     key: bytes | None
     value: bytes | None
@@ -201,7 +196,7 @@ class RedriveHistory:
         return self.begun.get(letter.id) or (self.begun.get(letter.failure) if letter.failure else None)
 
     def add(self, record: InboundRecord) -> None:
-        """Take in a record of the audit topic."""
+        """Add a record of the audit topic."""
         if record.value is None or b'"redrive' not in record.value:  # nearly all: they need not be parsed
             return
         try:
@@ -221,7 +216,7 @@ class RedriveHistory:
         match event.detail:
             case {"action": "redriven", "stands": {"topic": str(t), "partition": int(p), "offset": int(o)}}:
                 for name in names:
-                    self.redriven.setdefault(name, Redriven(event.at, event.actor, Stands(t, p, o)))
+                    self.redriven.setdefault(name, Redriven(event.at, event.actor, RedrivenPlace(t, p, o)))
                     self.begun.pop(name, None)
             case {"action": "redrive", "origin": {"topic": str(topic)}}:
                 for name in names:
@@ -230,9 +225,9 @@ class RedriveHistory:
 
 
 def audit_record(prefix: str, letter: Letter, noted: Begun | Redriven) -> RedriveRecord:
-    """Return the audit event of a redriving: of no tenant, as the gate's own of a dead letter, and without text."""
-    stands = noted.stands if isinstance(noted, Redriven) else None
-    action = "redriven" if stands else "redrive"
+    """Return the audit event of a redrive: of no tenant, as the gate's own of a dead letter, and without text."""
+    place = noted.place if isinstance(noted, Redriven) else None
+    action = "redriven" if place else "redrive"
     origin, failed = letter.record.origin.model_dump(mode="json"), letter.failed
     detail: dict[str, Any] = {
         "action": action,
@@ -241,10 +236,10 @@ def audit_record(prefix: str, letter: Letter, noted: Begun | Redriven) -> Redriv
         "code": failed.code,
         "attempts": letter.attempts,
         "origin": {"topic": failed.topic, "partition": failed.partition, "offset": failed.offset},
-        "stands": stands._asdict() if stands else None,
+        "stands": place._asdict() if place else None,
     }
     event = AuditEvent(
-        event_id=letter.id if stands else event_id("dead_letter", [action, origin]),
+        event_id=letter.id if place else event_id("dead_letter", [action, origin]),
         type="dead_letter",
         at=noted.at,
         tenant_id="",
@@ -258,13 +253,7 @@ def audit_record(prefix: str, letter: Letter, noted: Begun | Redriven) -> Redriv
 
 
 class KafkaLog:
-    """Reads topics to their present end, without a consumer group, and sends through a producer of its own.
-
-    Args:
-        seconds: how long the broker may take to answer.
-        sender: None where nothing is to be sent.
-        on_read: called for every record that is read.
-    """
+    """Reads topics to their current ends, without a consumer group, and sends through `sender`, None of a dry run."""
 
     def __init__(
         self,
@@ -283,15 +272,13 @@ class KafkaLog:
         self._watching: asyncio.Task[None] | None = None
 
     def letters(self, start: Start, partition: int | None) -> AsyncGenerator[InboundRecord, None]:
-        """Yield the records of the dead-letter topic. Raises: UsageError, BrokerUnavailable."""
         return self._read(self._topic, TopicSpan(start, partition, until_end=True))
 
     def records(self, topic: str, since: datetime) -> AsyncGenerator[InboundRecord, None]:
-        """Yield the records of a topic from a time of Kafka's on. Raises: UsageError, BrokerUnavailable."""
         return self._read(topic, TopicSpan(since, until_end=True))
 
     async def oldest(self, start: Start, partition: int | None) -> int | None:
-        """Return the earliest time of the partitions' first letters from `start` on, in milliseconds."""
+        """Return the earliest timestamp of the partitions' first letters from `start` on, in milliseconds."""
         times = []
         for number in count() if partition is None else [partition]:
             span = TopicSpan(start, number, until_end=True, limit=1)
@@ -305,15 +292,15 @@ class KafkaLog:
         return min(times, default=None)
 
     @asynccontextmanager
-    async def failing(self, since: datetime) -> AsyncIterator[Collection[Stands]]:
-        """Follow the dead-letter topic from a time on; yields where the failed records were, kept up to date."""
-        failing: set[Stands] = set()
+    async def failing(self, since: datetime) -> AsyncIterator[Collection[RedrivenPlace]]:
+        """Follow the dead-letter topic from a time on; yields the positions of failed records, kept up to date."""
+        failing: set[RedrivenPlace] = set()
 
         async def watch() -> None:
             async with aclosing(self._read(self._topic, TopicSpan(since))) as records:
                 async for record in records:
                     failed = read_letter(record).failed
-                    failing.add(Stands(failed.topic, failed.partition or 0, failed.offset or 0))
+                    failing.add(RedrivenPlace(failed.topic, failed.partition or 0, failed.offset or 0))
 
         self._watching = watching = asyncio.create_task(watch())
         try:
@@ -327,8 +314,7 @@ class KafkaLog:
     async def publish(self, records: Sequence[RedriveRecord]) -> list[tuple[int, int]]:
         """Send records in order, wait for all acknowledgements and return partition and offset of each.
 
-        Raises:
-            BrokerUnavailable: not all were acknowledged; some may be on their topic all the same.
+        Raises: BrokerUnavailable (some may be on their topic all the same).
         """
         if self._sender is None:
             raise AssertionError("a dry run sends nothing")
@@ -358,7 +344,7 @@ class KafkaLog:
 async def kafka_log(
     brokers: str, prefix: str, seconds: float, *, sends: bool, on_read: Callable[[], None]
 ) -> AsyncIterator[KafkaLog]:
-    """Open the topics, to read alone or to send too. Raises: UsageError, BrokerUnavailable."""
+    """Open the topics, for reading or also for sending. Raises: UsageError, BrokerUnavailable."""
     if not sends:
         yield KafkaLog(brokers, prefix, seconds, on_read=on_read)
         return

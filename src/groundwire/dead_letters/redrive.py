@@ -1,7 +1,7 @@
-"""Sends dead letters back to the topic that they came from, each at most once.
+"""Redrives dead letters to their input topics, each at most once.
 
-The audit records each letter before it is sent and after it is acknowledged. Where a run died in between, the next one
-searches the topic: a record with the same key, bytes and count of failures can only be the redriven one.
+The audit records each letter before it is sent and after it is acknowledged. Where a run crashed in between, the next
+one searches the topic: a record with the same key, bytes and failure count can only be the redriven one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from groundwire.dead_letters.letters import (
     LetterFailure,
     RedriveHistory,
     Redriven,
+    RedrivenPlace,
     RedriveRecord,
     Selection,
-    Stands,
     audit_record,
     read_letter,
 )
@@ -39,7 +39,7 @@ _CLOCK_SKEW: Final = timedelta(minutes=5)
 
 
 class RedriveOutcome(StrEnum):
-    """What becomes of a letter; `redrive` in a dry run: it would be sent."""
+    """The outcome of a letter; `redrive` in a dry run: it would be sent."""
 
     REDRIVE = "redrive"
     REDRIVEN = "redriven"
@@ -69,14 +69,9 @@ class RedriveStep:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How letters are sent back.
+    """How letters are redriven: at most `limit`, `rate` a second, each failed fewer than `max_attempts` times.
 
-    Attributes:
-        actor: who does it, for the audit.
-        max_attempts: a record that has failed so often is not sent again.
-        limit: stop after so many; None: no limit.
-        rate: at most so many records a second.
-        stop_after: stop once so many have failed again: their cause is not fixed.
+    `stop_after`: stop once so many have failed again, as their cause is not fixed.
     """
 
     prefix: str
@@ -87,7 +82,7 @@ class Rules:
     stop_after: int = 20
 
     def full(self, letters: Sequence[Letter]) -> bool:
-        """Say whether a window is full: it holds the records of a second, at most 100, or 4 MB."""
+        """Say whether a batch is full: it holds the records of a second, at most 100, or 4 MB."""
         most = max(1, min(100, int(self.rate)))
         return len(letters) >= most or sum(map(_size, letters)) >= 4_000_000
 
@@ -114,15 +109,7 @@ def _size(letter: Letter) -> int:
 
 
 class Redrive:
-    """One run over the dead-letter topic.
-
-    Args:
-        now: the wall clock, for the audit.
-        sleep: waits so many seconds between windows.
-
-    Attributes:
-        stopped: `run` ended early, because too many records failed again.
-    """
+    """One run over the dead-letter topic; `stopped`: it ended early, because too many records failed again."""
 
     def __init__(
         self,
@@ -138,7 +125,7 @@ class Redrive:
         self._rules = rules
         self._now = now
         self._sleep = sleep
-        self._sent: set[Stands] = set()
+        self._sent: set[RedrivenPlace] = set()
         self._sent_last = 0
         self.stopped = False
 
@@ -149,10 +136,9 @@ class Redrive:
                 yield step
 
     async def run(self) -> AsyncGenerator[RedriveStep, None]:
-        """Send letters back, and yield the outcome of each; a run that was interrupted can be started again.
+        """Send letters back, and yield the outcome of each; an interrupted run can be started again.
 
-        Raises:
-            BrokerUnavailable: not everything was acknowledged.
+        Raises: BrokerUnavailable.
         """
         history, unnoted = await self._read_past()
         window: list[Letter] = []
@@ -177,18 +163,18 @@ class Redrive:
                 yield done
 
     async def _read_past(self) -> tuple[RedriveHistory, Unnoted]:
-        """Read the audit, and find the records of letters that were about to be sent when a run ended."""
+        """Read the audit, and find the records of letters that were about to be sent when a run crashed."""
         history, unnoted = await history_of(self._log, self._selection, self._rules.prefix), Unnoted()
-        noted = {redriven.stands for redriven in history.redriven.values()}
+        noted = {redriven.place for redriven in history.redriven.values()}
         for topic in self._rules.topics:
             times = [begun.at for begun in history.begun.values() if begun.topic == topic]
             if not times:
                 continue
             async with aclosing(self._log.records(topic, min(times) - _CLOCK_SKEW)) as records:
                 async for record in records:
-                    stands = Stands(topic, record.partition, record.offset)
-                    if header(record.headers, ATTEMPTS) and stands not in noted:
-                        unnoted.setdefault(_marks(topic, record), []).append(stands)
+                    place = RedrivenPlace(topic, record.partition, record.offset)
+                    if header(record.headers, ATTEMPTS) and place not in noted:
+                        unnoted.setdefault(_marks(topic, record), []).append(place)
         return history, unnoted
 
     async def _steps(self, history: RedriveHistory, unnoted: Unnoted) -> AsyncGenerator[RedriveStep, None]:
@@ -218,9 +204,9 @@ class Redrive:
         return RedriveStep(letter, RedriveOutcome.REFUSED if why else RedriveOutcome.REDRIVE, why)
 
     async def _send(
-        self, letters: Sequence[Letter], history: RedriveHistory, failing: Collection[Stands]
+        self, letters: Sequence[Letter], history: RedriveHistory, failing: Collection[RedrivenPlace]
     ) -> list[RedriveStep]:
-        """Note, send, note, at the rate; nothing is sent once too many records have failed again."""
+        """Record, send, record, at the rate; nothing is sent once too many records have failed again."""
         if self._sent and letters:
             await self._sleep(self._sent_last / self._rules.rate)
             self.stopped = len(self._sent.intersection(failing)) >= self._rules.stop_after
@@ -233,12 +219,12 @@ class Redrive:
             [RedriveRecord(one.failed.topic, one.record.key, one.record.value, one.again) for one in letters]
         )
         done = [
-            (letter, Redriven(at, actor, Stands(letter.failed.topic, *place)))
+            (letter, Redriven(at, actor, RedrivenPlace(letter.failed.topic, *place)))
             for letter, place in zip(letters, places, strict=True)
         ]
         await self._note(done)
         self._sent_last = len(letters)
-        self._sent |= {redriven.stands for _, redriven in done}
+        self._sent |= {redriven.place for _, redriven in done}
         return [RedriveStep(letter, RedriveOutcome.REDRIVEN, redriven=redriven) for letter, redriven in done]
 
     async def _note(self, notes: Sequence[tuple[Letter, Begun | Redriven]]) -> None:
@@ -269,7 +255,7 @@ async def history_of(log: KafkaLog, selection: Selection, prefix: str) -> Redriv
 
 Marks = tuple[str, bytes | None, str, str | None]
 """Topic, key, SHA-256 of the value and count of failures, by which a redriven record is recognised."""
-Unnoted = dict[Marks, list[Stands]]
+Unnoted = dict[Marks, list[RedrivenPlace]]
 """Where records are that were redriven, but not noted in the audit as sent."""
 
 

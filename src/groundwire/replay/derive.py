@@ -1,7 +1,7 @@
 """Derives a recorded decision again: a pure function of record, policy and facts, by the code of the gate.
 
-Of the recorded decision only what came from outside is taken over: `facts`, the states of citations, where the records
-stood, and when it was decided. What of the facts follows from record and policy is derived as well.
+Only what came from outside is taken from the recorded decision: `facts`, the states of citations, record positions
+and the time of the decision. What follows from record and policy is derived.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def decide_claim(recorded: Decision, value: bytes, claim: Claim, policy: Policy)
     findings = findings_of(recorded, reading)
     given = Facts(
         clock=facts.clock,
-        dedup=_compared(facts.dedup, policy, broken=facts.error is not None),
+        dedup=_dedup_under(facts.dedup, policy, broken=facts.error is not None),
         parents=_parents(claim, facts),
         place=facts.place,
         attestation=attestation_of(facts),
@@ -135,7 +135,7 @@ def decide_claim(recorded: Decision, value: bytes, claim: Claim, policy: Policy)
 def review_claim(recorded: Decision, inputs: Inputs, action: ReviewDecision, policy: Policy) -> Decision:
     first = inputs.first
     if not isinstance(first, Claim) or recorded.subject_origin is None:
-        raise Mismatch("$.subject_origin", "no claim stands there")
+        raise Mismatch("$.subject_origin", "no claim is there")
     content = action.content if action.content is not None else inputs.edit
     edited = content is not None
     claim = first.model_copy(update={"content": content}) if edited else first
@@ -143,7 +143,7 @@ def review_claim(recorded: Decision, inputs: Inputs, action: ReviewDecision, pol
     facts = recorded.facts
     reading = UNREAD if facts.error else read_claim(claim.content, policy)
     findings = findings_of(recorded, reading)
-    # what is relevant, an earlier policy may have said
+    # relevance may have been decided under an earlier policy
     known = {entry["start"]: entry for entry in facts.relevance or ()}
     kept = [
         _relevance(start, known[start]["score"], relevant=known[start]["relevant"] is True)
@@ -152,9 +152,7 @@ def review_claim(recorded: Decision, inputs: Inputs, action: ReviewDecision, pol
     ] or None
     given = Facts(
         clock=facts.clock,
-        dedup=_compared_by_people(
-            facts.dedup, policy, anew=action.action in {"approve", "edit"} and not expired
-        ),
+        dedup=_human_dedup(facts.dedup, policy, anew=action.action in {"approve", "edit"} and not expired),
         parents=_parents(claim, facts),
         place=Place.NOT_NEEDED,
         attestation=attestation_of(facts),
@@ -177,7 +175,7 @@ def review_claim(recorded: Decision, inputs: Inputs, action: ReviewDecision, pol
 
 
 def findings_of(recorded: Decision, reading: ClaimReading) -> dict[str, CheckFinding]:
-    """Return the recorded states of the citations that the text holds, by label; the first of a label counts."""
+    """Return the recorded states of the citations in the text, by label; the first of a label counts."""
     places: dict[tuple[str, int], str] = {(c.type, c.start): c.label for c in reading.verifiable}
     findings: dict[str, CheckFinding] = {}
     for citation in recorded.citations:
@@ -199,7 +197,6 @@ def attestation_of(facts: Facts) -> dict[str, Any] | None:
 def relevance_of(
     facts: Facts, reading: ClaimReading, findings: Findings, policy: Policy
 ) -> list[dict[str, Any]] | None:
-    """Return `facts.relevance` with the recorded scores; a score that was not taken counts for nothing."""
     if not policy.verify_claim_relevance or facts.error or not reading.citations:
         return None
     scores = {entry["start"]: entry["score"] for entry in facts.relevance or ()}
@@ -211,7 +208,6 @@ def relevance_of(
 
 
 def _verified(reading: ClaimReading, findings: Findings) -> list[int]:
-    """Return where the citations stand that were verified, each the first of its label."""
     first: dict[str, Citation] = {}
     for citation in reading.verifiable:
         first.setdefault(citation.label, citation)
@@ -226,8 +222,8 @@ def _relevance(start: int, score: float | None, *, relevant: bool) -> dict[str, 
     return {"start": start, "score": score, "relevant": relevant and score is not None}
 
 
-def _compared(dedup: DedupFacts | None, policy: Policy, *, broken: bool) -> DedupFacts:
-    """Return what the recorded comparison comes to under a policy; what was not compared counts as failed."""
+def _dedup_under(dedup: DedupFacts | None, policy: Policy, *, broken: bool) -> DedupFacts:
+    """Apply a policy to the recorded comparison; one that was not made counts as failed."""
     scheme = dedup_scheme(policy)
     if broken or (policy.enable_dedup and (dedup is None or dedup.status != "ok")):
         return DedupFacts(status="failed", scheme=scheme, matches=[])
@@ -239,9 +235,9 @@ def _compared(dedup: DedupFacts | None, policy: Policy, *, broken: bool) -> Dedu
 
 
 def _counts(match: DedupMatch, thresholds: Thresholds) -> bool:
-    """Say whether a recorded match is one under other thresholds, as far as the facts tell.
+    """Say whether a match counts under other thresholds, by the recorded similarity of all words.
 
-    They tell the similarity of all words. How near two claims are by their content words is not recorded.
+    Similarity by content words alone is not recorded.
     """
     if match.match_class is MatchClass.REJECTED:
         return is_near(match.inter, match.union, min(thresholds.duplicate, thresholds.rejected))
@@ -250,7 +246,6 @@ def _counts(match: DedupMatch, thresholds: Thresholds) -> bool:
 
 
 def _well_formed(matches: Sequence[DedupMatch]) -> list[DedupMatch]:
-    """Return the matches that can be: in their order, most alike first."""
     possible = [
         match
         for match in matches[:MAX_MATCHES]
@@ -259,13 +254,12 @@ def _well_formed(matches: Sequence[DedupMatch]) -> list[DedupMatch]:
     return sorted(possible, key=lambda match: -match.inter / match.union)
 
 
-def _compared_by_people(dedup: DedupFacts | None, policy: Policy, *, anew: bool) -> DedupFacts:
-    """Return the comparison that a person's decision names: made `anew`, or that of the revision before."""
+def _human_dedup(dedup: DedupFacts | None, policy: Policy, *, anew: bool) -> DedupFacts:
     recorded = dedup or DedupFacts(status="disabled", scheme="", matches=[])
     if recorded.status not in {"ok", "failed", "disabled"}:
         raise Mismatch("$.facts.dedup.status", "there is no such status")
     if anew:
-        return _compared(recorded, policy, broken=recorded.status == "failed")
+        return _dedup_under(recorded, policy, broken=recorded.status == "failed")
     update = {"scheme": dedup_scheme(policy), "matches": _well_formed(recorded.matches)}
     return recorded.model_copy(update=update)
 
@@ -296,10 +290,9 @@ def decide_response(recorded: Decision, value: bytes, response: LlmResponse, pol
 
 
 def review_response(recorded: Decision, inputs: Inputs, action: ReviewDecision, policy: Policy) -> Decision:
-    """Derive what a person's action, or an expiry, made of a response: from the decision that it superseded."""
     first, place = inputs.first, recorded.subject_origin
     if not isinstance(first, LlmResponse) or place is None:
-        raise Mismatch("$.subject_origin", "no response stands there")
+        raise Mismatch("$.subject_origin", "no response is there")
     then = InboundRecord(
         place.topic, place.partition, place.offset, to_milliseconds(place.timestamp), None, None
     )
@@ -344,8 +337,15 @@ def _own(
     verifier = facts.verifier if why_skipped(response, policy.verification) is None else None
     inputs = CheckInputs(entities, relations, verifier, list_broken(broken), attestation_of(facts))
     reading = read_response(response, policy, inputs)
-    given = Facts(clock=origin.timestamp, place=place, reply_to=_reply_to(entry, facts), **inputs._asdict())
-    # what follows from its tier: whether it asked for a place, and fanned claims out
+    reply = None
+    if entry.parent is not None:
+        known = facts.reply_to or {}
+        mode, attempt = known.get("mode"), known.get("attempt")
+        if mode not in {None, *get_args(Mode)} or type(attempt) not in {int, NoneType}:
+            raise Mismatch("$.facts.reply_to", "there is no such mode or attempt")
+        reply = reply_to(entry.parent, None) | {"mode": mode, "attempt": attempt}
+    given = Facts(clock=origin.timestamp, place=place, reply_to=reply, **inputs._asdict())
+    # its tier decides whether it asked for a queue place, and fanned claims out
     tier = ResponseCase(response, reading, policy, given).before_queue().tier
     extraction = None
     if response.fan_out and facts.extraction is not None:
@@ -368,16 +368,5 @@ def _own(
 
 
 def _broken(facts: Facts) -> dict[str, str]:
-    """Return what is recorded as broken: checks that there are, the whole gate, or state."""
     known = {INTERNAL, STATE, *(check.name for check in fields(ResponseReading))}
     return {check: error for check, error in broken_checks(facts.error).items() if check in known}
-
-
-def _reply_to(entry: PreparedResponse, facts: Facts) -> dict[str, Any] | None:
-    if entry.parent is None:
-        return None
-    known = facts.reply_to or {}
-    mode, attempt = known.get("mode"), known.get("attempt")
-    if mode not in {None, *get_args(Mode)} or type(attempt) not in {int, NoneType}:
-        raise Mismatch("$.facts.reply_to", "there is no such mode or attempt")
-    return reply_to(entry.parent, None) | {"mode": mode, "attempt": attempt}

@@ -1,6 +1,6 @@
-"""Erases a user: withdraws what is approved, writes a tombstone, and says what topics still hold (X-19).
+"""Erases a user: retracts approvals, writes a tombstone, and reports what topics still hold (X-19).
 
-Nothing can be deleted from within a topic; what consumers and state hold follows the tombstone.
+A topic cannot delete single records; consumers and state follow the tombstone.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from groundwire.messages.identity import Subject, decision_id, event_id, retract
 from groundwire.messages.records import Retraction
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.replay.inputs import parse_decision
+from groundwire.replay.reading import PATIENCE
 
-_PATIENCE: Final = 30.0
 _DECISIONS: Final = {TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED}
 
 
 class Remains(NamedTuple):
-    """What a topic still holds of a user; `gone` is when retention has removed the last of it, None: never."""
+    """What a topic still holds of a user; `gone`: when retention removes the last of it, None: never."""
 
     topic: TopicName
     records: int
@@ -41,7 +41,7 @@ class Remains(NamedTuple):
 
 @dataclass(slots=True)
 class UserRecords:
-    """What topics hold of a user: records by topic with the time of the latest, and the latest decisions."""
+    """What topics hold of a user: count and latest timestamp by topic, and the latest decisions."""
 
     found: dict[TopicName, tuple[int, datetime]] = field(default_factory=dict)
     decisions: dict[Subject, Decision] = field(default_factory=dict)
@@ -57,23 +57,19 @@ class UserRecords:
             self.decisions[subject] = decision
 
     def remains(self) -> Iterator[Remains]:
-        """Say what is left on topics, and for how long where these keep what they are declared to keep."""
         for topic, (count, latest) in self.found.items():
             days = topic.retention_days
             yield Remains(topic, count, None if days is None else latest + timedelta(days=days))
 
 
 async def records_of(settings: Settings, tenant_id: str, user_id: str) -> UserRecords:
-    """Read all topics for the records under a user's key; those under other keys are not found.
-
-    Raises: UsageError, BrokerUnavailable.
-    """
+    """Read all topics for the records under a user's key; records under other keys are not found."""
     key = record_key(tenant_id, user_id)
     held = UserRecords()
     for topic in TopicName:
         name = f"{settings.topic_prefix}{topic}"
         async with aclosing(
-            follow(settings.brokers, name, TopicSpan("earliest", until_end=True), _PATIENCE)
+            follow(settings.brokers, name, TopicSpan("earliest", until_end=True), PATIENCE)
         ) as read:
             async for record in read:
                 if record.key == key:
@@ -82,20 +78,14 @@ async def records_of(settings: Settings, tenant_id: str, user_id: str) -> UserRe
 
 
 async def withdraw(settings: Settings, held: UserRecords, erasure: Erasure, actor: str) -> int:
-    """Publish an erasure's tombstone, a Retraction of each approved decision that it covers, and an audit event.
-
-    Raises: UsageError, BrokerUnavailable.
-
-    Returns:
-        How many approvals were withdrawn.
-    """
+    """Publish the tombstone, a Retraction for each approved decision that it covers, and an audit event."""
     if erasure.until > max([datetime.now(UTC), *(one.decided_at for one in held.decisions.values())]):
         raise UsageError("what is decided later cannot be erased now")
     topic = f"{settings.topic_prefix}{TopicName.RETRACTIONS}"
     key = record_key(erasure.tenant_id, erasure.user_id)
     at = format_time(erasure.until)
     approved = [one for one in held.decisions.values() if one.approved and one.decided_at <= erasure.until]
-    async with producer(settings.brokers, _PATIENCE) as client:
+    async with producer(settings.brokers, PATIENCE) as client:
         with naming_refusal("the erasure", topic):
             await client.send_and_wait(topic, None, key, headers=erasure.headers)
             sent = []
@@ -131,7 +121,7 @@ async def withdraw(settings: Settings, held: UserRecords, erasure: Erasure, acto
 
 
 def retraction_of(decision: Decision, erasure: Erasure, actor: str) -> Retraction:
-    """Return the Retraction of an approval; its id is that of the revision that a reviewer's retraction would have."""
+    """Return the Retraction of an approval, with the id that a reviewer's retraction would have."""
     return Retraction(
         decision_id=decision_id(subject_of_decision(decision), decision.revision + 1),
         supersedes=decision.decision_id,

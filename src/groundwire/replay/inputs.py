@@ -1,4 +1,4 @@
-"""What a decision is derived from: the records that it names, found by hash, and the envelope that frames it."""
+"""The inputs of a decision: the records that it names, found by hash, and the envelope that frames it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from groundwire.gate.build import Envelope, Stamp
 from groundwire.gate.types import PreparedReview
 from groundwire.messages.base import sha256_hex, to_milliseconds
-from groundwire.messages.decisions import Decision, Kind, Origin
+from groundwire.messages.decisions import AuditEvent, Decision, Kind, Origin
 from groundwire.messages.decode import parse_json, validate
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, decision_id, fingerprint, subject_of_decision
@@ -21,7 +21,7 @@ from groundwire.state.model import RecordOrigin
 
 
 def origin_of(recorded: Decision, value: bytes) -> Origin:
-    """Return where the record stood; its time is the clock of the facts, its hash that of its bytes."""
+    """Return the record's origin with the recorded clock and the hash of its bytes."""
     place = recorded.origin
     return Origin(
         topic=place.topic or None,
@@ -33,7 +33,6 @@ def origin_of(recorded: Decision, value: bytes) -> Origin:
 
 
 def inbound_of(recorded: Decision, value: bytes) -> InboundRecord:
-    """Return the record as it came in, but for its key and headers."""
     place = recorded.origin
     clock = to_milliseconds(recorded.facts.clock)
     return InboundRecord(place.topic, place.partition, place.offset, clock, None, value)
@@ -61,14 +60,13 @@ def envelope(
 
 
 def revision_of(recorded: Decision, subject: Subject) -> int | None:
-    """Return the revision that the decision's id was made of; None where it was made of no such revision."""
+    """Return the revision that the decision's id was derived from; None where none fits."""
     candidates = range(1, 20)  # a subject that is refused again and again may have more
     named = (recorded.revision,) if recorded.revision > 0 else ()
     return next((n for n in (*named, *candidates) if decision_id(subject, n) == recorded.decision_id), None)
 
 
 def review_fact(recorded: Decision, value: bytes, review: ReviewDecision, *, edited: bool) -> dict[str, Any]:
-    """Return `facts.review`: what the action says, and the key that vouched for it."""
     key_id = (recorded.facts.review or {}).get("key_id")
     return PreparedReview(inbound_of(recorded, value), review, "", key_id).fact(edited=edited)
 
@@ -77,15 +75,11 @@ Record = Claim | LlmResponse | ReviewDecision
 
 
 class Missing(Exception):
-    """Something that a decision is derived from was not found; the message says what."""
+    """An input of a decision was not found; the message names it."""
 
 
 class Mismatch(Exception):
-    """Records and facts contradict the decision, whatever else is derived.
-
-    Attributes:
-        path: JSON path of the field at fault.
-    """
+    """Records and facts contradict the decision, whatever else is derived; `path`: JSON path of the wrong field."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(message)
@@ -93,7 +87,7 @@ class Mismatch(Exception):
 
 
 class InputRevision(NamedTuple):
-    """What brought a revision from 2 on about: hash and time of its record, and whether people decided."""
+    """The record behind a revision from 2 on: its hash, its time, and whether a person decided."""
 
     sha256: str
     clock: datetime
@@ -101,8 +95,6 @@ class InputRevision(NamedTuple):
 
 
 class Records(Protocol):
-    """Records at hand."""
-
     def value(self, sha256: str) -> bytes | None: ...
 
     def revision(self, decision: Decision, number: int) -> InputRevision | None: ...
@@ -112,12 +104,8 @@ class Records(Protocol):
 class Inputs:
     """The records behind a decision, read.
 
-    Attributes:
-        value: the bytes of the record that brought the decision about.
-        record: the same, read.
-        first: of what a person decided, the record that they decided.
-        again: the later record that was decided in the place of the first, where there is one.
-        edit: text that a reviewer gave the subject before this action, where one did.
+    Of a person's decision, `first` is the subject's first record, `again` a later record that the gate decided in its
+    place, and `edit` the text that an earlier reviewer gave it.
     """
 
     value: bytes
@@ -128,21 +116,26 @@ class Inputs:
 
 
 def parse_decision(value: bytes | None) -> Decision | None:
-    """Return the decision of a record's value, None where it is no decision."""
     try:
         return Decision.model_validate_json(value or b"")
     except ValidationError:
         return None
 
 
+def parse_event(value: bytes | None) -> AuditEvent | None:
+    try:
+        return AuditEvent.model_validate_json(value or b"")
+    except ValidationError:
+        return None
+
+
 def stored_origin(origin: Origin) -> RecordOrigin:
-    """Return an origin as state keeps it."""
     timestamp = to_milliseconds(origin.timestamp)
     return RecordOrigin(origin.topic or "", origin.partition, origin.offset, timestamp, origin.sha256)
 
 
 def beyond_numbers(decision: Decision) -> list[str]:
-    """Return the fields with numbers that canonical JSON has not (RFC 8785): no revision and no place is such."""
+    """Return the fields with integers that canonical JSON cannot hold (RFC 8785); no gate writes such."""
     numbers = {"$.revision": decision.revision}
     for name, origin in ("$.origin", decision.origin), ("$.subject_origin", decision.subject_origin):
         if origin is not None:
@@ -157,7 +150,7 @@ def named(record: Claim | LlmResponse) -> Subject:
 
 
 def read_record(value: bytes) -> Record:
-    """Read an input record, whichever of the three it is. Raises: RecordError."""
+    """Read an input record of any of the three kinds. Raises: RecordError."""
     parsed = parse_json(value)
     fields = parsed if isinstance(parsed, dict) else {}
     model: type[Record] = LlmResponse if "response_id" in fields else Claim
@@ -167,7 +160,7 @@ def read_record(value: bytes) -> Record:
 
 
 def gather(decision: Decision, records: Records) -> Inputs:
-    """Find what a decision is derived from. Raises: Missing, Mismatch, RecordError."""
+    """Find the inputs of a decision. Raises: Missing, Mismatch, RecordError."""
     value = records.value(decision.origin.sha256)
     if value is None:
         raise Missing(f"record {decision.origin.sha256} (origin)")
@@ -207,7 +200,6 @@ def _first(sha256: str, records: Records) -> Claim | LlmResponse:
 def _between(
     decision: Decision, number: int, records: Records
 ) -> tuple[tuple[Claim, datetime] | None, str | None]:
-    """Return what stands between a claim's first record and a revision: the record decided again, and an edit."""
     edit = None
     while number > 1:
         revision = records.revision(decision, number)

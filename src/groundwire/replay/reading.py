@@ -1,10 +1,10 @@
-"""Reads what a replay needs from the topics of a deployment, and looks published decisions up; without a group."""
+"""Reads the topics for a replay, and looks up published decisions; uses no consumer group."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from datetime import timedelta
 from typing import Final
@@ -19,8 +19,7 @@ from groundwire.messages.decisions import Decision, Verdict
 from groundwire.messages.erasure import read_tombstone
 from groundwire.messages.headers import InboundRecord, header
 from groundwire.messages.topics import TopicName
-from groundwire.replay.inputs import parse_decision
-from groundwire.replay.seals import event_of
+from groundwire.replay.inputs import parse_decision, parse_event
 from groundwire.replay.store import Job, OffsetRange, RecordPlace
 
 INPUTS: Final = (TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DECISIONS)
@@ -29,24 +28,23 @@ INPUTS: Final = (TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DEC
 OUTPUTS: Final = (
     *(TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED),
     *(TopicName.DEAD_LETTER, TopicName.AUDIT),
-    # planned last: what was decided anew behind a tombstone was published after it
+    # planned last: what was decided after a tombstone was published after it
     TopicName.RETRACTIONS,
 )
-"""Topics that tell what became of them."""
+"""Topics with the outcomes of input records."""
 
-_PATIENCE: Final = 30.0
-"""Seconds that the broker may take to answer."""
+PATIENCE: Final = 30.0
+"""Seconds within which the broker has to answer."""
 _PAGE: Final = 500
-_FAILURE: Final = "__connect.errors."
-_CLOCK_SKEW: Final = timedelta(minutes=5)
-"""By how much clocks of workers may differ: one decides, and after its death another publishes."""
+CLOCK_SKEW: Final = timedelta(minutes=5)
+"""Greatest difference of workers' clocks: one decides, and after its crash another publishes."""
 
 Report = Callable[[str, int, int], None]
-"""Called with what is done, how much of it, and of how much."""
+"""Called with an action, its progress and its total."""
 
 
 class Rate:
-    """Limits a replay, which shares brokers with workers, to so many records a second, in the mean since its start."""
+    """Limits the mean rate of records since the start: a replay shares brokers with workers."""
 
     def __init__(
         self,
@@ -62,15 +60,13 @@ class Rate:
         self._done = 0
 
     async def after(self, count: int) -> None:
-        """Wait as long as `count` more records take; without a limit only yield to the event loop."""
+        """Wait until `count` more records are due; without a limit only yield to the event loop."""
         self._done += count
         due = self._started + self._done / self._a_second if self._a_second else 0.0
         await self._sleep(max(due - self._clock(), 0.0))
 
 
 class ReplayReader:
-    """Reads topics of a deployment into a job."""
-
     def __init__(self, brokers: str, prefix: str, rate: Rate, report: Report) -> None:
         self._brokers = brokers
         self._prefix = prefix
@@ -78,11 +74,8 @@ class ReplayReader:
         self._report = report
 
     async def plan(self, topics: Sequence[str], start: Start, end: Start) -> list[OffsetRange]:
-        """Say which offsets of each partition lie between two places; `end` is left out.
-
-        Raises: UsageError, BrokerUnavailable.
-        """
-        async with open_reader(self._brokers, _PATIENCE) as reader:
+        """Return the offset range of each partition between two positions. Raises: UsageError, BrokerUnavailable."""
+        async with open_reader(self._brokers, PATIENCE) as reader:
             ranges = []
             for topic in topics:
                 ends = await reader.ends(topic)
@@ -93,11 +86,9 @@ class ReplayReader:
     async def read(
         self, job: Job, inside: Sequence[OffsetRange], outputs: Sequence[OffsetRange], *, everything: bool
     ) -> None:
-        """Read the records to be replayed, what became of them, and what that rests on, into a job.
+        """Read records, their outcomes and what these rest on into a job, from where it stopped.
 
-        Goes on where the job stopped; memory holds no more than a page.
-
-        Raises: BrokerUnavailable.
+        Holds one page in memory. Raises: BrokerUnavailable.
         """
         chosen = {(each.topic, each.partition): each for each in inside}
 
@@ -105,13 +96,27 @@ class ReplayReader:
             job.add_record(record, inside=True)
 
         def keep_outcome(record: InboundRecord) -> None:
-            self._keep_outcome(job, record, chosen, everything=everything)
+            topic = (record.topic or "").removeprefix(self._prefix)
+            if topic == TopicName.DEAD_LETTER:
+                failure = [header(record.headers, f"__connect.errors.{name}") for name in RecordPlace._fields]
+                job.add_end("{}/{}@{}".format(*(part or "" for part in failure)))
+            elif topic == TopicName.RETRACTIONS:
+                if erasure := read_tombstone(record):
+                    job.note_erasure(erasure)
+            elif topic == TopicName.AUDIT:
+                value = record.value or b""
+                is_action = b'"refused_action"' in value or b'"review_action"' in value
+                event = parse_event(value) if is_action else None
+                if event is not None and event.type in {"refused_action", "review_action"}:
+                    job.add_end(event.event_id)
+            else:
+                job.add_decision(record, inside=chosen, everything=everything)
 
-        # what decisions under one id have between them is known before they are read
+        # tombstones are read before the decisions that they separate
         outputs = sorted(outputs, key=lambda each: not each.topic.endswith(TopicName.RETRACTIONS))
         total = sum(each.end - job.next_of(each) for each in (*inside, *outputs))
         done = 0
-        async with open_reader(self._brokers, _PATIENCE) as reader:
+        async with open_reader(self._brokers, PATIENCE) as reader:
             for ranges, keep in ((inside, keep_record), (outputs, keep_outcome)):
                 for each in ranges:
                     async for count in self._read(reader, job, each, keep):
@@ -122,7 +127,6 @@ class ReplayReader:
     async def _read(
         self, reader: TopicReader, job: Job, offsets: OffsetRange, keep: Callable[[InboundRecord], None]
     ) -> AsyncIterator[int]:
-        """Read a part of a partition page by page; yields how many offsets each page took."""
         at = job.next_of(offsets)
         if at >= offsets.end:
             return
@@ -138,35 +142,11 @@ class ReplayReader:
                 yield reached - at
                 at = reached
                 await self._rate.after(len(page))
-        if at < offsets.end:  # what was compacted there brings no page
+        if at < offsets.end:  # compacted offsets bring no page
             job.set_next(offsets, offsets.end)
             yield offsets.end - at
 
-    def _keep_outcome(
-        self,
-        job: Job,
-        record: InboundRecord,
-        chosen: Mapping[tuple[str, int], OffsetRange],
-        *,
-        everything: bool,
-    ) -> None:
-        topic = (record.topic or "").removeprefix(self._prefix)
-        if topic == TopicName.DEAD_LETTER:
-            place = {name: header(record.headers, _FAILURE + name) or "" for name in RecordPlace._fields}
-            job.add_end("{topic}/{partition}@{offset}".format_map(place))
-        elif topic == TopicName.RETRACTIONS:
-            if erasure := read_tombstone(record):
-                job.note_erasure(erasure)
-        elif topic == TopicName.AUDIT:
-            value = record.value or b""
-            event = event_of(value) if b'"refused_action"' in value or b'"review_action"' in value else None
-            if event is not None and event.type in {"refused_action", "review_action"}:
-                job.add_end(event.event_id)
-        else:
-            job.add_decision(record, inside=chosen, everything=everything)
-
     async def _fetch(self, reader: TopicReader, job: Job, places: Sequence[RecordPlace]) -> None:
-        """Read single records that decisions rest on; those that retention has taken are left out."""
         beginnings: Positions = {}
         ends: Positions = {}
         for topic in sorted({place.topic for place in places}):
@@ -193,13 +173,13 @@ class ReplayReader:
 
 
 class PublishedDecisions:
-    """Finds decisions on the output topics of a deployment: state keeps no text of what the gate approved."""
+    """Finds decisions on the output topics: state holds no text of approved claims."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     async def __call__(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
-        """Return the published decisions by id: one scan a topic, and a second from its beginning where need be.
+        """Return published decisions by id: one scan a topic, and a second from its beginning if needed.
 
         Raises: StateUnavailable.
         """
@@ -209,14 +189,14 @@ class PublishedDecisions:
             ids = {query.decision_id for query in of_topic}
             times = [query.since for query in of_topic if query.since is not None]
             if times:
-                decisions |= await self._scan(verdict, ids, min(times) - _CLOCK_SKEW)
+                decisions |= await self._scan(verdict, ids, min(times) - CLOCK_SKEW)
             if missing := ids - decisions.keys():
                 decisions |= await self._scan(verdict, missing, "earliest")
         return decisions
 
     async def _scan(self, verdict: Verdict, ids: set[str], start: Start) -> dict[str, Decision]:
         topic = self._settings.topic_prefix + TopicName.of(verdict)
-        read = follow(self._settings.brokers, topic, TopicSpan(start, until_end=True), _PATIENCE)
+        read = follow(self._settings.brokers, topic, TopicSpan(start, until_end=True), PATIENCE)
         decisions: dict[str, Decision] = {}
         try:
             async with aclosing(read) as records:

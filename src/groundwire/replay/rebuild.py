@@ -1,28 +1,31 @@
-"""Rebuilds state from the topics: reads the output topics to their ends and loads the decisions on them.
+"""Rebuilds state from the decisions on the output topics.
 
-Approved claims are restored completely, pending and blocked ones as far as their topics' retention reaches; what a
-person rejected, retracted or let expire stays blocked for as long as any Decision of it is kept. Claims that wait on
-`deferred` are decided anew from there. What does not follow from its record, policy and facts is left out.
+Approved claims are restored completely, pending and blocked ones as far as retention reaches; what a person rejected,
+retracted or let expire stays blocked while any Decision of it is kept. Claims on `deferred` are decided again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol, Self
 
 import structlog
+from aiokafka import TopicPartition
 
 from groundwire.checks.citations import CitationDetector
 from groundwire.config import Settings
+from groundwire.errors import UsageError
 from groundwire.gate.build import Stamp
 from groundwire.gate.claim_case import CheckFinding, ClaimInputs, dedup_query
+from groundwire.gate.claims import Policies
 from groundwire.gate.record import (
     ClaimPayload,
     HumanDecision,
@@ -32,8 +35,8 @@ from groundwire.gate.record import (
     record_of,
 )
 from groundwire.gate.response_checks import CheckInputs
-from groundwire.gate.types import parents_of
-from groundwire.kafka.reader import Start, TopicSpan, follow
+from groundwire.gate.types import LARGE, parents_of
+from groundwire.kafka.reader import Positions, Start, TopicReader, TopicSpan, follow, open_reader
 from groundwire.keys.seal_keys import required_seal_keys
 from groundwire.logs import report_fault
 from groundwire.messages.base import to_milliseconds
@@ -48,15 +51,17 @@ from groundwire.messages.decisions import (
     ReasonCode,
 )
 from groundwire.messages.erasure import Erasures
+from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, subject_of_decision
 from groundwire.messages.seals import seal_of
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.replay.inputs import parse_decision, stored_origin
-from groundwire.replay.proof import LEFT_OUT, Prover, open_prover
+from groundwire.replay.reading import INPUTS, PATIENCE
 from groundwire.replay.review_closures import ReviewClosures, is_erased_action
 from groundwire.replay.seals import read_sealed_hashes
-from groundwire.replay.verify import VerifyStatus
+from groundwire.replay.store import OffsetRange, RecordPlace, RecordStore
+from groundwire.replay.verify import Verifier, VerifyFinding, VerifyStatus, on_topics
 from groundwire.state.model import Outcome, StoredOutcome, SubjectState
 from groundwire.state.policies import KnownPolicies, PolicyStore
 from groundwire.state.redis import RedisState
@@ -64,29 +69,24 @@ from groundwire.state.redis import RedisState
 log = structlog.get_logger()
 
 CHUNK: Final = 500
-_PATIENCE: Final = 30.0
+
+LEFT_OUT: Final = frozenset({VerifyStatus.DIFFERS, VerifyStatus.CONTRADICTED})
 
 DECISIONS: Final = (TopicName.BLOCKED, TopicName.APPROVED, TopicName.REVIEW)
-"""The topics with decisions; those that a person may have brought about come before what they supersede."""
+"""The topics with decisions; a person's decision comes before the one that it supersedes."""
 
 PEOPLES_TOPICS: Final = (TopicName.RETRACTIONS, TopicName.AUDIT)
-"""The topics that tell what people did for longer than what they blocked stands on its topic."""
+"""The topics with people's actions, which are retained longer than `blocked`."""
 
 
 class OutputReader(Protocol):
-    """Reads output topics."""
-
-    def __call__(self, *, topics: Sequence[TopicName] = DECISIONS) -> AsyncGenerator[bytes, None]:
-        """Yield the values of topics, one topic after the other, from their beginnings to where they end now."""
-        ...
+    def __call__(self, *, topics: Sequence[TopicName] = DECISIONS) -> AsyncGenerator[bytes, None]: ...
 
 
 class Rebuilder:
     """Rebuilds state, as the one worker that holds the lock.
 
-    Attributes:
-        counts: of the last rebuild, decisions by what came of deriving them.
-        unsealed: records of output topics that it left out for want of a seal.
+    `counts`: decisions of the last rebuild by the status of deriving them; `unsealed`: records left out without a seal.
     """
 
     def __init__(
@@ -111,7 +111,6 @@ class Rebuilder:
 
     @classmethod
     def of(cls, settings: Settings, state: RedisState, policy: Policy, policies: PolicyStore) -> Self:
-        """Return the rebuilder that the settings describe; `policies`: those that decisions to be derived name."""
         proving = partial(open_prover, settings, KnownPolicies([policy], policies))
         read_sealed = None
         if settings.require_seals:
@@ -126,10 +125,9 @@ class Rebuilder:
         )
 
     async def rebuild(self, *, only_lost: bool = False) -> bool:
-        """Rebuild state and give it a new epoch. Raises: StateUnavailable, BrokerUnavailable.
+        """Rebuild state under a new epoch; False: another worker does, or did.
 
-        Returns:
-            False where another worker rebuilds state, or has rebuilt it.
+        Raises: StateUnavailable, BrokerUnavailable.
         """
         async with self._state.rebuilding() as rebuild:
             if rebuild is None or (only_lost and await self._state.read_epoch() is not None):
@@ -180,7 +178,6 @@ class Rebuilder:
             self.counts = prover.counts if prover else Counter()
 
     async def _taken_in(self, topics: Sequence[TopicName] = DECISIONS) -> AsyncGenerator[bytes, None]:
-        """Yield the values of topics, but for those that want a seal; of seals themselves nothing is taken in."""
         async with aclosing(self._read(topics=topics)) as values:
             async for value in values:
                 if self._sealed is None or hashlib.sha256(value).digest() in self._sealed:
@@ -192,19 +189,19 @@ class Rebuilder:
 async def published(
     settings: Settings, start: Start = "earliest", *, topics: Sequence[TopicName] = DECISIONS
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the values of output topics, from their beginnings or a time to where they end now; not what is erased.
+    """Yield the values of output topics up to their current ends, without erased ones.
 
     Raises: BrokerUnavailable, UsageError.
     """
     erasures = Erasures()
     name = settings.topic_prefix + TopicName.RETRACTIONS
-    read = follow(settings.brokers, name, TopicSpan("earliest", until_end=True), _PATIENCE)
+    read = follow(settings.brokers, name, TopicSpan("earliest", until_end=True), PATIENCE)
     async with aclosing(read) as records:
         async for record in records:
             erasures.note(record)
     for topic in topics:
         name = settings.topic_prefix + topic
-        read = follow(settings.brokers, name, TopicSpan(start, until_end=True), _PATIENCE)
+        read = follow(settings.brokers, name, TopicSpan(start, until_end=True), PATIENCE)
         async with aclosing(read) as records:  # a caller that stops early leaves no client open
             async for record in records:
                 if record.value is None or erasures.cover_value(record.value):
@@ -216,9 +213,9 @@ async def published(
 async def stored_outcomes(
     values: AsyncGenerator[bytes, None], policy: Policy, closures: ReviewClosures
 ) -> AsyncGenerator[StoredOutcome, None]:
-    """Turn published Decisions back into what state holds, with what people's actions have made of them since.
+    """Turn published Decisions into stored outcomes, with the changes that people's actions made since.
 
-    For a subject that an action closed, the Decision right before the action tells most. Earlier ones are yielded last,
+    For a subject that an action closed, the Decision right before the action holds most. Earlier ones are yielded last,
     because state keeps the first outcome that it is given of a revision.
     """
     late: dict[Subject, tuple[int, StoredOutcome]] = {}
@@ -237,10 +234,7 @@ async def stored_outcomes(
 
 
 def stored_outcome(value: bytes, policy: Policy) -> StoredOutcome | None:
-    """Turn a published Decision back into what state holds of it; None for what state does not hold.
-
-    A provisional decision (revision 0) is none of state's, and neither is a record that is no Decision.
-    """
+    """Turn a published Decision into a stored outcome; None: provisional (revision 0), or no Decision."""
     decision = _decision(value)
     return _stored(decision, policy, b"") if decision else None
 
@@ -251,10 +245,6 @@ def _decision(value: bytes) -> Decision | None:
 
 
 def _stored(decision: Decision, policy: Policy, affected: bytes) -> StoredOutcome | None:
-    """Return what state holds of a decision; `affected` is what it holds of a retracted one beside.
-
-    None too for one that no gate wrote, such as with a reason that there is not: facts and report may hold anything.
-    """
     try:
         stored = (
             _stored_response(decision) if decision.kind == Kind.RESPONSE else _stored_claim(decision, policy)
@@ -312,7 +302,6 @@ def _stored_claim(decision: Decision, policy: Policy) -> StoredOutcome | None:
 
 
 def _stored_response(decision: Decision) -> StoredOutcome | None:
-    """Return what state holds of a response; its text stands on no output topic, and so not in state again."""
     report = decision.report
     if report is None:
         return None
@@ -374,7 +363,6 @@ def _stamp(decision: Decision) -> Stamp:
 
 
 def _findings(decision: Decision) -> dict[str, CheckFinding]:
-    """Return the citations' states by label; a long label is read in its place in the text again."""
     if not decision.citations:
         return {}
     content = decision.evidence.claim if decision.evidence else ""
@@ -388,3 +376,120 @@ def _findings(decision: Decision) -> dict[str, CheckFinding]:
         ):  # the same may be cited again where the claim rests on it
             findings.setdefault(label, CheckFinding(citation.state, citation.detail, citation.checked_at))
     return findings
+
+
+class Prover:
+    """Derives decisions again, before they go to state: those that do not follow from their records are left out.
+
+    Holds one page of records, read by position, and people's actions: a rebuilding worker has no disk for the input
+    topics. Decisions whose records retention has removed are kept. `counts`: decisions by status.
+    """
+
+    def __init__(self, reader: TopicReader, inside: Iterable[OffsetRange], policies: Policies) -> None:
+        self._reader = reader
+        self._inside = list(inside)
+        self._store = RecordStore(None)
+        self._verifier = Verifier(self._store, policies)
+        self.counts: Counter[VerifyStatus] = Counter()
+
+    def note_decision(self, value: bytes) -> None:
+        """Keep the record reference of a revision from 2 on; call it for all values before `keep`."""
+        self._store.note_decision(value)
+
+    def note_event(self, value: bytes) -> None:
+        """Keep an action's audit event; call it for all values before `keep`."""
+        if b'"refused_action"' in value or b'"review_action"' in value:
+            try:
+                self._store.add_end(str(json.loads(value)["event_id"]))
+            except (ValueError, LookupError, TypeError):
+                return
+
+    async def keep(self, values: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """Yield the decisions that follow from their records, or that cannot be checked. Raises: BrokerUnavailable."""
+        page: dict[bytes, Decision] = {}
+        async with aclosing(values):
+            async for value in values:
+                decision = parse_decision(value)
+                if decision is not None and decision.revision > 0:
+                    page[value] = decision
+                if len(page) == 100:
+                    async for kept in self._keep(page):
+                        yield kept
+                    page = {}
+        async for kept in self._keep(page):
+            yield kept
+
+    async def _keep(self, page: Mapping[bytes, Decision]) -> AsyncIterator[bytes]:
+        self._store.forget_records()
+        places: set[RecordPlace] = set()
+        for decision in page.values():
+            places.add(RecordPlace.of(decision.origin))
+            if decision.subject_origin is not None:
+                places |= {RecordPlace.of(decision.subject_origin), *self._store.places(decision)}
+        async for record in read_places(self._reader, self._inside, places):
+            self._store.add_record(record, inside=False)
+        for value in page:
+            # the same loop renews the rebuild's lock and the worker's group membership: after a large one, give it time
+            await asyncio.sleep(0.01 if len(value) >= LARGE else 0)
+            finding = await self._verifier.verify(value)
+            try:
+                # what follows from its record is no forgery where the topic was copied and places have shifted
+                finding = on_topics(self._store, self._inside, value, finding, moved=True)
+            except Exception as exc:  # noqa: BLE001 - one record must not keep all others from coming back
+                report_fault("rebuild.unreadable", exc)
+                detail = type(exc).__name__
+                finding = VerifyFinding(VerifyStatus.DIFFERS, finding.decision_id, detail=detail)
+            self.counts[finding.status] += 1
+            if finding.status not in LEFT_OUT:
+                yield value
+            elif sum(self.counts[status] for status in LEFT_OUT) <= 100:  # the rest is only counted
+                log.warning(
+                    "rebuild.left_out",
+                    decision_id=finding.decision_id,
+                    status=finding.status.value,
+                    fields=list(finding.paths),
+                    detail=finding.detail,
+                )
+
+
+@asynccontextmanager
+async def open_prover(settings: Settings, policies: Policies) -> AsyncIterator[Prover]:
+    async with open_reader(settings.brokers, PATIENCE) as reader:
+        ends: Positions = {}
+        for name in INPUTS:
+            with suppress(UsageError):  # a deployment need not have every topic
+                ends |= await reader.ends(settings.topic_prefix + name)
+        starts = await reader.offsets("earliest", ends)
+        yield Prover(reader, [OffsetRange(*each, starts[each], ends[each]) for each in ends], policies)
+
+
+async def read_places(
+    reader: TopicReader, inside: Iterable[OffsetRange], places: Iterable[RecordPlace]
+) -> AsyncIterator[InboundRecord]:
+    """Yield the records at these positions that lie in the ranges. Raises: BrokerUnavailable."""
+    wanted = set(places)
+    runs: list[list[tuple[int, int]]] = []  # of each partition, the first and last of offsets read in one go
+    for each in inside:
+        own: list[tuple[int, int]] = []
+        for offset in sorted(
+            p.offset for p in wanted if p[:2] == each[:2] and each.start <= p.offset < each.end
+        ):
+            if own and offset - own[-1][1] <= 500:  # reading a gap is cheaper than seeking over it
+                own[-1] = own[-1][0], offset
+            else:
+                own.append((offset, offset))
+        runs.append(own)
+    partitions = [TopicPartition(*each[:2]) for each in inside]
+    for number in range(max(map(len, runs), default=0)):
+        now = {
+            partition: own[number]
+            for partition, own in zip(partitions, runs, strict=True)
+            if number < len(own)
+        }
+        begin: Positions = {partition: first for partition, (first, _) in now.items()}
+        reader.seek(begin, {partition: last + 1 for partition, (_, last) in now.items()})
+        async with aclosing(reader.rest()) as batches:
+            async for batch in batches:
+                for record in batch:
+                    if RecordPlace.of(record) in wanted:
+                        yield record

@@ -1,4 +1,4 @@
-"""The report of a replay as a table or JSON, and what writes its decisions: to a file or a topic of its own."""
+"""The report of a replay as table, JSON or page, and the writers of its decisions: to a file or a replay topic."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import InboundRecord, decision_headers
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.policy import Policy
+from groundwire.replay.reading import PATIENCE
 from groundwire.replay.store import Job
 
 
 class ReplayStatus(StrEnum):
     """The result of replaying a decision, or a record without one.
 
-    `equal`: the same bytes, or under another policy the same tier and reason; `differs`; `missing`: its record or
-    policy was not found; `cannot_tell`: the facts do not hold what the other policy asks for; `facts_missing`: no
-    topic tells what became of the record, so nothing is derived; `repeat`: the record's subject was decided on another
-    record; `dead_letter` and `refused`: how the record ended.
+    `equal`: the same bytes, or under another policy the same tier and reason; `missing`: its record or policy was not
+    found; `cannot_tell`: the facts lack what the other policy needs; `facts_missing`: no topic holds an outcome of the
+    record; `repeat`: its subject was decided on another record; `dead_letter`, `refused`: how the record ended.
     """
 
     EQUAL = "equal"
@@ -51,14 +51,10 @@ class ReplayStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The result of replaying one decision.
+    """The result of replaying one decision; None for what was not recorded, or could not be derived.
 
-    Attributes:
-        before: as it was recorded; None where there is none.
-        after: as it was derived; None where it could not be.
-        fields: JSON paths that differ; where nothing could be derived, why; keys of the policy, where the facts do not
-            tell what they come to.
-        value: the derived decision as it is written, with the replay's name.
+    `fields`: JSON paths that differ, why nothing could be derived, or policy keys that the facts cannot decide.
+    `value`: the derived decision as written, with the replay's name.
     """
 
     status: ReplayStatus
@@ -72,14 +68,8 @@ class Replayed:
 class Summary:
     """The counts of a replay.
 
-    Attributes:
-        records: how many were replayed.
-        statuses: of decisions, and of records without one.
-        reasons: (verdict and reason as recorded, as derived) -> decisions.
-        policies: hash of a policy -> decisions that it decided, as recorded.
-        unreplayable: key of the policy -> decisions of which the facts do not tell what it comes to.
-        other_engine: decisions that another engine made.
-        changes: decisions that are listed because they differ, or because something is missing.
+    `reasons`: decisions by recorded and derived verdict with reason; `policies`: decisions by hash of their policy;
+    `unreplayable`: decisions by policy key that the facts cannot decide; `changes`: decisions listed in the report.
     """
 
     records: int = 0
@@ -96,8 +86,8 @@ class Summary:
         if replayed.status is ReplayStatus.CANNOT_TELL:
             self.unreplayable.update(replayed.fields)
         if before is not None:
-            told = replayed.after is not None and replayed.status is not ReplayStatus.CANNOT_TELL
-            outcome = _verdict(replayed.after) if replayed.after and told else replayed.status.value
+            is_derived = replayed.after is not None and replayed.status is not ReplayStatus.CANNOT_TELL
+            outcome = _verdict(replayed.after) if replayed.after and is_derived else replayed.status.value
             self.reasons[_verdict(before), outcome] += 1
             self.policies[before.policy.sha256] += 1
             self.other_engine += before.engine != __version__
@@ -105,7 +95,6 @@ class Summary:
             self.changes += 1
 
     def as_json(self) -> dict[str, Any]:
-        """Return the counts as a JSON value."""
         return {
             "records": self.records,
             "statuses": dict(sorted(self.statuses.items())),
@@ -121,7 +110,6 @@ class Summary:
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Summary:
-        """Read what `as_json` returned; an empty object is an empty summary."""
         return cls(
             plain.get("records", 0),
             Counter(plain.get("statuses", {})),
@@ -150,7 +138,6 @@ MAX_ROWS: Final = 200
 
 
 def as_table(job: Job, summary: Summary) -> Iterator[str]:
-    """Yield the lines of a table: counts, then each decision that came out otherwise."""
     outcomes = sum(summary.statuses.values())
     yield f"{summary.records} records replayed" + (
         f", {outcomes} outcomes" if outcomes != summary.records else ""
@@ -184,7 +171,6 @@ RELEVANCE: Final = "verify_claim_relevance"
 
 
 def unreplayable_lines(summary: Summary) -> Iterator[str]:
-    """Yield what the facts do not tell, by key of the policy, and what does."""
     for key, count in sorted(summary.unreplayable.items()):
         instead = (
             "it was not recorded whether sources support claims: send a sample to groundwire check"
@@ -195,7 +181,7 @@ def unreplayable_lines(summary: Summary) -> Iterator[str]:
 
 
 def as_json(job: Job, name: str, summary: Summary) -> Iterator[str]:
-    """Yield the parts of one JSON object; each changed decision stands in it twice, as recorded and as derived."""
+    """Yield the parts of one JSON object."""
     head = {"name": name, **summary.as_json()}
     yield json.dumps(head, ensure_ascii=False)[:-1] + ', "changed": ['
     for index, change in enumerate(changes_of(job)):
@@ -204,7 +190,7 @@ def as_json(job: Job, name: str, summary: Summary) -> Iterator[str]:
 
 
 def changes_of(job: Job) -> Iterator[Change]:
-    """Yield what came out otherwise, other verdicts first: the fields, and both decisions as JSON values."""
+    """Yield changed decisions, other verdicts first."""
     for before, after, fields in job.changes():
         both = {"before": before, "after": after}
         yield {"fields": fields, **{name: json.loads(one) if one else None for name, one in both.items()}}
@@ -213,12 +199,11 @@ def changes_of(job: Job) -> Iterator[Change]:
 REPLAY: Final = "replay."
 """Begins the name of every topic that a replay may write to, behind the deployment's prefix."""
 
-_PATIENCE: Final = 30.0
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 def replay_topic(given: str, prefix: str) -> str:
-    """Return the whole name of an output topic. Raises: UsageError."""
+    """Return the full name of an output topic. Raises: UsageError."""
     name = given.removeprefix(prefix) if given.startswith(prefix + REPLAY) else given
     own = name.removeprefix(REPLAY)
     if not name.startswith(REPLAY) or not _NAME.fullmatch(own):
@@ -236,23 +221,21 @@ def replay_name(given: str) -> str:
 
 
 async def create_topic(settings: Settings, topic: str) -> None:
-    """Create an output topic, unless it is there. Raises: BrokerUnavailable.
+    """Create an output topic unless it exists. Raises: BrokerUnavailable.
 
-    A broker that creates no topics on request may do so on first use, or refuses what is then sent.
+    A broker that refuses admin requests may create it on first use.
     """
     try:
-        async with asyncio.timeout(_PATIENCE), admin(settings.brokers, _PATIENCE) as client:
+        async with asyncio.timeout(PATIENCE), admin(settings.brokers, PATIENCE) as client:
             if topic not in await client.list_topics():
                 await client.create_topics([NewTopic(topic, settings.partitions, settings.replication)])
     except IncompatibleBrokerVersion:
         return
     except (KafkaError, TimeoutError) as exc:
-        raise unavailable(settings.brokers, _PATIENCE, f"create {topic}") from exc
+        raise unavailable(settings.brokers, PATIENCE, f"create {topic}") from exc
 
 
 class Nowhere:
-    """Writes nothing."""
-
     async def resume(self, written: int) -> None: ...
 
     async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None: ...
@@ -262,8 +245,6 @@ class Nowhere:
 
 
 class FileWriter:
-    """Writes one decision a line."""
-
     def __init__(self, path: Path) -> None:
         try:
             self._file = path.open("r+b" if path.exists() else "w+b")
@@ -271,7 +252,7 @@ class FileWriter:
             raise UsageError(f"--output: {path}: {exc.strerror}") from None
 
     async def resume(self, written: int) -> None:
-        """Continue behind the first `written` bytes. Raises: UsageError where the file has fewer."""
+        """Continue after the first `written` bytes. Raises: UsageError where the file has fewer."""
         if self._file.seek(0, 2) < written:
             raise UsageError(
                 "--output: the file is shorter than it was left; remove the job file to begin anew"
@@ -283,7 +264,6 @@ class FileWriter:
         self._file.write(value + b"\n")
 
     async def flush(self) -> int:
-        """Sync the file to disk; return its size in bytes."""
         self._file.flush()
         os.fsync(self._file.fileno())
         return self._file.tell()
@@ -293,10 +273,9 @@ class FileWriter:
 
 
 class TopicWriter:
-    """Publishes decisions as the gate does, on a topic of the replay's own.
+    """Publishes decisions on a replay topic.
 
-    What an interrupted replay published after its last page is published again when it continues, with the same bytes
-    under the same `ce_id`.
+    After an interruption, what was published after the last commit is published again, with the same bytes and `ce_id`.
     """
 
     def __init__(self, producer: AIOKafkaProducer, topic: str) -> None:
@@ -315,7 +294,7 @@ class TopicWriter:
         self._written += 1
 
     async def flush(self) -> int:
-        """Wait until everything is acknowledged; return how many were sent. Raises: BrokerUnavailable."""
+        """Wait for all acknowledgements; return how many records were sent. Raises: BrokerUnavailable."""
         try:
             await asyncio.gather(*self._sent)
         except KafkaError as exc:
@@ -335,13 +314,7 @@ _POLICIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
-    """How a recorded policy differs from the one that decides instead.
-
-    Attributes:
-        name: its version and the first digits of its hash.
-        decisions: how many it decided.
-        rows: key, recorded value, value now; None where the recorded policy is not at hand.
-    """
+    """How a recorded policy differs from the deciding one: key, old and new value; None: it is not stored."""
 
     name: str
     decisions: int
@@ -349,7 +322,6 @@ class PolicyChange:
 
 
 async def policy_changes(summary: Summary, policies: Policies, policy: Policy | None) -> list[PolicyChange]:
-    """Compare the policies of most recorded decisions with the one that decides instead; nothing without one."""
     if policy is None:
         return []
     changes = []
@@ -363,10 +335,7 @@ async def policy_changes(summary: Summary, policies: Policies, policy: Policy | 
 
 
 def write_page(path: Path, job: Job, summary: Summary, policies: list[PolicyChange]) -> None:
-    """Write the page; details that do not fit go to `<name>.rest.jsonl` beside it, one JSON object a line.
-
-    Raises: UsageError, ImportError.
-    """
+    """Write the page; details beyond its size go to `<name>.rest.jsonl`. Raises: UsageError, ImportError."""
     rest = path.with_suffix(".rest.jsonl")
     parts, left = _page(job, summary, policies, rest.name)
     try:
@@ -383,7 +352,7 @@ def write_page(path: Path, job: Job, summary: Summary, policies: list[PolicyChan
 def _page(
     job: Job, summary: Summary, policies: list[PolicyChange], rest: str
 ) -> tuple[Iterator[str], Iterator[Change]]:
-    """Return the parts of the page, and the changes that are left once they are all taken; everything is escaped."""
+    """Return the parts of the page, and the changes left over once all parts are consumed; everything is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - an extra of its own
 
     environment = Environment(

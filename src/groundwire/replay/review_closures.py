@@ -1,8 +1,7 @@
-"""Subjects that people's actions closed: `retractions` and `audit` tell of them for longer than `blocked` is kept.
+"""Subjects that people's actions closed, read from `retractions` and `audit`, which outlive `blocked`.
 
-A Decision that blocks is gone from its topic after 30 days, while the one that it superseded still stands on
-`review` or `approved`. Without this, state rebuilt from the topics would ask again, or approve again, what a person
-had rejected, retracted or let expire.
+A blocking Decision is gone after 30 days, while the one that it superseded is still on `review` or `approved`: without
+this, a rebuild would reopen, or approve again, what a person had rejected, retracted or let expire.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from groundwire.messages.topics import TopicName
 
 
 class Closed(OutputRecord):
-    """What the Decision that closed a subject said beside its text; `detail.closed` of its audit event."""
+    """What the closing Decision said beside its text: `detail.closed` of its audit event."""
 
     origin: Origin
     decided_at: Time
@@ -49,11 +48,7 @@ class Closed(OutputRecord):
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """The highest revision known of a subject, which a person's action blocked.
-
-    Attributes:
-        closed: None where only the Retraction is known, or an event that does not tell.
-    """
+    """The highest known revision of a subject, blocked by a person; `closed`: None where no audit event holds it."""
 
     revision: int
     code: ReasonCode
@@ -66,10 +61,9 @@ class Closure:
 
 
 class ReviewClosures:
-    """Collects them from values of `retractions` and `audit`, in any order.
+    """Collects closures from values of `retractions` and `audit`, in any order.
 
-    Holds one entry for each subject that a person's action blocked, and the ids that a Retraction names (at most
-    1,000): as much as people did within the topics' retention, never as much as was published.
+    Memory grows with people's actions within retention, not with what was published.
     """
 
     def __init__(self) -> None:
@@ -77,7 +71,7 @@ class ReviewClosures:
         self._retracted: dict[str, tuple[str | None, bytes]] = {}
 
     def note(self, value: bytes) -> None:
-        """Take in a record; one that is neither a Retraction nor an action that blocked is skipped."""
+        """Add a record; others than Retractions and blocking actions are skipped."""
         if b'"affected"' in value and b'"supersedes"' in value:
             with suppress(ValidationError):
                 self._note_retraction(Retraction.model_validate_json(value))
@@ -92,10 +86,10 @@ class ReviewClosures:
                     self._keep(subject, closure)
 
     def current(self, decision: Decision) -> Decision:
-        """Return a decision, or what a person's action has made of it since.
+        """Return a decision, or the one that closed its subject since.
 
-        Of the latter holds what state keeps. Its text is that of the decision given: the text of an edit that was
-        blocked stands on no topic any more.
+        The latter is complete as far as state needs it; its text is that of the decision given, as no topic holds a
+        blocked edit.
         """
         closure = self._closures.get(subject_of_decision(decision))
         if closure is None or not 1 <= decision.revision < closure.revision:
@@ -104,7 +98,7 @@ class ReviewClosures:
         return _close(decision, closure, retracted[0] if retracted else closure.reason)
 
     def affected(self, decision: Decision) -> bytes:
-        """Return what state keeps of the claims that a retraction affected; empty where none is known."""
+        """Return the claims that a retraction affected, as state stores them; empty where none is known."""
         return self._retracted.get(decision.decision_id, (None, b""))[1]
 
     def _note_retraction(self, record: Retraction) -> None:
@@ -135,9 +129,9 @@ class ReviewClosures:
 
 
 def is_erased_action(value: bytes, erasures: Erasures) -> bool:
-    """Say of an audit event whether it tells of an action that blocked what is erased.
+    """Say whether an audit event is of a blocking action on an erased subject.
 
-    Revisions begin anew behind an erasure: it would close what the user has said since, under an old id.
+    Revisions restart after an erasure: it would close what the user has said since.
     """
     if b'"review_action"' not in value:
         return False
@@ -153,7 +147,7 @@ def is_erased_action(value: bytes, erasures: Erasures) -> bool:
 
 
 def closed_by(decision: Decision) -> dict[str, Any]:
-    """Return what the audit event of an action that blocked says of its Decision: ids, counts and codes only."""
+    """Return `detail.closed` of a blocking action's audit event: ids, counts and codes only."""
     review = decision.facts.review or {}
     closed = Closed(
         origin=decision.origin,
@@ -189,7 +183,7 @@ def _closure(event: AuditEvent) -> Closure | None:
 
 def _close(before: Decision, closure: Closure, reason: str | None) -> Decision:
     closed = closure.closed or Closed(
-        # what no event tells: the place of the ReviewDecision is not known then, only its topic
+        # without an audit event only the topic of the ReviewDecision is known
         origin=Origin(
             topic=TopicName.REVIEW_DECISIONS, partition=0, offset=0, timestamp=closure.at, sha256="0" * 64
         ),

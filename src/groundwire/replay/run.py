@@ -1,7 +1,7 @@
-"""Replays the records of a job: decides each again, and compares; asks neither network nor Redis.
+"""Replays the records of a job: derives each decision again and compares; asks neither network nor Redis.
 
-A replay from recorded facts derives each decision from its record, policy and facts. A simulation finds duplicates,
-parents and places in the queue anew, as if the records had come to an empty deployment.
+A replay derives each decision from its record, policy and facts. A simulation finds duplicates, parents and queue
+places anew, as if the records had come to an empty deployment.
 """
 
 from __future__ import annotations
@@ -51,16 +51,13 @@ PAGE: Final = 500
 
 
 class Writer(Protocol):
-    """Where derived decisions go."""
-
     async def resume(self, written: int) -> None:
-        """Begin, or go on behind the first `written` bytes or records."""
+        """Continue after the first `written` bytes or records."""
 
-    async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None:
-        """Write a decision that a record brought; `value` is what is written of it."""
+    async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None: ...
 
     async def flush(self) -> int:
-        """Make sure that everything is there for good; return how much it is."""
+        """Persist everything; return its size."""
         ...
 
 
@@ -72,11 +69,7 @@ Decide = Callable[[InboundRecord, Decision], Awaitable[Decision | None]]
 class Task:
     """How a replay decides.
 
-    Attributes:
-        name: stands in `replay` of each decision.
-        policies: find the policies that decided.
-        policy: decides instead; None: each decision's own.
-        simulate: decides instead of the recorded facts; None: they stay.
+    `policy`: replaces each decision's own; `simulate`: replaces the recorded facts.
     """
 
     name: str
@@ -86,13 +79,11 @@ class Task:
 
     @property
     def by_bytes(self) -> bool:
-        """Whether every byte has to be the same, not only tier and reason."""
+        """Whether all bytes are compared, not only tier and reason."""
         return self.policy is None and self.simulate is None
 
 
 class Replayer:
-    """Replays a job."""
-
     def __init__(self, job: Job, task: Task, writer: Writer, rate: Rate, report: Report) -> None:
         self._job = job
         self._task = task
@@ -103,7 +94,7 @@ class Replayer:
 
     async def run(self) -> Summary:
         known = self._job.known("progress")
-        if known is None or self._task.simulate:  # what a simulation knows is in memory alone
+        if known is None or self._task.simulate:  # a simulation's state is in memory alone
             self._job.forget_results()
         progress = json.loads(known) if known and not self._task.simulate else {}
         self._summary = Summary.from_json(progress.get("summary", {}))
@@ -141,8 +132,15 @@ class Replayer:
         return [await self._decide(record, value, decision) for value, decision in decisions]
 
     async def _decide(self, record: InboundRecord, value: bytes, decision: Decision) -> Replayed:
+        found = record.sha256, record.origin.timestamp
+        if found != (decision.origin.sha256, decision.origin.timestamp):  # another record is there
+            return Replayed(ReplayStatus.DIFFERS, decision, None, ("$.origin",))
         try:
-            after = await self._derive(record, decision)
+            if self._task.simulate:
+                after = await self._task.simulate(record, decision)
+            else:
+                policy = self._task.policy or await _policy(decision, self._task.policies)
+                after = rederive(decision, gather(decision, self._job), policy)
         except Missing as exc:
             return Replayed(ReplayStatus.MISSING, decision, None, (str(exc),))
         except Mismatch as exc:
@@ -155,27 +153,15 @@ class Replayer:
         derived = after.to_bytes()
         fields = self._fields(value, derived, decision, after)
         status = ReplayStatus.DIFFERS if fields else ReplayStatus.EQUAL
-        policy = self._task.policy
-        if policy is not None and policy.sha256 != decision.policy.sha256:
+        other = self._task.policy
+        if other is not None and other.sha256 != decision.policy.sha256:
             known = await self._task.policies.get(decision.policy.sha256)
             compared = self._task.simulate is not None
-            if keys := unreplayable(decision, after, policy, known, compared=compared):
+            if keys := unreplayable(decision, after, other, known, compared=compared):
                 status, fields = ReplayStatus.CANNOT_TELL, keys
         return Replayed(status, decision, after, fields, marked(derived, self._task.name))
 
-    async def _derive(self, record: InboundRecord, decision: Decision) -> Decision | None:
-        if (record.sha256, record.origin.timestamp) != (decision.origin.sha256, decision.origin.timestamp):
-            raise Mismatch("$.origin", "another record stands there")
-        if self._task.simulate:
-            return await self._task.simulate(record, decision)
-        name = decision.policy.sha256
-        policy = self._task.policy or await self._task.policies.get(name)
-        if policy is None:
-            raise Missing(f"policy {name[:64]}")
-        return rederive(decision, gather(decision, self._job), policy)
-
     def _fields(self, value: bytes, derived: bytes, decision: Decision, after: Decision) -> tuple[str, ...]:
-        """Return what differs: of tier and reason, or of all that the gate published."""
         if not self._task.by_bytes:
             pairs = (
                 (name, getattr(decision, name), getattr(after, name)) for name in ("tier", "reason_code")
@@ -200,7 +186,7 @@ class Replayer:
             action_id = decode_review_decision(record.value).action_id
         except RecordError:
             return ReplayStatus.DEAD_LETTER
-        # the audit names a final refusal by the action's id, any other by its record
+        # the audit identifies a final refusal by the action's id, any other by its record
         if has_ended(event_id("refused_action", record.origin.model_dump(mode="json"))):
             return ReplayStatus.REFUSED
         if has_ended(event_id("review_action", action_id)):
@@ -209,17 +195,24 @@ class Replayer:
         return ReplayStatus.REFUSED if refused else ReplayStatus.FACTS_MISSING
 
 
+async def _policy(decision: Decision, policies: Policies) -> Policy:
+    name = decision.policy.sha256
+    policy = await policies.get(name)
+    if policy is None:
+        raise Missing(f"policy {name[:64]}")
+    return policy
+
+
 _WHATEVER_IS_NEAR: Final = {ReasonCode.EXPIRED, ReasonCode.PERSONAL_SPECULATION, ReasonCode.DUPLICATE}
-"""Reasons that no near-duplicate more would change."""
+"""Reasons that further near-duplicates would not change."""
 
 
 def unreplayable(
     recorded: Decision, derived: Decision, policy: Policy, before: Policy | None, *, compared: bool = False
 ) -> tuple[str, ...]:
-    """Return the keys of another policy that the facts of a claim cannot decide: it compares, or looks up, more.
+    """Return the keys of another policy that a claim's facts cannot decide: it compares, or looks up, more.
 
-    `before` is the policy that decided; where it is not known (None), near-duplicates count as recorded. `compared`:
-    near-duplicates were found anew.
+    `before`: the policy that decided, None where unknown; `compared`: near-duplicates were found anew.
     """
     if recorded.kind != Kind.CLAIM or recorded.facts.review:
         return ()
@@ -240,7 +233,7 @@ def unreplayable(
 
 
 def marked(value: bytes, name: str) -> bytes:
-    """Return a decision with the name of its replay, which is the last of its fields. Raises: ValueError."""
+    """Add the replay's name to a decision: `replay` is its last field. Raises: ValueError."""
     before, none, rest = value.rpartition(b"null}")
     if not before.endswith(b'"replay":') or not none or rest:
         raise ValueError("replay is not the last field")
@@ -248,7 +241,7 @@ def marked(value: bytes, name: str) -> bytes:
 
 
 class Simulation:
-    """Decides records as they come; memory grows with the subjects that it has seen."""
+    """Decides records again in order; memory grows with the subjects seen."""
 
     def __init__(self, job: Job, policies: Policies, policy: Policy | None) -> None:
         self._job = job
@@ -259,7 +252,7 @@ class Simulation:
         self._now = datetime.fromtimestamp(0, UTC)
 
     async def load(self, values: Iterable[bytes], policy: Policy) -> None:
-        """Take over decisions that were made before: those of a subject in the order of their revisions."""
+        """Load earlier decisions, those of a subject in revision order."""
         self._job.forget_simulated()
         for value in values:
             stored = stored_outcome(value, policy)
@@ -268,11 +261,8 @@ class Simulation:
                 self._keep(Decision.model_validate_json(value))
 
     async def __call__(self, record: InboundRecord, recorded: Decision) -> Decision | None:
-        """Decide a record again; None where it has no decision in this course of events. Raises: Missing."""
-        name = recorded.policy.sha256
-        policy = self._policy or await self._policies.get(name)
-        if policy is None:
-            raise Missing(f"policy {name[:64]}")
+        """Decide a record again; None where it now has no decision. Raises: Missing."""
+        policy = self._policy or await _policy(recorded, self._policies)
         self._now = recorded.decided_at
         content = read_record(record.value or b"")
         if isinstance(content, ReviewDecision):
@@ -314,28 +304,29 @@ class Simulation:
     async def _act(
         self, record: InboundRecord, review: ReviewDecision, recorded: Decision, policy: Policy
     ) -> Decision | None:
-        (standing,) = await self._state.statuses([subject_of_decision(recorded)])
-        if standing is None:
+        (current,) = await self._state.statuses([subject_of_decision(recorded)])
+        if current is None:
             return None
-        current = review.model_copy(update={"expected_revision": standing.revision})
+        review = review.model_copy(update={"expected_revision": current.revision})
+
+        async def find(wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
+            values = {query.decision_id: self._job.simulated(query.decision_id) for query in wanted}
+            return {name: Decision.model_validate_json(value) for name, value in values.items() if value}
+
         gate = ReviewGate(
             policy,
             self._policies,
             self._state,
             keys=Keys.empty(),
-            find=self._find,
+            find=find,
             own_key=None,
             now=lambda: self._now,
         )
         key_id = (recorded.facts.review or {}).get("key_id")
-        (result,) = await gate.apply_step([PreparedReview(record, current, "", key_id)])
+        (result,) = await gate.apply_step([PreparedReview(record, review, "", key_id)])
         return result.decision if isinstance(result, Acted) else None
 
-    async def _find(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
-        values = {query.decision_id: self._job.simulated(query.decision_id) for query in wanted}
-        return {name: Decision.model_validate_json(value) for name, value in values.items() if value}
-
     def _keep(self, decision: Decision) -> None:
-        """Keep what an action may rest on: approvals, and responses that wait."""
+        """Keep what an action may refer to: approvals, and pending responses."""
         if decision.approved or decision.kind == Kind.RESPONSE:
             self._job.add_simulated(decision.decision_id, decision.to_bytes())

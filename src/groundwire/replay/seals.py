@@ -1,7 +1,7 @@
-"""What seals prove of the records on the output topics: which are covered, which are gone, and which chains are broken.
+"""What seals prove of the output topics: which records are covered, which were removed, which chains are broken.
 
-A seal says what came of a stretch of an input partition, and names the one before it (`groundwire.messages.seals`).
-Whoever may write to topics, but holds no key of a gate, can make none.
+A seal lists the outputs of an offset range of an input partition, and names the seal before it
+(`groundwire.messages.seals`). Nobody without a gate's key can make one.
 """
 
 from __future__ import annotations
@@ -34,15 +34,12 @@ from groundwire.messages.identity import decision_id, event_id, retraction_id, s
 from groundwire.messages.records import Retraction
 from groundwire.messages.seals import MAX_AT_ONCE, SEALED, Seal, path_of
 from groundwire.messages.topics import TopicName, record_key
+from groundwire.replay.inputs import parse_event
+from groundwire.replay.reading import CLOCK_SKEW, PATIENCE
 from groundwire.replay.store import RecordPlace, Store
 
-_PATIENCE: Final = 30.0
-_SKEW: Final = timedelta(minutes=5)
-"""By how much clocks of workers may differ."""
 _YOUNGEST_CUT: Final = timedelta(days=(TopicName.AUDIT.retention_days or 0) - 31)
-"""Age of the first seal that retention leaves: what it takes is older, but a month may go by without a seal."""
-_REVISIONS: Final = 20
-"""Revisions above an unsealed one among which a sealed one is looked for."""
+"""Least age of the first seal after retention: a month may pass without a seal."""
 
 _GROUPS: Final = {
     "claims": TopicName.CLAIMS,
@@ -60,7 +57,7 @@ _EVENTS: Final = {
     "retraction": [TopicName.REVIEW_DECISIONS],
     "dead_letter": list(_INPUTS),
 }
-"""Audit events that come of a record of these topics, whatever comes of it later: unsealed, nobody wrote them."""
+"""Input topics of the audit events that need a seal."""
 
 _FORKS: Final = """
 INSERT INTO forks
@@ -81,16 +78,13 @@ WITH RECURSIVE chain (number, hash, before) AS (
 )
 SELECT number FROM fork
 """
-"""Seals beside the chain that leads to a head; of those behind the head, which may be under way, under ended keys."""
+"""Seals off the chain of a head; of later ones, which may be under way, those of expired keys."""
 
 
 class SealFault(NamedTuple):
-    """What is wrong with seals, or with a record that they should cover.
+    """A fault of a seal, or of a record that a seal should cover.
 
-    Attributes:
-        kind: `bad_seal`, `broken_chain`, `removed` or `unsealed`.
-        where: the record's place, or the partition's.
-        id: the record's, where it has one.
+    `kind`: `bad_seal`, `broken_chain`, `removed` or `unsealed`; `where`: position of the record, or the partition.
     """
 
     kind: str
@@ -101,7 +95,7 @@ class SealFault(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChainHead:
-    """The last seal of an input partition: what is kept elsewhere, so that nobody cuts a chain short unseen."""
+    """The last seal of an input partition: anchored elsewhere, it shows that a chain was truncated."""
 
     topic: str
     partition: int
@@ -112,19 +106,16 @@ class ChainHead:
 
 
 class SealEvidence:
-    """What the topics of a deployment and their seals say; made by `read_seals`.
+    """What the topics of a deployment and their seals hold; made by `read_seals`.
 
-    Attributes:
-        home: the partition of `audit` on which all seals stand.
-        audit_is_cut: whether retention has taken the beginning of `audit`, and first seals with it.
-        under_way: input topics that may hold records that no seal has reached, and since when.
-        committed: what groups committed of partitions last: an offset, and the hash of the seal that ends there; no
-            hash: no worker had sealed until then.
+    `home`: the partition of `audit` that holds all seals. `audit_is_cut`: retention has removed its first seals.
+    `under_way`: input topics with records that no seal has reached, and since when. `committed`: last offsets of the
+    groups, with the hash of the seal that ends there; empty: no worker had sealed yet.
     """
 
     def __init__(self, store: Store, prefix: str, keys: SealKeys, *, now: datetime, home: int = 0) -> None:
         self._store = store
-        store.rows("BEGIN")  # and no end: it is not read after a crash
+        store.rows("BEGIN")  # never committed: it is not read after a crash
         self._prefix = prefix
         self._now = now
         self._keys = keys
@@ -139,8 +130,8 @@ class SealEvidence:
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def note_published(self, record: InboundRecord, *, late: bool = False) -> None:
-        """Take in a record of an output topic; of one that stands on it again, the first place counts."""
-        topic = self._name(record)
+        """Add a record of an output topic; of a repeated record the first position counts."""
+        topic = TopicName((record.topic or "").removeprefix(self._prefix))
         if topic is TopicName.RETRACTIONS:
             erasure = self._erasures.note(record)
             self._tombstones |= {erasure.id} if erasure else set()
@@ -153,9 +144,9 @@ class SealEvidence:
         is_misplaced = False
         if topic is TopicName.RETRACTIONS:
             try:
-                told = Retraction.model_validate_json(record.value)
-                true = retraction_id(told.decision_id), record_key(told.tenant_id, told.user_id)
-                is_misplaced = (name, record.key) != true
+                parsed = Retraction.model_validate_json(record.value)
+                expected = retraction_id(parsed.decision_id), record_key(parsed.tenant_id, parsed.user_id)
+                is_misplaced = (name, record.key) != expected
             except ValidationError:
                 is_misplaced = True
         causes = () if late or is_misplaced else self._causes(topic, record)
@@ -165,17 +156,16 @@ class SealEvidence:
             self._faults.append(SealFault("unsealed", str(RecordPlace.of(record)), name[:100], detail))
 
     def note_waiting(self, record: InboundRecord) -> None:
-        """Take in a record of `deferred` that no seal has reached: its decision may just have been published."""
+        """Add a record of `deferred` that no seal has reached: its decision may just have been published."""
         self._store.put("waiting", *RecordPlace.of(deferred_record(record)))
 
     def reached(self, topic: str, partition: int) -> int:
-        """Return the offset behind what was sealed of an input partition, as seals or their group tell; 0: nothing."""
+        """Return the offset after the last sealed or committed record of an input partition."""
         (end,) = self._row("SELECT max(end) FROM seals WHERE topic = ? AND part = ?", topic, partition)
         committed = self.committed.get(TopicPartition(topic, partition))
         return max(end or 0, committed.offset if committed else 0)
 
     def sealed_at(self, partition: TopicPartition) -> datetime | None:
-        """Return the time of the last seal of an input partition; None: it has none."""
         (time,) = self._row("SELECT max(time) FROM seals WHERE topic = ? AND part = ?", *partition)
         return from_microseconds(time) if time else None
 
@@ -185,7 +175,7 @@ class SealEvidence:
         self.under_way[name] = min(begun, self._now, self.under_way.get(name, begun))
 
     def leave_out_forks(self) -> None:
-        """Count only seals that lead to what groups committed: after a crash, all others are sealed again."""
+        """Drop seals off the committed chain: after a crash their records are sealed again."""
         keys = self._store.rows("SELECT DISTINCT key FROM seals").fetchall()
         ended = json.dumps([key for (key,) in keys if self._is_beyond(key, self._now)])
         for (topic, part), (_, head) in self.committed.items():
@@ -194,30 +184,55 @@ class SealEvidence:
         self._store.rows("DELETE FROM seals WHERE number IN (SELECT number FROM forks)")
 
     def has_lost_seals(self, start: int) -> bool:
-        """Say of where the partition of seals begins whether retention has taken its beginning.
+        """Say whether retention has removed the first seals, given the first offset.
 
-        Not where what is left begins with a younger seal than retention leaves: somebody has deleted those before it.
+        A first seal younger than retention leaves means that somebody deleted those before it.
         """
         first = self._row("SELECT time FROM seals ORDER BY number LIMIT 1")
         return start > 0 and (first is None or self._now - from_microseconds(first[0]) >= _YOUNGEST_CUT)
 
     def sealed_hashes(self) -> frozenset[bytes]:
-        """Return the hashes of all records that a seal covers; memory holds about 100 bytes of each."""
+        """Return the hashes of all sealed records, about 100 bytes of memory each."""
         return frozenset(sha for (sha,) in self._store.rows("SELECT DISTINCT sha FROM sealed"))
 
     def faults(self) -> Iterator[SealFault]:
-        """Yield what is wrong, but for decisions without a seal: those `explain` tells."""
+        """Yield all faults, but for unsealed decisions: `explain` reports those."""
         yield from self._faults
-        yield from self._broken_chains()
-        yield from self._removed()
-        yield from self._unsealed()
+        for topic, part in self._partitions():
+            yield from self._broken_chain(topic, part)
+        for partition, (_, name) in sorted(self.committed.items()):
+            if not name:
+                continue
+            known = self._row("SELECT 1 FROM seals WHERE hash = ?", name)
+            kept = self._row("SELECT 1 FROM seals WHERE topic = ? AND part = ?", *partition)
+            if not known and (kept or not self.audit_is_cut):
+                where = f"{partition.topic}/{partition.partition}"
+                detail = f"the seal {name}, which the group committed last, is gone"
+                yield SealFault("broken_chain", where, None, detail)
+        removed = (
+            "SELECT sealed.id, sealed.sha, sealed.topic, seals.time, min(number) AS number"
+            " FROM sealed JOIN seals ON number = seal LEFT JOIN published USING (id, sha, topic)"
+            " WHERE published.id IS NULL GROUP BY sealed.id, sealed.sha, sealed.topic ORDER BY 5, 1"
+        )
+        for name, digest, topic, time, _ in self._store.rows(removed):
+            days = TopicName(topic).retention_days if topic in set(TopicName) else None
+            if days is None or from_microseconds(time) + timedelta(days=days) > self._now:
+                detail = f"a seal names a record of hash {digest.hex()}, and {topic} does not hold it"
+                yield SealFault("removed", self._prefix + topic, name, detail)
+        unsealed = (
+            "SELECT id, topic, part, at, time, causes FROM published LEFT JOIN sealed USING (id, sha, topic)"
+            " WHERE causes <> '' AND sealed.id IS NULL ORDER BY topic, part, at"
+        )
+        latest = to_milliseconds(self._now + CLOCK_SKEW)
+        for name, topic, part, at, time, causes in self._store.rows(unsealed).fetchall():
+            place = RecordPlace(self._prefix + topic, part, at)
+            begun = [self.under_way[TopicName(each)] for each in causes.split() if each in self.under_way]
+            is_under_way = begun and to_milliseconds(min(begun) - CLOCK_SKEW) <= time <= latest
+            if not is_under_way and not self._is_before_seals(place):
+                yield SealFault("unsealed", str(place), name[:100], "no seal covers it")
 
     def explain(self, place: RecordPlace, value: bytes) -> tuple[str, str] | None:
-        """Say of a published decision why no seal covers it.
-
-        Returns:
-            None where one does; else `unsealed`, `expired` or `not_sealed_yet`, and why.
-        """
+        """Return `unsealed`, `expired` or `not_sealed_yet` and why; None: a seal covers the decision."""
         decision = Decision.model_validate_json(value)
         name, digest = decision.decision_id, hashlib.sha256(value).digest()
         if self._row("SELECT 1 FROM sealed WHERE id = ? AND sha = ?", name, digest):
@@ -238,15 +253,15 @@ class SealEvidence:
     def is_superseded(self, value: bytes) -> bool:
         """Say whether a later decision of the same subject is sealed.
 
-        A worker that dies between publishing and sealing leaves its record to the next one, which publishes what has
-        become of the subject by then. What is superseded has no effect any more.
+        A worker that crashes between publishing and sealing leaves its record to the next one, which publishes the
+        subject's current decision. A superseded one has no effect any more.
         """
         decision = Decision.model_validate_json(value)
         subject = subject_of_decision(decision)
         erased = self._erasures.until(decision.tenant_id, decision.user_id)
         # revisions begin anew behind an erasure: those before it supersede nothing there
         since = to_microseconds(erased) if erased and decision.decided_at > erased else 0
-        later = range(max(decision.revision, 0) + 1, max(decision.revision, 0) + _REVISIONS)
+        later = range(max(decision.revision, 0) + 1, max(decision.revision, 0) + 20)
         query = "SELECT 1 FROM sealed JOIN seals ON number = seal WHERE id = ? AND time > ?"
         return any(self._row(query, decision_id(subject, number), since) for number in later)
 
@@ -264,7 +279,7 @@ class SealEvidence:
         return self._store.rows(query).fetchall()
 
     def missing_heads(self, anchored: Iterable[Mapping[str, Any]]) -> Iterator[SealFault]:
-        """Yield what was anchored elsewhere as a head, and stands on `audit` no more."""
+        """Yield anchored heads that `audit` no longer holds. Raises: UsageError."""
         for each in anchored:
             try:
                 where, name = f"{each['topic']}/{each['partition']}", bytes.fromhex(each["seal"]).hex()
@@ -276,7 +291,7 @@ class SealEvidence:
                 yield SealFault("broken_chain", where, None, f"the head {name} that was anchored is gone")
 
     def place_of_decision(self, name: str) -> tuple[RecordPlace, RecordPlace] | None:
-        """Return where a sealed decision stands, and where its seal; None where none is sealed under this id."""
+        """Return the positions of a sealed decision and of its seal; None: no seal covers this id."""
         query = (
             "SELECT published.topic, published.part, published.at, audit_at FROM sealed"
             " JOIN published USING (id, sha, topic) JOIN seals ON seals.number = sealed.seal WHERE sealed.id = ?"
@@ -287,13 +302,13 @@ class SealEvidence:
         return RecordPlace(self._prefix + row[0], *row[1:3]), self._place_of_seal(row[3])
 
     def note_seal(self, record: InboundRecord) -> bool:
-        """Take in a record of `audit` that is a seal; return False for any other. Seals come in their order."""
-        event = event_of(record.value) if record.value and b'"seal"' in record.value else None
+        """Add a seal, in offset order; False for any other record of `audit`."""
+        event = parse_event(record.value) if record.value and b'"seal"' in record.value else None
         if event is None or event.type != "seal":
             return False
         try:
             seal = Seal.of(event)
-            why = self._why_bad(seal, event, record.partition)
+            why = self._reason_bad(seal, event, record.partition)
             why = why and f"{why} (key {seal.head.key})"
         except ValueError as exc:
             why = str(exc)
@@ -303,16 +318,15 @@ class SealEvidence:
             return True
         head = seal.head
         depth = self._row("SELECT depth FROM seals WHERE hash = ?", head.before)
-        stands = head.sha256, head.before, head.topic, head.partition, head.first, head.end
-        row = *stands, to_microseconds(head.at), head.key, record.offset, (depth[0] if depth else 0) + 1
+        chained = head.sha256, head.before, head.topic, head.partition, head.first, head.end
+        row = *chained, to_microseconds(head.at), head.key, record.offset, (depth[0] if depth else 0) + 1
         if self._store.put("seals", None, *row):
             (number,) = self._row("SELECT number FROM seals WHERE hash = ?", head.sha256)
             for each in seal.outputs:
                 self._store.put("sealed", each.id, bytes.fromhex(each.sha256), each.topic, number)
         return True
 
-    def _why_bad(self, seal: Seal, event: AuditEvent, partition: int) -> str | None:
-        """Say why a seal counts for nothing; None where it is good."""
+    def _reason_bad(self, seal: Seal, event: AuditEvent, partition: int) -> str | None:
         head = seal.head
         topic = head.topic.removeprefix(self._prefix)
         if head.topic != self._prefix + topic or topic not in _INPUTS:
@@ -323,9 +337,9 @@ class SealEvidence:
         if not seal.fits or head.first > head.end:
             return "its outputs are not those that were signed"
         if event.event_id != event_id("seal", head.sha256):
-            return "it stands under another id"
+            return "it has another id"
         if partition != self.home:
-            return f"it stands elsewhere: seals stand on partition {self.home}"
+            return f"it is elsewhere: seals are on partition {self.home}"
         if self._row("SELECT 1 FROM seals WHERE hash = ?", head.sha256):
             return None  # a copy
         deeper = "SELECT 1 FROM seals WHERE topic = ? AND part = ? AND depth > ? LIMIT 1"
@@ -337,28 +351,14 @@ class SealEvidence:
         return None
 
     def _is_beyond(self, key: str, time: datetime) -> bool:
-        """Say whether a key held no longer at a time. A worker's clock alone may be wrong, and nobody gains by it."""
+        """Say whether a key had expired; tolerates clock skew, from which nobody gains."""
         until = self._keys.not_after(key)
-        return until is not None and time - _SKEW > until
+        return until is not None and time - CLOCK_SKEW > until
 
     def _place_of_seal(self, offset: int) -> RecordPlace:
         return RecordPlace(self._prefix + TopicName.AUDIT, self.home, offset)
 
-    def _broken_chains(self) -> Iterator[SealFault]:
-        for topic, part in self._partitions():
-            yield from self._broken_chain(topic, part)
-        for partition, (_, name) in sorted(self.committed.items()):
-            if not name:
-                continue
-            known = self._row("SELECT 1 FROM seals WHERE hash = ?", name)
-            kept = self._row("SELECT 1 FROM seals WHERE topic = ? AND part = ?", *partition)
-            if not known and (kept or not self.audit_is_cut):
-                where = f"{partition.topic}/{partition.partition}"
-                detail = f"the seal {name}, which the group committed last, is gone"
-                yield SealFault("broken_chain", where, None, detail)
-
     def _broken_chain(self, topic: str, part: int) -> Iterator[SealFault]:
-        """Yield where the chain of a partition is broken, in the order in which its seals stand."""
         begun = reached = None
         query = (
             "SELECT seals.before, seals.first, seals.end, seals.audit_at, last.end, last.number < seals.number"
@@ -373,7 +373,7 @@ class SealEvidence:
                 if last_end != first:
                     detail = f"it begins at offset {first}, and the seal before it ends at {last_end}"
             elif before and not (last_end is None and self.audit_is_cut and first <= begun):
-                gone = "is gone" if last_end is None else "stands behind it"
+                gone = "is gone" if last_end is None else "comes after it"
                 detail = f"the seal before it, {before}, {gone}"
             elif not before and reached is not None and first > reached:
                 detail = f"no seal covers offsets {reached} to {first - 1}"
@@ -382,38 +382,10 @@ class SealEvidence:
                 yield SealFault("broken_chain", f"{topic}/{part}", None, detail)
             reached = max(end, reached or 0)
 
-    def _removed(self) -> Iterator[SealFault]:
-        query = (
-            "SELECT sealed.id, sealed.sha, sealed.topic, seals.time, min(number) AS number"
-            " FROM sealed JOIN seals ON number = seal LEFT JOIN published USING (id, sha, topic)"
-            " WHERE published.id IS NULL GROUP BY sealed.id, sealed.sha, sealed.topic ORDER BY 5, 1"
-        )
-        for name, digest, topic, time, _ in self._store.rows(query):
-            days = TopicName(topic).retention_days if topic in set(TopicName) else None
-            if days is None or from_microseconds(time) + timedelta(days=days) > self._now:
-                detail = f"a seal names a record of hash {digest.hex()}, and {topic} does not hold it"
-                yield SealFault("removed", self._prefix + topic, name, detail)
-
-    def _unsealed(self) -> Iterator[SealFault]:
-        query = (
-            "SELECT id, topic, part, at, time, causes FROM published LEFT JOIN sealed USING (id, sha, topic)"
-            " WHERE causes <> '' AND sealed.id IS NULL ORDER BY topic, part, at"
-        )
-        latest = to_milliseconds(self._now + _SKEW)
-        for name, topic, part, at, time, causes in self._store.rows(query).fetchall():
-            place = RecordPlace(self._prefix + topic, part, at)
-            begun = [self.under_way[TopicName(each)] for each in causes.split() if each in self.under_way]
-            is_under_way = begun and to_milliseconds(min(begun) - _SKEW) <= time <= latest
-            if not is_under_way and not self._is_before_seals(place):
-                yield SealFault("unsealed", str(place), name[:100], "no seal covers it")
-
     def _causes(self, topic: TopicName, record: InboundRecord) -> Collection[TopicName]:
-        """Return the input topics of which a record beside decisions may come; none where it needs no seal.
-
-        What an erasure publishes needs none, nor what notes a redriving.
-        """
+        """Return the input topics that a record can come from; none where it needs no seal."""
         if topic is TopicName.AUDIT:
-            event = event_of(record.value or b"")
+            event = parse_event(record.value or b"")
             if event is None:
                 return _INPUTS
             tombstone = event.detail.get("tombstone")
@@ -438,9 +410,6 @@ class SealEvidence:
         first = self._first_sealed[key]
         return first is not None and place.offset < first
 
-    def _name(self, record: InboundRecord) -> TopicName:
-        return TopicName((record.topic or "").removeprefix(self._prefix))
-
     def _row(self, query: str, *values: object) -> Any:  # noqa: ANN401 - a row, or None
         return self._store.row(query, *values)
 
@@ -453,21 +422,13 @@ _WHY: Final = {
 }
 
 
-def event_of(value: bytes) -> AuditEvent | None:
-    """Return the event of a record on `audit`; None where it is none."""
-    try:
-        return AuditEvent.model_validate_json(value)
-    except ValidationError:
-        return None
-
-
 async def read_seals(settings: Settings, keys: SealKeys, store: Store) -> SealEvidence:
-    """Read what stands on the output topics, and then the seals of it: what was published before is sealed by then.
+    """Read the output topics, then the seals: what was published before is sealed by then.
 
     Raises: UsageError, BrokerUnavailable.
     """
     names = {topic: settings.topic_prefix + topic for topic in (*SEALED, *_INPUTS)}
-    async with open_reader(settings.brokers, _PATIENCE) as reader:
+    async with open_reader(settings.brokers, PATIENCE) as reader:
         evidence = await _evidence(settings, keys, store, reader)
         others: dict[str, Start] = {names[t]: "earliest" for t in SEALED if t is not TopicName.AUDIT}
         await reader.begin(others)
@@ -501,9 +462,9 @@ async def read_seals(settings: Settings, keys: SealKeys, store: Store) -> SealEv
 
 
 async def read_sealed_hashes(settings: Settings, keys: SealKeys) -> frozenset[bytes]:
-    """Return the hashes of all records that seals cover. Raises: as of `read_seals`."""
+    """Return the hashes of all sealed records. Raises: UsageError, BrokerUnavailable."""
     with TemporaryDirectory(prefix="groundwire-seals-") as folder, Store(Path(folder, "seals")) as store:
-        async with open_reader(settings.brokers, _PATIENCE) as reader:
+        async with open_reader(settings.brokers, PATIENCE) as reader:
             evidence = await _evidence(settings, keys, store, reader)
             async for record in _audit(settings, evidence, reader):
                 evidence.note_seal(record)
@@ -511,7 +472,7 @@ async def read_sealed_hashes(settings: Settings, keys: SealKeys) -> frozenset[by
 
 
 async def _evidence(settings: Settings, keys: SealKeys, store: Store, reader: TopicReader) -> SealEvidence:
-    """Return evidence that holds nothing yet; the key of seals, which is empty, tells where they stand."""
+    """Return empty evidence; the partition of the empty key holds all seals."""
     partitions = await reader.ends(settings.topic_prefix + TopicName.AUDIT)
     home = partition_of(b"", sorted(each.partition for each in partitions))
     return SealEvidence(store, settings.topic_prefix, keys, now=datetime.now(UTC), home=home)
@@ -520,11 +481,11 @@ async def _evidence(settings: Settings, keys: SealKeys, store: Store, reader: To
 async def _audit(
     settings: Settings, evidence: SealEvidence, reader: TopicReader
 ) -> AsyncGenerator[InboundRecord, None]:
-    """Yield what stands on `audit`, of which seals have to be noted, and then judge the chains as a whole."""
+    """Yield the records of `audit`; the caller notes the seals, and then the chains are judged as a whole."""
     for role, topic in _GROUPS.items():
         partitions = list(await reader.ends(settings.topic_prefix + topic))
         group = settings.group_prefix + role
-        evidence.committed |= await committed_of(settings.brokers, group, partitions, _PATIENCE)
+        evidence.committed |= await committed_of(settings.brokers, group, partitions, PATIENCE)
     await reader.begin({settings.topic_prefix + TopicName.AUDIT: "earliest"})
     starts = {each.partition: start for each, start in reader.positions.items()}
     async for record in _rest(reader):
@@ -541,7 +502,7 @@ async def _rest(reader: TopicReader) -> AsyncGenerator[InboundRecord, None]:
 
 
 def read_heads(path: Path) -> list[dict[str, Any]]:
-    """Read heads of chains, one JSON object a line, as `groundwire seals head` prints them. Raises: UsageError."""
+    """Read chain heads, one JSON object a line, as `groundwire seals head` prints them. Raises: UsageError."""
     try:
         return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
     except (OSError, ValueError, RecursionError):
@@ -553,18 +514,14 @@ class Unsealed(Exception):
 
 
 async def proof_of(settings: Settings, evidence: SealEvidence, name: str) -> dict[str, Any]:
-    """Return what proves one decision to somebody who has the gates' public keys alone.
+    """Return a decision, the path from its leaf to the root of a seal, and the seal, for holders of public keys.
 
     Raises: Unsealed, BrokerUnavailable.
-
-    Returns:
-        `decision` (its bytes as text), `output` (the leaf of the tree), `path` (from it to the root), `seal` (what is
-        signed) and `signature`.
     """
     places = evidence.place_of_decision(name)
     if places is None:
         raise Unsealed(f"no seal covers a decision {name}")
-    decision, event = [await read_one(settings.brokers, *place, _PATIENCE) for place in places]
+    decision, event = [await read_one(settings.brokers, *place, PATIENCE) for place in places]
     if decision is None or event is None:
         raise Unsealed(f"retention has taken the decision {name}, or its seal, meanwhile")
     seal = Seal.of(AuditEvent.model_validate_json(event.value or b""))

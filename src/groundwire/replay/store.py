@@ -1,7 +1,7 @@
-"""The one store of records by place, id and hash, on disk, and its views: of input records, decisions and job files.
+"""A store of records by position, id and hash on disk, and its views: input records, decisions and job files.
 
-Everything that a replay needs is read from the topics first; after that it asks no service. So it can continue where
-it was interrupted, holds no more than a page of records in memory, and gives the same result each time.
+A replay reads everything from the topics first and asks no service after that: it can resume after an interruption,
+holds one page of records in memory, and gives the same result each time.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class RecordPlace(NamedTuple):
         return cls(topic, int(partition), int(offset))
 
     def __str__(self) -> str:
-        """Format it as reports name it, `groundwire.claims/0@17`."""
+        """Format it as reports do: `groundwire.claims/0@17`."""
         return f"{self.topic}/{self.partition}@{self.offset}"
 
 
@@ -117,7 +117,7 @@ class OffsetRange(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """A published record that does not match its decision: its place, id, and the fields at fault.
+    """A published record that does not match its decision, and the wrong fields.
 
     `other`: another decision was published under its id before, and these fields differ.
     """
@@ -129,12 +129,7 @@ class Misfit(NamedTuple):
 
 
 class Store:
-    """A database, in autocommit mode and with a cache of 64 MiB.
-
-    Args:
-        path: None: in memory.
-        kept: whether it is read again after a crash.
-    """
+    """An SQLite database in autocommit mode; `kept`: it survives a crash."""
 
     def __init__(self, path: Path | None, *, kept: bool = False) -> None:
         self._database = sqlite3.connect(path or ":memory:", isolation_level=None)
@@ -151,12 +146,11 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the file; an open transaction is rolled back."""
         self._database.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Keep all that the block does, or nothing: closing rolls back what an error has left open."""
+        """Commit the block, or nothing: closing rolls back what an error left open."""
         self._database.execute("BEGIN")
         yield
         self._database.execute("COMMIT")
@@ -168,7 +162,7 @@ class Store:
         return self._database.execute(query, values).fetchone()
 
     def put(self, table: str, *values: object) -> int:
-        """Insert a row unless its key is taken; return how many rows were inserted."""
+        """Insert a row unless its key exists; return how many rows were inserted."""
         marks = ", ".join("?" * len(values))
         return self.rows(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", *values).rowcount  # noqa: S608 - our tables
 
@@ -192,7 +186,7 @@ _LONGEST_SIGNATURE: Final = 300
 class RecordStore(Store):
     """Input records, the decisions on them, and what these rest on.
 
-    Where a user was erased, revisions and ids begin anew: what was decided before and after is held apart by its time.
+    Revisions and ids restart after an erasure: decisions before and after it are kept apart by their time.
     """
 
     def __init__(self, path: Path | None, *, kept: bool = False) -> None:
@@ -200,12 +194,12 @@ class RecordStore(Store):
         self._turns: dict[tuple[str, int], int] = {}
 
     def note_erasure(self, erasure: Erasure) -> None:
-        """Keep a tombstone. It has to come before the decisions between which it stands."""
+        """Keep a tombstone; call it before the decisions around it are added."""
         owner = record_key(erasure.tenant_id, erasure.user_id).decode()
         self.put("erased", owner, to_microseconds(erasure.until))
 
     def note_decision(self, value: bytes) -> None:
-        """Keep what brought a revision from 2 on about; other values are skipped."""
+        """Keep the record reference of a revision from 2 on; other values are skipped."""
         if _FIRST_REVISION.match(value):
             return
         decision = parse_decision(value)
@@ -218,18 +212,18 @@ class RecordStore(Store):
             )
 
     def revision(self, decision: Decision, number: int) -> InputRevision | None:
-        """Return what brought a revision of a decision's subject about, from 2 on; None where no decision tells it."""
+        """Return the record behind a revision from 2 on; None where no decision names it."""
         query = "SELECT sha, clock, people FROM revisions WHERE subject = ? AND revision = ?"
         row = self.row(query, self._life(decision), number)
         return InputRevision(row[0], parse_time(row[1]), bool(row[2])) if row else None
 
     def places(self, decision: Decision) -> list[RecordPlace]:
-        """Return the places of the records that brought the revisions before a decision about, from 2 on."""
+        """Return the positions of the records behind earlier revisions, from 2 on."""
         query = "SELECT topic, part, at FROM revisions WHERE subject = ? AND revision < ?"
         return [RecordPlace(*row) for row in self.rows(query, self._life(decision), decision.revision)]
 
     def _life(self, decision: Decision) -> bytes:
-        """Return what the decisions of a subject between two erasures of its user have in common, and no others."""
+        """Return a key shared by the decisions of a subject between two erasures of its user."""
         query = "SELECT max(until) FROM erased WHERE owner = ? AND until < ?"
         owner = record_key(decision.tenant_id, decision.user_id).decode()
         (until,) = self.row(query, owner, to_microseconds(decision.decided_at))
@@ -243,7 +237,7 @@ class RecordStore(Store):
         self.replace("read_to", *offsets[:2], offset)
 
     def add_record(self, record: InboundRecord, *, inside: bool) -> None:
-        """Keep an input record; `inside` where it is one of those that are replayed."""
+        """Keep an input record; `inside`: it is replayed."""
         turn = None
         if inside:  # replayed at its time, but never before those that stand before it
             key = record.topic or "", record.partition
@@ -264,13 +258,12 @@ class RecordStore(Store):
         return row[0] if row else None
 
     def forget_records(self) -> None:
-        """Forget the records, where they are read a page at a time."""
         self.rows("DELETE FROM records")
 
     def add_decision(
         self, published: InboundRecord, *, inside: Mapping[tuple[str, int], OffsetRange], everything: bool
     ) -> None:
-        """Keep a decision of a record that is replayed; of others only that there is one, or `everything`."""
+        """Keep a decision of a replayed record; of others only that it exists, or `everything`."""
         value = published.value or b""
         decision = parse_decision(value)
         if decision is None:
@@ -319,11 +312,11 @@ class RecordStore(Store):
         self.put("misfits", str(RecordPlace.of(published)), name, json.dumps(list(fields)), other)
 
     def add_end(self, name: str) -> None:
-        """Note that a record ended without a decision: its place as text, or the id of its audit event."""
+        """Note that a record ended without a decision: its position as text, or the id of its audit event."""
         self.put("ended", name)
 
     def missing_places(self) -> list[RecordPlace]:
-        """Return the places of records that decisions inside rest on, and that were not read with the ranges."""
+        """Return the positions that replayed decisions rest on and that were not read yet."""
         places: set[RecordPlace] = set()
         for (value,) in self.rows("SELECT value FROM decisions WHERE inside AND revision > 1"):
             decision = Decision.model_validate_json(value)
@@ -340,28 +333,24 @@ class RecordStore(Store):
         return sorted(place for place in places if not self.has_record(place))
 
     def has_record(self, place: RecordPlace, until: datetime | None = None) -> bool:
-        """Say whether the record at a place was read, and is no later than a time."""
+        """Say whether the record at a position was read, and is no later than a time."""
         row = self.row("SELECT time FROM records WHERE topic = ? AND part = ? AND at = ?", *place)
         return row is not None and (until is None or row[0] <= to_milliseconds(until))
 
     def has_origin(self, origin: Origin) -> bool:
-        """Say whether a record stands where a decision says, with that time and those bytes."""
+        """Say whether the record at an origin has its timestamp and hash."""
         query = "SELECT time, sha FROM records WHERE topic = ? AND part = ? AND at = ?"
         row = self.row(query, *RecordPlace.of(origin))
         named = origin.timestamp, _hash_key(origin.sha256)
         return row is not None and (from_milliseconds(row[0]), row[1]) == named
 
     def count(self) -> int:
-        """Count the records that are replayed."""
         return int(self.row("SELECT count(*) FROM records WHERE turn IS NOT NULL")[0])
 
     def page(
         self, after: Sequence[Any] | None, size: int, *, by_turn: bool
     ) -> list[tuple[InboundRecord, list[Any]]]:
-        """Return the next records that are replayed, each with the mark after which the next page begins.
-
-        Partition by partition, or `by_turn` of all of them.
-        """
+        """Return the next replayed records with the mark that continues behind each: by partition, or by time."""
         order = "turn, topic, part, at" if by_turn else "topic, part, at"
         marks = ", ".join("?" * (4 if by_turn else 3))
         where = f"AND ({order}) > ({marks})" if after is not None else ""
@@ -377,17 +366,17 @@ class RecordStore(Store):
         return page
 
     def decisions_of(self, record: InboundRecord) -> list[bytes]:
-        """Return the decisions that a record brought about, lowest revision first."""
+        """Return the decisions of a record, lowest revision first."""
         query = "SELECT value FROM decisions WHERE topic = ? AND part = ? AND at = ? ORDER BY revision, id"
         return [value for (value,) in self.rows(query, *RecordPlace.of(record))]
 
     def decisions(self) -> Iterator[tuple[str, bytes]]:
-        """Yield every decision that was kept, in each way that it was written, with the last place it stands at."""
+        """Yield all decisions, in each form that was published, with the last position of each."""
         yield from self.rows("SELECT published, value FROM decisions ORDER BY rowid")
         yield from self.rows("SELECT published, value FROM variants ORDER BY rowid")
 
     def decisions_before(self, ranges: Iterable[OffsetRange]) -> Iterator[bytes]:
-        """Yield decisions of records that stand before the ranges, lowest revision first."""
+        """Yield decisions of records before the ranges, lowest revision first."""
         starts = {each[:2]: each.start for each in ranges}
         query = "SELECT topic, part, at, value FROM decisions WHERE NOT inside ORDER BY revision"
         for topic, part, at, value in self.rows(query):
@@ -399,7 +388,6 @@ class RecordStore(Store):
         return int(self.row(query)[0])
 
     def misfits(self) -> Iterator[Misfit]:
-        """Yield published records that do not fit their decisions, or another one under the same id."""
         query = "SELECT place, id, fields, other FROM misfits ORDER BY place, fields"
         for place, name, fields, other in self.rows(query):
             yield Misfit(place, name, tuple(json.loads(fields)), bool(other))
@@ -412,7 +400,6 @@ class RecordStore(Store):
         return self.row("SELECT 1 FROM subjects WHERE subject = ?", subject.digest) is not None
 
     def has_ended(self, name: str) -> bool:
-        """Say whether a record ended without a decision; see `add_end`."""
         return self.row("SELECT 1 FROM ended WHERE name = ?", name) is not None
 
     def value(self, sha256: str) -> bytes | None:
@@ -422,19 +409,10 @@ class RecordStore(Store):
 
 @dataclass(frozen=True, slots=True)
 class ReplayOrder:
-    """What a replay is to do; a replay that continues a job file has the same order.
+    """The options of a replay; a job file is continued by the same order only.
 
-    Attributes:
-        name: stands in `replay` of every decision that it gives.
-        topics: input topics with their prefix.
-        start: as `--from` says it.
-        end: as `--to` says it.
-        policy: canonical JSON of the policy that decides; None: each decision's own.
-        simulate: whether duplicates, parents and places are found anew.
-        output: file or topic that decisions go to; None: nowhere.
-        facts_from: as `--facts-from` says it.
-        engine: which derives; another one may decide otherwise, and continues no job of this one.
-        layout: of the job file's tables; a job file of another layout is not continued.
+    `start`, `end`, `facts_from`: as given by `--from`, `--to` and `--facts-from`; `policy`: canonical JSON, None: each
+    decision's own; `engine`: another version may decide otherwise; `layout`: of the job file's tables.
     """
 
     name: str
@@ -450,11 +428,7 @@ class ReplayOrder:
 
 
 class Job(RecordStore):
-    """A job file: what was read, how far a replay has come, and what it found; one that exists is continued.
-
-    Raises:
-        UsageError: the file is no job file, or that of another replay.
-    """
+    """A job file: what was read, the progress and the results; an existing one is continued. Raises: UsageError."""
 
     def __init__(self, path: Path, order: ReplayOrder) -> None:
         self.order = order
@@ -488,11 +462,11 @@ class Job(RecordStore):
         *,
         verdict: bool = False,
     ) -> None:
-        """Keep a decision that came out otherwise; `verdict`: with another verdict."""
+        """Keep a decision that came out differently; `verdict`: with another verdict."""
         self.replace("changes", number, before, after, json.dumps(list(fields)), verdict)
 
     def changes(self) -> Iterator[tuple[bytes | None, bytes | None, list[str]]]:
-        """Yield what came out otherwise, other verdicts first: recorded decision, derived one, and fields."""
+        """Yield recorded decision, derived one and differing fields; other verdicts first."""
         query = "SELECT before, after, fields FROM changes ORDER BY verdict DESC, number"
         for before, after, fields in self.rows(query):
             yield before, after, json.loads(fields)
@@ -504,7 +478,6 @@ class Job(RecordStore):
         self.rows("DELETE FROM simulated")
 
     def add_simulated(self, name: str, value: bytes) -> None:
-        """Keep a decision of a simulation: people's actions rest on what was published."""
         self.replace("simulated", name, value)
 
     def simulated(self, name: str) -> bytes | None:
@@ -513,13 +486,7 @@ class Job(RecordStore):
 
 
 class FileRecords(RecordStore):
-    """Records of a file, one value a line, unchanged bytes; memory holds none of them, however large the file is.
-
-    Revisions from 2 on are noted from a file of decisions, one a line.
-
-    Raises:
-        UsageError: a file cannot be read.
-    """
+    """Records and revisions from files with one value a line; none is held in memory. Raises: UsageError."""
 
     def __init__(self, records: Path, decisions: Path) -> None:
         self._folder = TemporaryDirectory(prefix="groundwire-verify-")
@@ -553,7 +520,7 @@ class FileRecords(RecordStore):
         return self._records.read(row[1])
 
     def is_first(self, value: bytes) -> bool:
-        """Say whether a decision is the first that was passed under its id, or the same; as values, not bytes."""
+        """Say whether a decision is the first passed under its id, or equal to it as values."""
         decision = Decision.model_validate_json(value)
         row = decision.decision_id, _hash_key(sha256_hex(decision.to_bytes()))
         self.put("decided", *row)
@@ -561,7 +528,7 @@ class FileRecords(RecordStore):
 
 
 def decision_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, value) of each line that is not blank; numbers count from 1. Raises: UsageError."""
+    """Yield number and value of each line that is not blank, from 1. Raises: UsageError."""
     with _open(path) as file:
         for number, line in enumerate(file, 1):
             value = line.rstrip(b"\r\n")
@@ -577,12 +544,11 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _hash_key(sha256: str) -> bytes:
-    """Return the key of a hash; one that is not written as hashes are finds nothing."""
+    """Return the key of a hash; one that is not lowercase hexadecimal finds nothing."""
     return bytes.fromhex(sha256) if re.fullmatch(r"[0-9a-f]{64}", sha256, re.ASCII) else b""
 
 
 def _misfits(published: InboundRecord, decision: Decision) -> list[str]:
-    """Return what of a published record does not fit the decision in it: its topic, key, or an event's header."""
     headers = {
         "ce_id": decision.decision_id,
         "ce_time": format_time(decision.decided_at),

@@ -1,6 +1,6 @@
-"""Verifies published decisions: each is derived again from its record, its policy and its facts, and compared.
+"""Verifies published decisions: each is derived again from its record, policy and facts, and compared.
 
-It shows that a decision follows from its facts, not that the facts were true.
+This shows that a decision follows from its facts, not that the facts were true.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -29,7 +29,7 @@ from groundwire.messages.seals import SEALED
 from groundwire.messages.topics import TopicName
 from groundwire.replay.derive import rederive
 from groundwire.replay.inputs import Mismatch, Missing, Records, beyond_numbers, gather
-from groundwire.replay.reading import INPUTS, OUTPUTS, ReplayReader, Report
+from groundwire.replay.reading import CLOCK_SKEW, INPUTS, OUTPUTS, ReplayReader, Report
 from groundwire.replay.seals import SealEvidence
 from groundwire.replay.store import (
     FileRecords,
@@ -45,17 +45,14 @@ from groundwire.replay.store import (
 MAX_PATHS: Final = 100
 """Fields that are named of one decision."""
 
-_OUTPUTS: Final = tuple(name for name in OUTPUTS if name is not TopicName.DEAD_LETTER)
-_CLOCK_SKEW: Final = timedelta(minutes=5)
-_FIRST: Final = datetime.min.replace(tzinfo=UTC)
-_OTHER: Final = "another decision stands under this id"
+_OTHER: Final = "another decision has this id"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def differences(recorded: Any, derived: Any, path: str = "$") -> Iterator[str]:  # noqa: ANN401 - any JSON values
-    """Yield the path of each value that is not the same in both, or is in one of them only.
+    """Yield the path of each value that differs, or is in one of them only.
 
-    As strict as bytes: 1, 1.0 and true are three values. The order of an object's keys says nothing.
+    As strict as bytes: 1, 1.0 and true are three values. The order of an object's keys does not count.
     """
     if isinstance(recorded, dict) and isinstance(derived, dict):
         for name in [*derived, *(name for name in recorded if name not in derived)]:
@@ -74,7 +71,7 @@ def differences(recorded: Any, derived: Any, path: str = "$") -> Iterator[str]: 
 
 
 def path_of(location: tuple[int | str, ...]) -> str:
-    """Return the JSON path of a place in a record, as a validation error names it."""
+    """Return the JSON path of a validation error's location."""
     path = "$"
     for part in location:
         path = f"{path}[{part}]" if isinstance(part, int) else _member(path, part)
@@ -86,13 +83,12 @@ def _member(path: str, name: str) -> str:
 
 
 class VerifyStatus(StrEnum):
-    """The result of verifying a decision, or of what stands beside it.
+    """The result of verifying a decision.
 
-    Of seals: `unsealed`, no seal covers its bytes; `not_sealed_yet`, its worker has not got so far; `removed`, a seal
-    names it and no topic holds it; `broken_chain`, a seal is missing before another, or the last one; `bad_seal`, one
-    that no key of a gate signed for this. `unattested`: no key signed what the decision says one did.
-    `contradicted`: another decision was published under its id, or the audit says that the action which brought it
-    about was refused; `expired`: retention has taken a record that it rests on, so nothing is proven either way.
+    `contradicted`: another decision was published under its id, or the audit records its action as refused; `expired`:
+    retention has removed a record that it needs. Of seals: `unsealed`, no seal covers its bytes; `not_sealed_yet`, its
+    worker has not sealed its offset; `removed`, a sealed record is on no topic; `broken_chain`, a seal is missing;
+    `bad_seal`, no gate's key signed it. `unattested`: a key that the decision names did not sign.
     """
 
     EQUAL = "equal"
@@ -109,27 +105,16 @@ class VerifyStatus(StrEnum):
     UNATTESTED = "unattested"
 
 
-_ALWAYS_TOLD: Final = (
-    *(VerifyStatus.EQUAL, VerifyStatus.DIFFERS, VerifyStatus.CONTRADICTED),
-    *(VerifyStatus.EXPIRED, VerifyStatus.OTHER_ENGINE, VerifyStatus.MISSING),
-)
-
-
-def told(counts: Mapping[VerifyStatus, int]) -> str:
-    """Write counts as commands do: "3 equal, 0 differs, ..."; what only seals and keys tell, where there is any."""
-    named = [status for status in VerifyStatus if status in _ALWAYS_TOLD or counts.get(status)]
-    return ", ".join(f"{counts.get(status, 0)} {status.value.replace('_', ' ')}" for status in named)
+def format_counts(counts: Mapping[VerifyStatus, int]) -> str:
+    """Format counts: "3 equal, 0 differs, ...", those of seals and keys only where there are any."""
+    always = list(VerifyStatus)[:6]
+    shown = [status for status in VerifyStatus if status in always or counts.get(status)]
+    return ", ".join(f"{counts.get(status, 0)} {status.value.replace('_', ' ')}" for status in shown)
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyFinding:
-    """The result of verifying one decision.
-
-    Attributes:
-        decision_id: as it says itself; None where it is no Decision.
-        paths: of what differs, the fields; at most `MAX_PATHS`.
-        detail: what is missing, which engine decided, or why nothing can be derived.
-    """
+    """The result of verifying one decision, with at most `MAX_PATHS` differing fields."""
 
     status: VerifyStatus
     decision_id: str | None
@@ -138,15 +123,13 @@ class VerifyFinding:
 
 
 class Placed(NamedTuple):
-    """A finding, and where its decision stands."""
+    """A finding, and the position of its decision."""
 
     where: str
     finding: VerifyFinding
 
 
 class Verifier:
-    """Derives decisions again and compares."""
-
     def __init__(
         self, records: Records, policies: Policies, *, replay: str | None = None, exactly: bool = False
     ) -> None:
@@ -191,8 +174,13 @@ class Verifier:
         if value == written:
             return VerifyFinding(VerifyStatus.EQUAL, name)
 
+        def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            if len(found := dict(pairs)) != len(pairs):
+                raise ValueError("an object has a key twice")
+            return found
+
         try:
-            plain = json.loads(value, object_pairs_hook=_once)
+            plain = json.loads(value, object_pairs_hook=unique)
         except ValueError as exc:
             return VerifyFinding(VerifyStatus.DIFFERS, name, ("$",), str(exc))
         differing = tuple(islice(differences(plain, json.loads(written)), MAX_PATHS))
@@ -201,13 +189,6 @@ class Verifier:
         return VerifyFinding(
             VerifyStatus.DIFFERS if self._exactly else VerifyStatus.EQUAL, name, detail="written otherwise"
         )
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return found
 
 
 async def verify_files(records: FileRecords, verifier: Verifier, path: Path) -> AsyncGenerator[Placed, None]:
@@ -221,12 +202,10 @@ async def verify_files(records: FileRecords, verifier: Verifier, path: Path) -> 
 
 @dataclass(frozen=True, slots=True)
 class Signatures:
-    """What signatures are held against, beside deriving.
+    """What signatures are checked against.
 
-    Attributes:
-        seals: reads what workers sealed, with a folder for it; None: seals are not looked at.
-        heads: of chains, as they were anchored elsewhere.
-        keys: by which producers and reviewers signed; None: their signatures are taken as the decisions tell.
+    `seals`: reads the seals into a store, None: not checked; `heads`: chain heads anchored elsewhere; `keys`: of
+    producers and reviewers, None: not checked.
     """
 
     seals: Callable[[Store], Awaitable[SealEvidence]] | None = None
@@ -244,7 +223,7 @@ async def verify_topics(
     *,
     signatures: Signatures = Signatures(),
 ) -> AsyncGenerator[Placed, None]:
-    """Verify the decisions that stand on their topics from a place on; yields one finding for each.
+    """Verify the decisions on the topics from a position on; yields one finding for each.
 
     Raises: UsageError, BrokerUnavailable.
     """
@@ -252,7 +231,9 @@ async def verify_topics(
     order = ReplayOrder("verify", topics, "earliest", "latest", policy=None, simulate=False, output=None)
     with Job(folder / "verify", order) as job:
         published = [prefix + name for name in SEALED]
-        outputs = await reader.plan([prefix + name for name in _OUTPUTS], "earliest", "latest")
+        outputs = await reader.plan(
+            [prefix + name for name in OUTPUTS if name is not TopicName.DEAD_LETTER], "earliest", "latest"
+        )
         starts = {each[:2]: each.start for each in await reader.plan(published, since, "latest")}
         inside = await reader.plan(order.topics, "earliest", "latest")
         await reader.read(job, inside, outputs, everything=True)
@@ -290,7 +271,6 @@ _SIGNED: Final = frozenset(
 
 
 def _attested(store: RecordStore, keys: Keys, value: bytes, finding: VerifyFinding) -> VerifyFinding:
-    """Say of a decision with which nothing else is wrong whether the keys that it names did sign its records."""
     if finding.status not in _SIGNED:
         return finding
     decision = Decision.model_validate_json(value)
@@ -315,14 +295,17 @@ def _attested(store: RecordStore, keys: Keys, value: bytes, finding: VerifyFindi
 def _signature_state(
     store: RecordStore, keys: Keys, decision: Decision, origin: Origin, role: Role | None
 ) -> tuple[str, str] | None:
-    """Return the key and the state of the signature on the record at a place; None where the record is gone."""
+    """Return key and state of the signature on a record; None where the record is gone."""
     place = RecordPlace.of(origin)
     record = store.value(origin.sha256) if store.has_record(place) else None
     if record is None:
         return None
     source = decision.source if role is None else None
-    # keys were held against the clock of whoever decided, a little before it was taken
-    times = [decision.decided_at, max(decision.decided_at, _FIRST + _CLOCK_SKEW) - _CLOCK_SKEW]
+    # the gate checked keys against its own clock, slightly before `decided_at`
+    times = [
+        decision.decided_at,
+        max(decision.decided_at, datetime.min.replace(tzinfo=UTC) + CLOCK_SKEW) - CLOCK_SKEW,
+    ]
     found = [
         keys.check(store.signature(place), record, tenant=decision.tenant_id, at=at, source=source, role=role)
         for at in times
@@ -332,7 +315,6 @@ def _signature_state(
 
 
 def _is_verified(where: str, starts: Mapping[tuple[str, int], int]) -> bool:
-    """Say whether a published record stands where decisions are verified."""
     place = RecordPlace.parse(where)
     return place.offset >= starts.get(place[:2], 0)
 
@@ -345,11 +327,10 @@ def on_topics(
     *,
     moved: bool = False,
 ) -> VerifyFinding:
-    """Look at what topics tell of a decision beside its own bytes.
+    """Check what the topics hold against a verified decision, beside its own bytes.
 
-    Audit may contradict one that follows from its facts, and so may a second one under the same id where nothing can
-    be derived. The bytes of a record that retention has taken may stand elsewhere, sent again: where they first
-    stood is not known.
+    The audit may contradict one that follows from its facts, and so may a second one under its id where nothing can be
+    derived. `moved`: offsets may differ, because the topic was copied.
     """
     if finding.status is VerifyStatus.DIFFERS:
         return finding
@@ -365,7 +346,7 @@ def on_topics(
     ]
     forged = []
     for path, origin in wrong.items():
-        # another record there; a later one tells that the topic was made anew
+        # another record is there; a later one shows that the topic was recreated
         until = max(decision.decided_at, origin.timestamp)
         other = not moved if equal else store.has_record(RecordPlace.of(origin), until=until)
         forged += [path] * (other and path not in gone)
@@ -375,7 +356,7 @@ def on_topics(
         causes = action_id, decision.origin.model_dump(mode="json")
         refused = any(store.has_ended(event_id("refused_action", cause)) for cause in causes)
     if forged:
-        found = VerifyStatus.DIFFERS, tuple(forged), "no such record stands there"
+        found = VerifyStatus.DIFFERS, tuple(forged), "no such record is there"
     elif refused:
         found = VerifyStatus.CONTRADICTED, ("$.facts.review",), "audit says that this action was refused"
     elif not (equal and not gone) and store.is_contradicted(decision.decision_id):

@@ -1,4 +1,4 @@
-"""Builds, signs and sends what people decide, and follows the audit for what the gate made of it.
+"""Builds, signs and sends people's decisions, and follows the audit for their outcomes.
 
 Nothing is changed here: the reviews agent alone changes entries, and checks signature and rights itself (S0-131).
 """
@@ -30,7 +30,7 @@ from groundwire.messages.records import Action, ReviewDecision
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.policy import Policy
 from groundwire.review.model import Row
-from groundwire.review.records import TopicRecord, read_action, reading, topic_records
+from groundwire.review.records import read_action, reading, topic_records
 from groundwire.text.normalise import tidy
 from groundwire.text.visible import invisible_places
 
@@ -67,7 +67,7 @@ SENTENCES: Final = {**_APPLIED, **_REFUSED}
 
 
 def speculation_in(content: str, policy: Policy) -> str:
-    """Return a sentence that quotes the words for which a policy blocks a text, empty where it does not (C-02)."""
+    """Quote the words for which a policy blocks a text; empty where it does not (C-02)."""
     reading = read_claim(content, policy)
     if reading.action is not HedgeAction.BLOCK:
         return ""
@@ -77,14 +77,9 @@ def speculation_in(content: str, policy: Policy) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ActionOutcome:
-    """The outcome of an action.
+    """The outcome of an action: `code` is the new decision's reason, or why it was refused.
 
-    Attributes:
-        applied: whether anything changed.
-        code: the reason of the new decision, or why the action was refused.
-        revision: the one brought about; of a refused action the current one, where it is known.
-        verdict: of the new decision, None of a refused action.
-        decision_id: of the new decision.
+    `revision`: the new one, or of a refused action the current one where known.
     """
 
     action_id: str
@@ -119,10 +114,6 @@ def outcome_of(event: AuditEvent) -> ActionOutcome:
     )
 
 
-_MAX_OUTCOMES: Final = 10_000
-"""Actions whose outcome is kept for a late call of `outcome`."""
-_RETRY_SECONDS: Final = 1.0
-
 BLANK: Final = "the edited text is blank"
 """Why a text that shows nothing is not approved."""
 
@@ -139,9 +130,6 @@ class RejectReason(StrEnum):
     OTHER = "other"
 
 
-_REASONS: Final = frozenset(RejectReason)
-
-
 @dataclass(frozen=True, slots=True)
 class ActionTarget:
     tenant_id: str
@@ -156,7 +144,7 @@ class ActionTarget:
 
 
 def is_blank(text: str) -> bool:
-    """Say whether a text shows nothing: white space and characters without a form are all of it."""
+    """Say whether a text shows nothing: only white space and invisible characters."""
     read = tidy(text)
     unseen = set(invisible_places(read))
     return all(char.isspace() or at in unseen for at, char in enumerate(read))
@@ -172,21 +160,18 @@ def review_decision(
     content: str | None = None,
     action_id: str | None = None,
 ) -> ReviewDecision:
-    """Build the record of what a person decided.
+    """Build the record of a person's decision; the first outcome of an `action_id` counts.
 
-    Args:
-        target: what is decided.
-        action: approve, reject, edit or retract.
-        reviewer: the authenticated name.
-        reason: one of `RejectReason`; required to reject.
-        note: free text, up to 2,000 characters.
-        content: the edited text, with the action edit only.
-        action_id: a random one where none is given; the first outcome of an id stands.
-
-    Raises:
-        UsageError: naming the field that is wrong.
+    Raises: UsageError, naming the wrong field.
     """
-    _check_given(action, reason, content)
+    if action == "expire":
+        raise UsageError("action: expire is the gate's own")
+    if reason is None and action == "reject":
+        raise UsageError(f"reason: needed to reject; one of {', '.join(RejectReason)}")
+    if reason is not None and reason not in set(RejectReason):
+        raise UsageError(f"reason: must be one of {', '.join(RejectReason)}")
+    if content is not None and is_blank(content):
+        raise UsageError(f"content: {BLANK}")
     given = {"reason": reason, "note": note or None, "content": content}
     try:
         return ReviewDecision(
@@ -208,23 +193,8 @@ def review_decision(
         raise UsageError(f"{field}: {message}" if field else message) from None
 
 
-def _check_given(action: Action, reason: str | None, content: str | None) -> None:
-    if action == "expire":
-        raise UsageError("action: expire is the gate's own")
-    if reason is None and action == "reject":
-        raise UsageError(f"reason: needed to reject; one of {', '.join(RejectReason)}")
-    if reason is not None and reason not in _REASONS:
-        raise UsageError(f"reason: must be one of {', '.join(RejectReason)}")
-    if content is not None and is_blank(content):
-        raise UsageError(f"content: {BLANK}")
-
-
 class Signer:
-    """Signs ReviewDecisions with one key of the keys file.
-
-    Raises:
-        UsageError: there is no such key, or it lacks the role reviewer.
-    """
+    """Signs ReviewDecisions with a key of role reviewer. Raises: UsageError."""
 
     def __init__(self, keys: Keys, key_id: str) -> None:
         keys.sign(key_id, b"")  # raises for an unknown key
@@ -244,19 +214,10 @@ class Signer:
         return [("content-type", b"application/json"), (ATTESTATION, self._keys.sign(self._key_id, value))]
 
 
-PendingOutcome = asyncio.Future[ActionOutcome]
-
-
 class Actions:
-    """Sends what people decide and reports the outcomes; an asynchronous context manager.
+    """Sends people's decisions and reports the outcomes; an asynchronous context manager.
 
     The audit is followed from before the first action is sent, so that no outcome is missed.
-
-    Args:
-        brokers: `host:port,...`.
-        prefix: before every topic's name.
-        signer: the process's key.
-        seconds: how long the broker may take to answer.
     """
 
     def __init__(self, brokers: str, prefix: str, signer: Signer, seconds: float = 10.0) -> None:
@@ -265,11 +226,11 @@ class Actions:
         self._signer = signer
         self._seconds = seconds
         self._stack = AsyncExitStack()
-        self._outcomes: FIFOCache[tuple[str, str], PendingOutcome] = FIFOCache(_MAX_OUTCOMES)
+        self._outcomes: FIFOCache[tuple[str, str], asyncio.Future[ActionOutcome]] = FIFOCache(10_000)
         self._client: AIOKafkaProducer | None = None
 
     async def __aenter__(self) -> Self:
-        """Start. Raises: UsageError (a topic is missing), BrokerUnavailable."""
+        """Start. Raises: UsageError, BrokerUnavailable."""
         async with AsyncExitStack() as stack:
             reader = AsyncExitStack()
             stack.push_async_exit(reader)
@@ -281,17 +242,13 @@ class Actions:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop; calls of `outcome` that still wait return None."""
         await self._stack.aclose()
         self._client = None
 
     async def send(self, decision: ReviewDecision) -> None:
-        """Sign a record and send it under its user's key; returns once all replicas that count have it.
+        """Sign a record and send it under its user's key; returns once it is acknowledged.
 
-        Raises:
-            UsageError: the key may not sign for the tenant, or the topic does not exist.
-            BrokerUnavailable: the broker does not acknowledge; the record may have been taken all the same, so
-                send it again under the same action id.
+        Raises: UsageError, BrokerUnavailable (the record may be on its topic: send it again under the same id).
         """
         if self._client is None:
             raise RuntimeError("Actions are used inside `async with`")
@@ -310,35 +267,29 @@ class Actions:
             raise unavailable(self._brokers, self._seconds, "acknowledge the action") from exc
 
     async def outcome(self, decision: ReviewDecision, timeout: float) -> ActionOutcome | None:  # noqa: ASYNC109 - as asked for: it returns None
-        """Wait for the outcome of an action that was sent; None where there is none in time (seconds)."""
+        """Wait for the outcome of an action that was sent; None after `timeout` seconds."""
         waiting = self._future(decision)
         done, _ = await asyncio.wait([waiting], timeout=timeout)
         return waiting.result() if done else None
 
-    def _future(self, decision: ReviewDecision) -> PendingOutcome:
+    def _future(self, decision: ReviewDecision) -> asyncio.Future[ActionOutcome]:
         key = (decision.tenant_id, decision.action_id)
         if key not in self._outcomes:
             self._outcomes[key] = asyncio.get_running_loop().create_future()
         return self._outcomes[key]
-
-    def _resolve(self, record: TopicRecord) -> None:
-        event = read_action(record)
-        if event is None:
-            return
-        waiting = self._outcomes.get((event.tenant_id, event.detail["action_id"]))
-        if waiting is not None and not waiting.done():
-            waiting.set_result(outcome_of(event))
 
     def _open_audit(self, positions: Positions | None = None) -> AbstractAsyncContextManager[TopicReader]:
         starts: dict[TopicName, Start] = {TopicName.AUDIT: "latest"}
         return reading(self._brokers, self._prefix, starts, self._seconds, positions)
 
     async def _follow(self, reader: TopicReader, stack: AsyncExitStack) -> None:
-        """Read the audit; where it breaks off, go on from there."""
         while True:
             try:
                 for record in topic_records(await reader.batch(), self._prefix):
-                    self._resolve(record)
+                    if event := read_action(record):
+                        waiting = self._outcomes.get((event.tenant_id, event.detail["action_id"]))
+                        if waiting is not None and not waiting.done():
+                            waiting.set_result(outcome_of(event))
             except BrokerUnavailable:
                 reader = await self._reopen(reader.positions, stack)
 
@@ -348,4 +299,4 @@ class Actions:
             try:
                 return await stack.enter_async_context(self._open_audit(positions))
             except (BrokerUnavailable, UsageError):
-                await asyncio.sleep(_RETRY_SECONDS)
+                await asyncio.sleep(1.0)

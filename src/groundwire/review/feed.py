@@ -1,7 +1,6 @@
 """Keeps a board up to date: reads the output topics into it, and asks state what is still pending.
 
-An outage of the broker or of Redis does not end it: it reports since when the board may be out of date, and goes on
-when both answer again.
+An outage of the broker or of Redis does not end it: it reports since when the board may be stale, and recovers.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import structlog
 from groundwire.config import Settings
 from groundwire.errors import BrokerUnavailable, StateError, StateLost, StateUnavailable, UsageError
 from groundwire.gate.claim_case import dedup_scheme
-from groundwire.kafka.reader import Positions, Start, TopicReader
+from groundwire.kafka.reader import Positions, Start
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
@@ -36,7 +35,6 @@ WINDOW: Final = timedelta(days=7)
 _PORTION: Final = 1_000
 _FULL_ROUND: Final = 60
 """In one round of so many, state is asked about dropped items too."""
-_FORGET: Final = timedelta(hours=1)
 _RECENT: Final = (
     TopicName.APPROVED,
     TopicName.BLOCKED,
@@ -51,20 +49,13 @@ _NOBODY: Final = Subject("-", "-", Kind.CLAIM, "-")
 
 class StatusSource(Protocol):
     async def statuses(self, subjects: Sequence[Subject]) -> list[SubjectStatus | None]:
-        """Return where subjects stand; raises StateError."""
+        """Return the status of subjects. Raises: StateError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Intervals of the feed, in seconds.
-
-    Attributes:
-        poll: to wait for records.
-        check: between two questions to broker and state.
-        retry: after a failure.
-        answer: that the broker may take to answer.
-    """
+    """Intervals of the feed in seconds: waiting for records, between health checks, after a failure, for an answer."""
 
     poll: float = 0.5
     check: float = 5.0
@@ -75,13 +66,7 @@ class Pace:
 class Feed:
     """Feeds one board; `run` does it until it is cancelled.
 
-    Args:
-        board: what is kept up to date.
-        state: asked what is pending; None: the topics are believed.
-        brokers: `host:port,...`.
-        prefix: before every topic's name.
-        window: how far back all topics but `review` are read, and kept.
-        pace: how often it does what.
+    `state`: asked what is pending, None: not checked; `window`: how far back topics other than `review` are read.
     """
 
     def __init__(
@@ -113,20 +98,22 @@ class Feed:
 
     @property
     def stale_since(self) -> datetime | None:
-        """Since when what the board shows may be out of date; None where it is not."""
+        """Since when the board may be stale; None where it is current."""
         return min(self._stale.values(), default=None)
 
     async def run(self) -> None:
+        async def forget() -> None:
+            while True:
+                await asyncio.sleep(timedelta(hours=1).total_seconds())
+                await asyncio.to_thread(self._board.forget, datetime.now(UTC) - self._window)
+
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._read_loop())
             tasks.create_task(self._state_loop())
-            tasks.create_task(self._forget_loop())
+            tasks.create_task(forget())
 
     async def sync_state(self, *, dropped: bool = False) -> None:
-        """Ask state about what the board shows as pending, and drop what is not.
-
-        `dropped`: ask about dropped items too, and put back what is pending. Raises: StateError.
-        """
+        """Drop what state does not hold as pending; `dropped`: also restore what it does. Raises: StateError."""
         if self._state is None:
             return
         candidates = [subject for subject, _ in self._board.candidates(dropped=dropped)] or [_NOBODY]
@@ -136,60 +123,44 @@ class Feed:
             await asyncio.to_thread(self._board.apply_statuses, dict(zip(portion, statuses, strict=True)))
 
     async def _read_loop(self) -> None:
-        starts = _starts(self._window)
+        starts, loop = _starts(self._window), asyncio.get_running_loop()
         positions: Positions = {}
         while True:
             try:
                 async with reading(
                     self._brokers, self._prefix, starts, self._pace.answer, positions
                 ) as reader:
-                    positions = reader.positions
-                    await self._read_on(reader)
-                    positions = {}
+                    positions, checked = reader.positions, loop.time()
+                    self._clear_stale("broker")
+                    while not self._read_again:
+                        records = await reader.batch(int(self._pace.poll * 1000))
+                        if records:
+                            await asyncio.to_thread(self._board.add, topic_records(records, self._prefix))
+                        if not self._read:
+                            self._read = await reader.caught_up()
+                        if loop.time() - checked >= self._pace.check:
+                            await reader.check()
+                            checked = loop.time()
+                    self._read_again, positions = False, {}
             except (BrokerUnavailable, UsageError) as exc:
                 self._mark_stale("broker", exc)
                 await asyncio.sleep(self._pace.retry)
 
-    async def _read_on(self, reader: TopicReader) -> None:
-        """Read until the broker fails, or everything is to be read again."""
-        loop = asyncio.get_running_loop()
-        checked = loop.time()
-        self._clear_stale("broker")
-        while not self._read_again:
-            records = await reader.batch(int(self._pace.poll * 1000))
-            if records:
-                await asyncio.to_thread(self._board.add, topic_records(records, self._prefix))
-            if not self._read:
-                self._read = await reader.caught_up()
-            if loop.time() - checked >= self._pace.check:
-                await reader.check()
-                checked = loop.time()
-        self._read_again = False
-
     async def _state_loop(self) -> None:
         while self._state is not None:
-            if self._read:
-                await self._sync_once()
+            try:
+                if self._read:
+                    await self.sync_state(dropped=self._rounds % _FULL_ROUND == 0)
+                    if self._lost:  # rebuilt: what was deleted as decided may be pending again
+                        self._lost, self._read_again = False, True
+                    self._rounds += 1
+                    self._asked = True
+                    self._clear_stale("state")
+            except StateError as exc:
+                self._lost = self._lost or isinstance(exc, StateLost)
+                self._rounds = 0
+                self._mark_stale("state", exc)
             await asyncio.sleep(self._pace.check if self._asked else self._pace.poll)
-
-    async def _sync_once(self) -> None:
-        try:
-            await self.sync_state(dropped=self._rounds % _FULL_ROUND == 0)
-        except StateError as exc:
-            self._lost = self._lost or isinstance(exc, StateLost)
-            self._rounds = 0
-            self._mark_stale("state", exc)
-            return
-        if self._lost:  # rebuilt: what was deleted as decided may be pending again
-            self._lost, self._read_again = False, True
-        self._rounds += 1
-        self._asked = True
-        self._clear_stale("state")
-
-    async def _forget_loop(self) -> None:
-        while True:
-            await asyncio.sleep(_FORGET.total_seconds())
-            await asyncio.to_thread(self._board.forget, datetime.now(UTC) - self._window)
 
     def _mark_stale(self, what: str, error: Exception) -> None:
         if what not in self._stale:
@@ -202,19 +173,7 @@ class Feed:
 
 
 async def fill(board: Board, brokers: str, prefix: str, window: timedelta, seconds: float) -> None:
-    """Read into a board what the topics hold now, and no more: for a single look.
-
-    Args:
-        board: what is filled.
-        brokers: `host:port,...`.
-        prefix: before every topic's name.
-        window: how far back all topics but `review` are read.
-        seconds: how long the broker may take to answer.
-
-    Raises:
-        UsageError: a topic does not exist.
-        BrokerUnavailable: the broker does not answer, or brings nothing for so long.
-    """
+    """Read the topics into a board once, up to their current ends. Raises: UsageError, BrokerUnavailable."""
     async with (
         reading(brokers, prefix, _starts(window), seconds) as reader,
         aclosing(reader.rest()) as batches,
@@ -228,11 +187,7 @@ def _starts(window: timedelta) -> dict[TopicName, Start]:
 
 
 class RedisStatuses:
-    """Asks Redis for the status of subjects, read-only; after a loss of state, the one that was rebuilt.
-
-    Args:
-        state: its own, for this use.
-    """
+    """Reads the status of subjects from Redis; after a loss of state, from the rebuilt one."""
 
     def __init__(self, state: RedisState) -> None:
         self._state = state
@@ -240,25 +195,18 @@ class RedisStatuses:
 
     @classmethod
     def of(cls, settings: Settings) -> RedisStatuses:
-        """Return the one of a deployment. Raises: UsageError, of the policy or the address."""
         policy = load_policy(settings.policy_file, os.environ)
         client = connect(settings.redis_url)
         scheme = dedup_scheme(policy)
         return cls(RedisState(client, settings.topic_prefix, scheme=scheme, require_aof=False))
 
     async def check_kind(self) -> None:
-        """Refuse an address of another kind of server than it says; one that does not answer is asked later."""
+        """Refuse a server of another kind than the address says; one that is down is checked later."""
         with suppress(StateUnavailable):
             await self._state.server.check_kind()
 
     async def statuses(self, subjects: Sequence[Subject]) -> list[SubjectStatus | None]:
-        """Return where subjects stand.
-
-        Raises:
-            StateUnavailable: Redis does not answer.
-            StateLost: what was known is gone; the next call asks what is there then.
-            SchemeMismatch: the policy here is not the workers'.
-        """
+        """Return the status of subjects. Raises: StateUnavailable, StateLost (once), SchemeMismatch."""
         if not self._known:
             if await self._state.open() is None:
                 raise StateLost("state is lost, and not rebuilt yet")

@@ -1,9 +1,8 @@
 """Queries and answers of the board, and the risk by which pending items are ordered.
 
-The order goes by the gravest of the reason and the failed checks, so that it can be explained and does not change while
-somebody works: contradictions of what is known, then what could not be checked, then what lacks support, then what
-merely lacks a source. Of equal risk the oldest comes first. A Decision's reason is the first that applied in the gate's
-tree, which has another order: a claim that rests on something unapproved may also cite an issue that does not exist.
+The risk of an item is the gravest of its reason and its failed checks: contradictions first, then what could not be
+checked, then what lacks support, then what lacks a source. Of equal risk the oldest comes first. The reason alone is
+the first that applied in the gate's tree, which has another order.
 """
 
 from __future__ import annotations
@@ -71,13 +70,6 @@ _BLOCKED: Final = {"retracted": "retracted", "human_rejected": "rejected"}
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """How soon something is to be looked at.
-
-    Attributes:
-        rank: 0 comes first.
-        why: one clause for people.
-    """
-
     rank: int
     level: Level
     why: str
@@ -93,40 +85,22 @@ _BY_RANK: Final = [_UNKNOWN, *_RISKS.values()]
 
 
 def risk_of(reason_code: str, checks_failed: Iterable[str] = ()) -> Risk:
-    """Return how soon an item is to be looked at: the gravest of its reason and of its failed checks.
-
-    Args:
-        reason_code: why it is in review; an unknown reason comes first.
-        checks_failed: of its Decision, each `name` or `name: detail`; so does an unknown name.
-    """
+    """Return the gravest risk of a reason and of failed checks, `name` or `name: detail`; unknown is gravest."""
     names = {check.partition(":")[0] for check in checks_failed} - {_UNINFORMATIVE}
-    codes = {reason_code, *(_code(name) for name in names)}
-    return min((_RISKS.get(code, _UNKNOWN) for code in codes), key=lambda risk: risk.rank)
+    unavailable = str(ReasonCode.CHECK_UNAVAILABLE)
+    codes = {_CHECKS.get(name, unavailable if name.endswith("_unavailable") else name) for name in names}
+    return min((_RISKS.get(code, _UNKNOWN) for code in {reason_code, *codes}), key=lambda risk: risk.rank)
 
 
 def risk_at(rank: int) -> Risk:
     return _BY_RANK[rank] if 0 <= rank < len(_BY_RANK) else _UNKNOWN
 
 
-def _code(check: str) -> str:
-    code = ReasonCode.CHECK_UNAVAILABLE if check.endswith("_unavailable") else check
-    return _CHECKS.get(check, code)
-
-
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which pending items, in which order; a field that is None filters nothing.
+    """Which pending items, in which order; a field that is None filters nothing. Raises: ValueError.
 
-    Attributes:
-        source: that the producer named.
-        min_age: waiting at least so long.
-        text: words that all stand in the text or id, each from its beginning; whatever a person typed.
-        sort: `risk`, then oldest first.
-        limit: rows of a page, 1 to 200.
-        cursor: `Page.next` of the page before, under the same sort.
-
-    Raises:
-        ValueError: naming the field, of limit and sort.
+    `text`: words that all begin words of the text or id; `cursor`: `Page.next` of the page before.
     """
 
     reason: str | None = None
@@ -164,13 +138,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A subject at a glance, at its highest revision.
-
-    Attributes:
-        since: when that revision was decided.
-        excerpt: the beginning of the text in one line; of a response the reason, for its text is not published.
-        risk: how soon it is to be looked at.
-    """
+    """A subject at its highest revision, decided at `since`; `excerpt`: of a response its reason."""
 
     decision_id: str
     revision: int
@@ -189,7 +157,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """One entry of a subject's history; action, reviewer and review_reason where people (or expiry) made it."""
+    """An entry of a subject's history; action, reviewer and reason where a person, or expiry, made it."""
 
     revision: int
     decision_id: str
@@ -222,13 +190,9 @@ def state_of(verdict: Verdict, reason_code: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """What an item rests on, or what rests on it.
+    """A parent or dependent of an item.
 
-    Attributes:
-        name: as `derived_from` has it: a claim id, or `response:` and its id.
-        decision_id: of its highest revision; None where the board has none that the person sees.
-        state: how that stands; empty where nothing tells.
-        excerpt: of its text.
+    `name`: as in `derived_from`; `decision_id`: of its highest revision, None where the person sees none.
     """
 
     name: str
@@ -239,14 +203,10 @@ class Related:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The memory that a claim is nearest to.
+    """A memory that the gate compared a claim with.
 
-    Attributes:
-        difference: none, or in what it differs: negation, number, order, ...
-        match_class: approved, pending or rejected: how it stood when the claim was compared with it.
-        similarity: 0 to 1.
-        decision_id: of the memory as it stands now, where the board holds it, with its verdict, text, reason code,
-            revision, source and when it was decided.
+    `difference`: none, or how they differ: negation, number, order, ...; `match_class`: its state at that time. The
+    rest is its current state, where the board holds it.
     """
 
     subject_id: str
@@ -263,7 +223,7 @@ class Nearest:
 
     @property
     def state(self) -> str:
-        """How it stands now, as far as the board knows."""
+        """Its current state, as far as the board knows."""
         return self.match_class if self.verdict is None else state_of(self.verdict, self.reason_code)
 
     @property
@@ -272,7 +232,7 @@ class Nearest:
 
     @property
     def since(self) -> str:
-        """How it stood then and stands now; one word where nothing changed."""
+        """Its state then and now; one word where nothing changed."""
         same = self.state == self.match_class
         return self.state if same else f"{self.match_class} then; {self.state} since"
 
@@ -287,13 +247,7 @@ class SourceRecord:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where the subject of a Decision stands.
-
-    Attributes:
-        decision_id: of the Decision asked for.
-        current: the subject's highest revision; `current.decision_id` differs where this one is superseded.
-        pending: whether a person may decide it now.
-    """
+    """A Decision asked for, its subject's highest revision, and whether a person may decide it now."""
 
     decision_id: str
     current: Row
@@ -308,14 +262,8 @@ class Standing:
 class Item(Standing):
     """A Decision with its context.
 
-    Attributes:
-        decision: the Decision asked for, as published.
-        topic: without the prefix; with partition and offset where that Decision stands.
-        history: all revisions, lowest first.
-        attempts: actions that the audit tells of, oldest first.
-        nearest: the first of `memories`.
-        memories: those that the gate compared it with: the one it conflicts with first, then the nearest.
-        parents: what the Decision asked for rests on, as it stands now.
+    `history`: all revisions, lowest first; `attempts`: actions in the audit, oldest first; `memories`: what the gate
+    compared it with, the conflicting one first.
     """
 
     decision: Mapping[str, Any]
@@ -333,13 +281,9 @@ class Item(Standing):
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Free items beside one in the queue, under its filters and order.
+    """The free items next to one in the queue, under its filters and order.
 
-    Attributes:
-        before, after: their decision ids; None where there is none.
-        then: where to go once this one is done: on, or back to the first.
-        place: which of the queue's items it is, from 1; None: it is not among them.
-        total: how many the queue has.
+    `then`: the next one after this is decided: `after`, or the first; `place`: its position from 1, None: not queued.
     """
 
     before: str | None = None
@@ -350,34 +294,30 @@ class Neighbours:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetterRow:
-    """A record that could not be decided; `topic`, `partition`, `offset` say where it failed.
+class FailedRecord:
+    """A record that could not be decided; tenant and user are None where its owner is not certain."""
 
-    Attributes:
-        name: where the letter itself stands, `partition@offset`, as `groundwire dead-letters` names it.
-    """
-
-    name: str
     code: str
     message: str
     topic: str
     partition: int | None
     offset: int | None
-    tenant_id: str
-    user_id: str
-    at: datetime
+    tenant_id: str | None
+    user_id: str | None
     excerpt: str
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """How many items are pending.
+class DeadLetterRow(FailedRecord):
+    """A dead letter on the board; `name`: its own position, as `groundwire dead-letters` shows it."""
 
-    Attributes:
-        own: of the person, by tenant.
-        tenants: in all, of tenants that the person sees as a whole.
-        total: of the deployment; None for who sees no whole tenant.
-    """
+    name: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many items are pending, by tenant; `total`: None for who sees no whole tenant."""
 
     own: Mapping[str, int]
     tenants: Mapping[str, int]
@@ -386,14 +326,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How near the queue is to its limits, and how long its oldest item has waited.
-
-    Attributes:
-        user: items of the user who has most.
-        tenant: items of the tenant that has most.
-        total: items of the deployment.
-        since: when the oldest was put there; None where there is none.
-    """
+    """Items of the fullest user and tenant, of the deployment, and since when the oldest waits."""
 
     user: int
     tenant: int
@@ -403,12 +336,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class DecisionCounts:
-    """What people decided of items that were in review for a reason, or came from a source.
-
-    Attributes:
-        median: from review to decision; None where there is none.
-        p90: the same for nine of ten.
-    """
+    """People's decisions on items in review for a reason, or of a source, and how long they took."""
 
     name: str
     approved: int
@@ -424,7 +352,7 @@ class DecisionCounts:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How people's decisions compare with the gate's; most frequent first."""
+    """People's decisions compared with the gate's; most frequent first."""
 
     total: DecisionCounts
     by_reason: Sequence[DecisionCounts]

@@ -1,14 +1,10 @@
-"""The record behind a decision, read back from where it came in; nothing of it is kept or published.
-
-A decision repeats no answer. Who judges one reads it from its topic, for as long as the topic holds it.
-"""
+"""Reads the record behind a decision back from its topic: a decision repeats no answer. Nothing of it is kept."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import Any, Final
 
 from groundwire.errors import BrokerUnavailable, RecordError, UsageError
@@ -45,15 +41,14 @@ AWAY: Final = Original(OriginalState.AWAY)
 
 
 def record_reader(brokers: str, seconds: float) -> RecordReader:
-    return partial(_value_at, brokers, seconds)
+    async def value_at(topic: str, partition: int, offset: int) -> bytes | None:
+        try:
+            record = await read_one(brokers, topic, partition, offset, seconds)
+        except UsageError:  # the topic was deleted, or has fewer partitions
+            return None
+        return record.value if record is not None else None
 
-
-async def _value_at(brokers: str, seconds: float, topic: str, partition: int, offset: int) -> bytes | None:
-    try:
-        record = await read_one(brokers, topic, partition, offset, seconds)
-    except UsageError:  # the topic is not there any more, or has fewer partitions
-        return None
-    return record.value if record is not None else None
+    return value_at
 
 
 async def read_original(read: RecordReader, decision: Mapping[str, Any]) -> Original:

@@ -11,10 +11,8 @@ from groundwire.keys.attestation import Keys
 class Person:
     """An authenticated identity.
 
-    Attributes:
-        name: as `user_id` and the lists of delegated reviewers write it; compared character by character.
-        tenants: those that the person was let in for.
-        read_only: whether the person may only look; the console refuses their actions before any handler runs.
+    `name`: compared character by character with `user_id` and the delegated reviewers. `read_only`: the console refuses
+    the person's actions before any handler runs.
     """
 
     name: str
@@ -24,13 +22,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class ViewScope:
-    """What a person sees and, unless read-only, decides; all else is for them as if it did not exist.
-
-    Attributes:
-        person: whose view it is.
-        whole: tenants of which everything is seen.
-        own: tenants of which only the person's own items are seen.
-    """
+    """What a person sees and, unless read-only, decides: `whole` tenants, and their own items in `own` tenants."""
 
     person: str
     whole: frozenset[str]

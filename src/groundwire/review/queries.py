@@ -1,6 +1,6 @@
-"""SQL of the board: conditions with bound parameters, search in texts, and pages by cursor.
+"""SQL of the board: conditions with bound parameters, text search, and pages by cursor.
 
-Statements are put together from fixed pieces; whatever comes from outside is bound as a parameter.
+Statements are joined from constants; all input is bound as parameters.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ SqlValue = str | int
 
 
 def statement(*parts: str) -> str:
-    """Return a statement of fixed pieces."""
     return " ".join(parts)
 
 
@@ -45,7 +44,7 @@ class Where:
         return self
 
     def equals(self, column: str, value: str | None) -> Where:
-        """Add that a column has a value; None: no condition."""
+        """Add an equality; None: no condition."""
         return self if value is None else self.add(f"{column} = ?", value)
 
     @property
@@ -54,7 +53,7 @@ class Where:
 
 
 def bindable(value: SqlValue) -> SqlValue:
-    """Return a value that SQLite takes: what is no text matches nothing."""
+    """Return a value that SQLite accepts; lone surrogates match nothing."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
@@ -87,7 +86,7 @@ def has_fts5(connection: sqlite3.Connection) -> bool:
 
 
 def create(connection: sqlite3.Connection, *, fts: bool) -> None:
-    """Create the tables of texts: an index each, or where there is no FTS5 plain text."""
+    """Create the search tables: FTS5 indexes, or plain text without FTS5."""
     for table in (PENDING, OTHERS):
         if fts:
             options = "USING fts5(text, tokenize='unicode61 remove_diacritics 2')"
@@ -116,18 +115,25 @@ def drop(connection: sqlite3.Connection, item: int) -> None:
 
 
 def searchable(text: str) -> str:
-    """Return a text as it is stored for search: compatibility forms folded, controls and surrogates left out."""
+    """Normalise a text for search: compatibility forms folded, controls and surrogates removed."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     if folded.isascii():
         return folded.replace("\x00", " ")
-    return "".join(_spaced(char) for char in folded)
+    spaced = []
+    for char in folded:
+        if unicodedata.category(char) in {"Cc", "Cs", "Cn"}:
+            spaced.append(" ")
+        else:
+            alone = any(first <= ord(char) <= last for first, last in _ALONE)
+            spaced.append(f" {char} " if alone else char)
+    return "".join(spaced)
 
 
 def condition(typed: str, *, fts: bool, table: str = PENDING) -> tuple[str, list[str]] | None:
-    """Return the SQL condition on `items.id` that finds what a person typed, with its parameters.
+    """Return the SQL condition on `items.id` for a typed search, and its parameters.
 
-    Every word is a quoted string to FTS5, so that none of it is an operator. None for blank text; text without
-    a letter or digit finds nothing.
+    Every word is a quoted string to FTS5, so that none is an operator. None for blank text; text without a letter or
+    digit finds nothing.
     """
     if not typed.strip():
         return None
@@ -148,18 +154,10 @@ def condition(typed: str, *, fts: bool, table: str = PENDING) -> tuple[str, list
 
 
 def any_word(text: str) -> str | None:
-    """Return what FTS5 matches where any of a text's longest words stands, None where it has none."""
+    """Return an FTS5 query for any of a text's longest words; None where it has none."""
     found = dict.fromkeys(re.findall(r"\w+", searchable(text[: _MAX_WORDS * _MAX_LETTERS])))
     words = sorted((word for word in found if len(word) >= _TELLING), key=lambda word: -len(word))
     return " OR ".join(f'"{word[:_MAX_LETTERS]}"' for word in words[:_MAX_ANY]) or None
-
-
-def _spaced(char: str) -> str:
-    category = unicodedata.category(char)
-    if category in {"Cc", "Cs", "Cn"}:
-        return " "
-    code = ord(char)
-    return f" {char} " if any(first <= code <= last for first, last in _ALONE) else char
 
 
 COLUMNS: Final = (
@@ -206,16 +204,12 @@ _ORDERS: Final[dict[Sort, tuple[tuple[str, ...], str]]] = {
 
 
 def ordered(where: Where, sort: Sort, cursor: str | None) -> str:
-    """Add what comes after the cursor; return the ORDER BY clause.
-
-    Raises:
-        ValueError: the cursor is none of this sort's.
-    """
+    """Add what comes after the cursor; return the ORDER BY clause. Raises: ValueError."""
     return beside(where, sort, None if cursor is None else read_cursor(cursor, len(_ORDERS[sort][0])))
 
 
 def beside(where: Where, sort: Sort, key: Sequence[SqlValue] | None, *, before: bool = False) -> str:
-    """Add what comes after a place in the order, or before it; return the ORDER BY clause that leads away from it."""
+    """Add what comes after a key, or before it; return the ORDER BY clause that leads away from it."""
     columns, beyond = _ORDERS[sort]
     if before:
         beyond = "<" if beyond == ">" else ">"
@@ -230,12 +224,12 @@ def sort_key(sort: Sort) -> str:
 
 
 def make_cursor(key: Sequence[SqlValue]) -> str:
-    """Return where a page ended, as text for a URL: places in the order, no text of claims."""
+    """Return the sort key at which a page ended, as text for a URL; it holds no text of claims."""
     return base64.urlsafe_b64encode(json.dumps(list(key)).encode()).decode()
 
 
 def read_cursor(cursor: str, length: int) -> list[SqlValue]:
-    """Read it again: whole numbers, and an id at the end. Raises: ValueError."""
+    """Parse a cursor: integers, and an id at the end. Raises: ValueError."""
     try:
         key = json.loads(base64.urlsafe_b64decode(cursor.encode()))
     except (ValueError, binascii.Error, RecursionError):

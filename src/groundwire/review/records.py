@@ -15,6 +15,7 @@ from groundwire.messages.decisions import LAST_REVISION, AuditEvent, Decision
 from groundwire.messages.headers import InboundRecord, header
 from groundwire.messages.records import Retraction
 from groundwire.messages.topics import TopicName
+from groundwire.review.model import FailedRecord
 
 Model = TypeVar("Model", bound=BaseModel)
 _DECISIONS: Final = {TopicName.REVIEW, TopicName.APPROVED, TopicName.BLOCKED}
@@ -39,20 +40,6 @@ class TopicRecord:
     headers: Sequence[tuple[str, bytes]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FailedRecord:
-    """A dead letter; tenant and user are None where it belongs to nobody for certain."""
-
-    code: str
-    message: str
-    topic: str
-    partition: int | None
-    offset: int | None
-    tenant_id: str | None
-    user_id: str | None
-    excerpt: str
-
-
 def _read(model: type[Model], record: TopicRecord, topics: Collection[TopicName]) -> Model | None:
     if record.topic not in topics or record.value is None:
         return None
@@ -63,7 +50,7 @@ def _read(model: type[Model], record: TopicRecord, topics: Collection[TopicName]
 
 
 def read_decision(record: TopicRecord) -> Decision | None:
-    """Return the Decision of a record, None where it is none, or on a topic that is not its verdict's."""
+    """Return the Decision of a record; None where it is none, or not on its verdict's topic."""
     decision = _read(Decision, record, _DECISIONS)
     if decision is None or TopicName.of(decision.verdict) != record.topic or decision.replay is not None:
         return None
@@ -71,7 +58,7 @@ def read_decision(record: TopicRecord) -> Decision | None:
 
 
 def read_action(record: TopicRecord) -> AuditEvent | None:
-    """Return the AuditEvent of an action, applied or refused; None for all other records."""
+    """Return the AuditEvent of an applied or refused action; None for other records."""
     event = _read(AuditEvent, record, {TopicName.AUDIT})
     named = event is not None and isinstance(event.detail.get("action_id"), str)
     return event if event is not None and named and event.type in _ACTIONS else None
@@ -82,7 +69,6 @@ def read_retraction(record: TopicRecord) -> Retraction | None:
 
 
 def read_dead_letter(record: TopicRecord) -> FailedRecord | None:
-    """Return what a dead letter says of its failure; None for all other records."""
     if record.topic is not TopicName.DEAD_LETTER:
         return None
     tenant, user = _owner(record)
@@ -99,25 +85,25 @@ def read_dead_letter(record: TopicRecord) -> FailedRecord | None:
 
 
 def text_of(decision: Decision) -> str:
-    """Return the claim; of a response the reason, for the answer is not repeated."""
+    """Return the claim; of a response the reason, as the answer is not repeated."""
     return decision.evidence.claim if decision.evidence else decision.reason
 
 
 def in_one_line(text: str) -> str:
-    """Return the beginning of a text without line breaks, at most 200 characters; "…" ends what is not all of it."""
+    """Return the first 200 characters of a text in one line; "…" ends a cut one."""
     line = " ".join(text[:_READ].split())
     whole = len(text) <= _READ and len(line) <= _EXCERPT
     return line if whole else line[: _EXCERPT - 1] + "…"
 
 
 def review_fact(decision: Decision, name: str) -> str | None:
-    """Return what `facts.review` says, None where no person (nor expiry) brought the revision."""
+    """Return a field of `facts.review`; None where no person, nor expiry, made the revision."""
     value: Any = (decision.facts.review or {}).get(name)
     return value if isinstance(value, str) else None
 
 
 def _owner(record: TopicRecord) -> tuple[str | None, str | None]:
-    """Return whose record it was: the key's owner, unless the value, as far as it can be read, is another tenant's."""
+    """Return the key's owner, unless the value, as far as it can be read, names another tenant."""
     try:
         tenant, colon, user = (record.key or b"").decode().partition(":")
     except UnicodeDecodeError:
@@ -147,7 +133,6 @@ def topic_record(record: InboundRecord, topic: TopicName) -> TopicRecord:
 
 
 def topic_records(records: Iterable[InboundRecord], prefix: str) -> list[TopicRecord]:
-    """Return records of output topics, whose names begin with a prefix, as the board takes them."""
     return [topic_record(one, TopicName((one.topic or "").removeprefix(prefix))) for one in records]
 
 
@@ -159,20 +144,9 @@ async def reading(
     seconds: float,
     positions: Positions | None = None,
 ) -> AsyncIterator[TopicReader]:
-    """Open a TopicReader of output topics, each from its start.
+    """Open a reader of output topics, each from its start, or from `positions` of an earlier reader.
 
-    Everything written after it is open is read. Partitions that are added while it runs are not seen.
-
-    Args:
-        brokers: `host:port,...`.
-        prefix: before every topic's name.
-        starts: where to begin with each topic.
-        seconds: how long the broker may take to answer.
-        positions: `TopicReader.positions` of an earlier reader, which this one continues.
-
-    Raises:
-        UsageError: a topic does not exist.
-        BrokerUnavailable: the broker does not answer within `seconds`.
+    New partitions are not seen. Raises: UsageError, BrokerUnavailable.
     """
     async with open_reader(brokers, seconds) as reader:
         named = {f"{prefix}{topic}": start for topic, start in starts.items()}

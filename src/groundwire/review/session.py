@@ -1,4 +1,4 @@
-"""One look at the queue, or one round of actions, for `groundwire review`."""
+"""One snapshot of the queue, or one round of actions, for `groundwire review`."""
 
 from __future__ import annotations
 
@@ -35,14 +35,8 @@ _NO_KEYS_FILE: Final = (
 class Session:
     """Who reviews, and where.
 
-    Attributes:
-        reviewer: the name under which is decided.
-        tenant: the only one looked at, or None: all that the key speaks for.
-        user: whose claim ids are meant; None: the reviewer's.
-        keys: signing keys, and who is delegated; None: no keys file is configured, so that nobody is.
-        key_id: the key that signs, or None: only looking.
-        window: how far back decided items are read.
-        seconds: how long the broker may take to answer.
+    `tenant`: the only one seen, None: all of the key's; `user`: owner of claim ids, None: the reviewer; `keys`: None
+    without a keys file, where nobody is delegated; `key_id`: the signing key, None: read only.
     """
 
     reviewer: str
@@ -57,14 +51,13 @@ class Session:
 
     @property
     def scope(self) -> ViewScope:
-        tenants = {self.tenant} if self.tenant else self._of_key() or {"default"}
-        return Permissions(self.keys or Keys.empty()).scope(Person(self.reviewer, frozenset(tenants)))
-
-    def _of_key(self) -> set[str]:
-        return {tenant for key_id, key in self.keys or () if key_id == self.key_id for tenant in key.tenants}
+        keys = self.keys or Keys.empty()
+        of_key = {tenant for key_id, key in keys if key_id == self.key_id for tenant in key.tenants}
+        tenants = {self.tenant} if self.tenant else of_key or {"default"}
+        return Permissions(keys).scope(Person(self.reviewer, frozenset(tenants)))
 
     def signer(self) -> Signer:
-        """Return what signs. Raises: UsageError, where there is no such key."""
+        """Return the signer. Raises: UsageError."""
         if self.key_id is None:
             raise UsageError("no key to sign with: give --key or set GROUNDWIRE_REVIEWER_KEY")
         if self.keys is None:
@@ -81,17 +74,11 @@ class Session:
 
 @dataclass(slots=True)
 class BoardSnapshot:
-    """A board filled once; `warnings` say what may be wrong with it."""
-
     board: Board
     warnings: list[str] = field(default_factory=list)
 
     def find(self, session: Session, name: str) -> Item:
-        """Return the item that is meant by a decision id, or by the claim id of a user.
-
-        Raises:
-            UsageError: there is none that the reviewer sees.
-        """
+        """Return the item of a decision id, or of a user's claim id. Raises: UsageError."""
         scope = session.scope
         item = self.board.item(scope, name)
         if item is not None:
@@ -110,7 +97,7 @@ class BoardSnapshot:
         return self.board.dependents(session.scope, item.current)
 
     async def read_retractions(self, session: Session, outcomes: Iterable[ActionOutcome | None]) -> None:
-        """Read the Retractions of applied actions into the board; one that does not come in time is left out."""
+        """Read the Retractions of applied actions into the board; late ones are left out."""
         missing = {one.decision_id for one in outcomes if one is not None and one.applied}
         if not missing:
             return
@@ -128,12 +115,7 @@ class BoardSnapshot:
 
 
 async def take_snapshot(session: Session) -> BoardSnapshot:
-    """Fill a board from the topics, and let state say what is pending.
-
-    Raises:
-        UsageError: a setting is wrong, or a topic does not exist.
-        BrokerUnavailable: the broker does not answer.
-    """
+    """Fill a board from the topics and check it against state. Raises: UsageError, BrokerUnavailable."""
     snapshot = BoardSnapshot(Board(), session.warnings)
     await fill(snapshot.board, session.brokers, session.prefix, session.window, session.seconds)
     settings = load_settings().model_copy(update={"topic_prefix": session.prefix})
@@ -153,19 +135,9 @@ async def take_snapshot(session: Session) -> BoardSnapshot:
 async def send_actions(
     session: Session, decisions: Sequence[ReviewDecision], wait: float
 ) -> list[ActionOutcome | None]:
-    """Send actions and wait for their outcomes.
+    """Send actions and return their outcomes in order; None after `wait` seconds in all.
 
-    Args:
-        session: who acts.
-        decisions: what is sent, in this order.
-        wait: seconds, in all; 0: not at all.
-
-    Returns:
-        In the order of `decisions`; None where there was no outcome in time.
-
-    Raises:
-        UsageError: the key may not sign, or a topic does not exist.
-        BrokerUnavailable: the broker does not acknowledge.
+    Raises: UsageError, BrokerUnavailable.
     """
     signer = session.signer()
     async with Actions(session.brokers, session.prefix, signer, session.seconds) as actions:

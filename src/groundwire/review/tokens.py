@@ -1,14 +1,4 @@
-"""API tokens of the console: a TOML file that holds their hashes, and whose they are.
-
-```toml
-[tokens.ci]
-sha256 = "..."                        # of the token's UTF-8 bytes, hexadecimal
-person = "ann@acme.example"           # for whom it speaks
-tenants = ["acme"]                    # where
-read_only = true                      # optional: it may look, and not decide
-not_after = 2027-01-01T00:00:00Z      # optional
-```
-"""
+"""API tokens of the console: a TOML file with tables `[tokens.ID]` of their SHA-256, person and tenants."""
 
 from __future__ import annotations
 
@@ -34,9 +24,6 @@ from groundwire.review.permissions import Person
 
 logger = logging.getLogger(__name__)
 
-_TOKEN_BYTES: Final = 32
-_PREFIX: Final = "gwt_"
-"""Lets scanners for secrets know a token where it does not belong."""
 _WHAT: Final = "tokens file"
 
 
@@ -62,11 +49,9 @@ class Tokens:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a tokens file; one that others may write to or read is warned of in the log.
+        """Read a tokens file; warn where other users may read or write it.
 
-        Raises:
-            UsageError: it cannot be read, is no TOML, or holds an unknown field or a wrong value; the message
-                names file, token and field, and never a hash.
+        Raises: UsageError, naming file, token and field, and never a hash.
         """
         try:
             data = path.read_bytes()
@@ -78,7 +63,7 @@ class Tokens:
 
     @classmethod
     def parse(cls, data: bytes, path: Path) -> Self:
-        """Read the content of the tokens file `path`. Raises: UsageError, as `load`."""
+        """Parse the content of the tokens file `path`. Raises: UsageError, as `load`."""
         try:
             found = _TokenFile.model_validate(tomllib.loads(data.decode())).tokens
         except UnicodeDecodeError as exc:
@@ -101,9 +86,9 @@ class Tokens:
         return token_id in self._tokens
 
     def person(self, token: str, at: datetime) -> Person | None:
-        """Return for whom a token speaks, up to and including its `not_after`; None where it is no good.
+        """Return the person of a token, up to and including its `not_after`; None where it is not valid.
 
-        How long it takes does not tell how much of a token is right: hashes are compared, and all of them.
+        Takes constant time: all hashes are compared.
         """
         given = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
         found: ApiToken | None = None
@@ -116,25 +101,20 @@ class Tokens:
 
 
 class WatchedTokens:
-    """The tokens of a file as it is now: a revoked token is refused at once, without a restart.
+    """The tokens of a file as it is now: a revoked token is refused at once, an unreadable file refuses all.
 
-    A file that has gone or cannot be read lets nobody in.
-
-    Raises:
-        UsageError: as `Tokens.load`, at the start.
+    Raises: UsageError, as `Tokens.load`, at the start.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = WatchedFile(path, Tokens.load, broken=self._none)
+        def none(error: UsageError, _: Tokens) -> Tokens:
+            logger.error("tokens file %s cannot be read any more: no token counts", path, exc_info=error)
+            return Tokens({})
+
+        self._file = WatchedFile(path, Tokens.load, broken=none)
 
     def person(self, token: str, at: datetime) -> Person | None:
-        """Return for whom a token speaks, as `Tokens.person`."""
         return self._file.current().person(token, at)
-
-    def _none(self, error: UsageError, _: Tokens) -> Tokens:
-        logger.error("tokens file %s cannot be read any more: no token counts", self._path, exc_info=error)
-        return Tokens({})
 
 
 def new_token(
@@ -146,15 +126,8 @@ def new_token(
     read_only: bool = False,
     not_after: datetime | None = None,
 ) -> str:
-    """Add a random token of 32 bytes to a tokens file, which is created where there is none.
-
-    Returns:
-        The token, which is kept nowhere.
-
-    Raises:
-        UsageError: the id exists, a value is not one that `Tokens.load` reads, or the file cannot be written.
-    """
-    token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+    """Add a random token of 32 bytes to a tokens file, and return it; it is stored nowhere. Raises: UsageError."""
+    token = f"gwt_{secrets.token_urlsafe(32)}"  # secret scanners know tokens by the prefix
     fields: dict[str, TomlValue] = {
         "sha256": sha256_hex(token.encode()),
         "person": person,
@@ -175,11 +148,7 @@ def new_token(
 
 
 def revoke_token(path: Path, token_id: str) -> None:
-    """Take a token out of a tokens file; the rest stays byte for byte.
-
-    Raises:
-        UsageError: there is no such token, the file cannot be written, or the rest would not read as before.
-    """
+    """Remove a token from a tokens file; the rest stays byte for byte. Raises: UsageError."""
 
     def remove(before: bytes) -> bytes:
         tokens = dict(Tokens.parse(before, path))

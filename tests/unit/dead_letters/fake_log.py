@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import asynccontextmanager
 
-from groundwire.dead_letters.letters import Stands
+from groundwire.dead_letters.letters import RedrivenPlace
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.headers import InboundRecord, dead_letter_headers
@@ -67,7 +67,7 @@ class FakeLog:
                     RecordError(ErrorCode.INVALID_JSON, "why"), topic, 0, record.offset, record.headers
                 )
                 self.put(DEAD, record.key, record.value, headers)
-                self.failed.add(Stands(topic, 0, record.offset))
+                self.failed.add(RedrivenPlace(topic, 0, record.offset))
 
     def _seen(self, topic):
         names = {"__connect.errors.topic": topic.encode(), "__connect.errors.partition": b"0"}

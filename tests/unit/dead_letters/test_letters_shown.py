@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from groundwire.cli.dead_letters import LetterPrinter, PlaceParam, content_json, content_lines, letter_json
 from groundwire.cli.main import main
-from groundwire.dead_letters.letters import LetterPlace, Redriven, Selection, Stands, read_letter
+from groundwire.dead_letters.letters import LetterPlace, Redriven, RedrivenPlace, Selection, read_letter
 from groundwire.errors import ErrorCode
 from groundwire.messages.headers import InboundRecord
 from tests.unit.dead_letters.fake_log import FakeLog
@@ -85,7 +85,7 @@ def test_wrong_options_are_refused_by_name():
         assert (arguments, result.exit_code, arguments[1] in result.stderr) == (arguments, 2, True)
 
 
-REDRIVEN = Redriven(datetime(2026, 1, 2, tzinfo=UTC), HOSTILE, Stands("t.claims", 1, 5))
+REDRIVEN = Redriven(datetime(2026, 1, 2, tzinfo=UTC), HOSTILE, RedrivenPlace("t.claims", 1, 5))
 
 
 def test_the_value_is_shown_only_where_it_is_asked_for():

@@ -53,7 +53,7 @@ async def test_a_record_goes_back_with_its_bytes_key_and_headers_and_the_count_o
     (sent,) = log.topics[CLAIMS]
     assert (sent.value, sent.key) == (b'{"claim_id": "\xff', b"\x00\xfe")
     assert list(sent.headers) == [*headers, ("gw-attempts", b"1")]
-    assert (step.outcome, step.redriven.stands) == (RedriveOutcome.REDRIVEN, (CLAIMS, 0, 0))
+    assert (step.outcome, step.redriven.place) == (RedriveOutcome.REDRIVEN, (CLAIMS, 0, 0))
 
 
 async def test_a_dry_run_says_what_a_run_does_and_writes_nothing():

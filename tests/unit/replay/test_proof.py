@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from groundwire.messages.decisions import Verdict
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import event_id
-from groundwire.replay.proof import Prover, read_places
+from groundwire.replay.rebuild import Prover, read_places
 from groundwire.replay.store import OffsetRange, RecordPlace
 from groundwire.replay.verify import VerifyStatus
 from tests.unit.gate.world import RESPONSES, TOPIC, claim_bytes

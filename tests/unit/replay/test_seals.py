@@ -65,7 +65,7 @@ def test_no_seal_of_a_chain_can_be_taken_out_not_even_the_last_and_no_two_can_ch
             audit = list(history.audit)
             audit[one], audit[other] = replace(audit[other], offset=one), replace(audit[one], offset=other)
             details = [fault.detail for fault in desk.faults(history, audit)]
-            assert any("stands behind it" in detail for detail in details), (seed, one, other)
+            assert any("comes after it" in detail for detail in details), (seed, one, other)
 
 
 def test_no_field_of_a_seal_can_be_changed(desk: Desk):
