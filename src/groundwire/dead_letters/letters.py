@@ -28,7 +28,8 @@ from groundwire.messages.decisions import AuditEvent
 from groundwire.messages.headers import ATTEMPTS, InboundRecord, dead_letter_headers, event_headers, header
 from groundwire.messages.identity import event_id
 from groundwire.messages.topics import TopicName
-from groundwire.review.records import FailedRecord, read_dead_letter, topic_record
+from groundwire.review.model import FailedRecord
+from groundwire.review.records import read_dead_letter, topic_record
 
 
 class LetterPlace(NamedTuple):

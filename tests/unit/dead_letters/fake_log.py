@@ -1,4 +1,4 @@
-"""Topics in memory, with crashes to order."""
+"""Topics in memory, on which a run can crash after any record."""
 
 from __future__ import annotations
 
@@ -18,14 +18,11 @@ START = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
 class CrashError(Exception):
-    """The run is killed."""
+    """The run crashes."""
 
 
 class FakeLog:
-    """Every topic has one partition and a clock that goes on a second with each record.
-
-    `crash_after`: so many more records are taken, then the run dies, be they acknowledged or not.
-    """
+    """One partition a topic, and a second between records; after `crash_after` more records the run crashes."""
 
     def __init__(self):
         self.topics = defaultdict(list)
@@ -53,25 +50,23 @@ class FakeLog:
         headers=(),
         offset=None,
     ):
-        """Put a dead letter as the gate writes it; of a record of its own, unless it is said where that stood."""
+        """Append a dead letter as the gate writes it, by default of a new record."""
         offset = len(self.topics[DEAD]) + 7 if offset is None else offset
         return self.put(
             DEAD, key, value, dead_letter_headers(RecordError(code, "why"), topic, 2, offset, headers)
         )
 
     def gate_refuses(self):
-        """Let the gate fail on everything redriven that it has not seen."""
+        """Append a dead letter for each redriven record that has none yet."""
         for topic in [topic for topic in self.topics if topic not in {DEAD, AUDIT}]:
-            for record in self.topics[topic][len(self._seen(topic)) :]:
+            names = {"__connect.errors.topic": topic.encode(), "__connect.errors.partition": b"0"}
+            seen = [one for one in self.topics[DEAD] if names.items() <= dict(one.headers).items()]
+            for record in self.topics[topic][len(seen) :]:
                 headers = dead_letter_headers(
                     RecordError(ErrorCode.INVALID_JSON, "why"), topic, 0, record.offset, record.headers
                 )
                 self.put(DEAD, record.key, record.value, headers)
                 self.failed.add(RedrivenPlace(topic, 0, record.offset))
-
-    def _seen(self, topic):
-        names = {"__connect.errors.topic": topic.encode(), "__connect.errors.partition": b"0"}
-        return [record for record in self.topics[DEAD] if names.items() <= dict(record.headers).items()]
 
     async def letters(self, start, partition):  # noqa: ARG002 - as the protocol has it
         first = start if isinstance(start, int) else 0

@@ -1,13 +1,15 @@
-"""What a person decided as a record, and what its outcome says."""
+"""People's decisions as records, their outcomes, and the responses that they are about."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from groundwire.errors import UsageError
+from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.keys.attestation import Keys
+from groundwire.messages.base import sha256_hex
 from groundwire.messages.decisions import AuditEvent, Kind
 from groundwire.messages.decode import decode_review_decision
 from groundwire.messages.headers import ATTESTATION
@@ -20,14 +22,10 @@ from groundwire.review.actions import (
     outcome_of,
     review_decision,
 )
+from groundwire.review.originals import OriginalState, has_original, read_original
 from tests.unit.review.world import NOW, audit
 
 TARGET = ActionTarget("acme", "ann", Kind.CLAIM, "c1", 3)
-KEYS = Keys.parse(
-    b'[keys.desk]\nsecret = "s"\ntenants = ["acme"]\nroles = ["reviewer"]\n'
-    b'[keys.docs]\nsecret = "s"\ntenants = ["acme"]\nsources = ["adr"]\n',
-    Path("keys.toml"),
-)
 
 
 def test_a_decision_reads_back_as_the_gate_reads_it() -> None:
@@ -49,9 +47,6 @@ def test_a_decision_reads_back_as_the_gate_reads_it() -> None:
             action,
         )
         assert {name: getattr(read, name) for name in fields} == fields
-
-
-def test_every_action_has_an_id_of_its_own_unless_one_is_given() -> None:
     first, second = (review_decision(TARGET, "approve", "ann") for _ in range(2))
     assert first.action_id != second.action_id
     assert review_decision(TARGET, "approve", "ann", action_id="mine").action_id == "mine"
@@ -85,25 +80,26 @@ def test_the_reasons_are_a_closed_list() -> None:
     ]
 
 
-def test_what_is_signed_is_what_the_gate_takes() -> None:
-    signer = Signer(KEYS, "desk")
+def test_a_reviewers_key_signs_what_the_gate_accepts_and_another_is_refused() -> None:
+    keys = Keys.parse(
+        b'[keys.desk]\nsecret = "s"\ntenants = ["acme"]\nroles = ["reviewer"]\n'
+        b'[keys.docs]\nsecret = "s"\ntenants = ["acme"]\nsources = ["adr"]\n',
+        Path("keys.toml"),
+    )
+    signer = Signer(keys, "desk")
     header = dict(signer.headers(b"value"))[ATTESTATION].decode()
-    assert KEYS.check(header, b"value", tenant="acme", at=NOW, role="reviewer").valid
-    assert not KEYS.check(header, b"other", tenant="acme", at=NOW, role="reviewer").valid
+    assert keys.check(header, b"value", tenant="acme", at=NOW, role="reviewer").valid
+    assert not keys.check(header, b"other", tenant="acme", at=NOW, role="reviewer").valid
     assert (signer.covers("acme"), signer.covers("globex")) == (True, False)
-
-
-def test_a_key_that_may_not_sign_is_refused_before_anything_is_sent() -> None:
     for key_id, wrong in (("none", "no key 'none'"), ("docs", "role reviewer")):
         with pytest.raises(UsageError, match=wrong):
-            Signer(KEYS, key_id)
-
-
-def event(**changes) -> AuditEvent:
-    return AuditEvent.model_validate_json(audit(**changes).value)
+            Signer(keys, key_id)
 
 
 def test_an_outcome_says_what_the_audit_says() -> None:
+    def event(**changes) -> AuditEvent:
+        return AuditEvent.model_validate_json(audit(**changes).value)
+
     applied = outcome_of(event())
     assert applied == ActionOutcome("c1-action", True, "human_approved", 2, "approved", None)  # noqa: FBT003 - a field
     refused = outcome_of(event(applied=False))
@@ -119,3 +115,45 @@ def test_every_code_has_one_sentence_and_an_unknown_one_too() -> None:
             assert (sentence[-1], sentence.count(". ")) == (".", 0)
     refusals = {"stale", "unknown", "not_pending", "not_approved", "waiting", "unattested", "unauthorized"}
     assert refusals <= SENTENCES.keys()
+
+
+async def test_only_the_response_that_was_decided_is_read_back_from_its_topic() -> None:
+    value = {"response_id": "r1", "tenant_id": "acme", "user_id": "ann", "answer": "Water is wet."}
+    stored = json.dumps(value).encode()
+    place = {"topic": "groundwire.llm-responses", "partition": 2, "offset": 41}
+
+    def decided(value=stored, **changes):
+        origin = {**place, "timestamp": "2026-01-01T00:00:00.000Z", "sha256": sha256_hex(value)}
+        base = {"kind": "response", "tenant_id": "acme", "user_id": "ann", "subject_id": "r1"}
+        return base | {"origin": origin, "subject_origin": None, "facts": {"review": None}} | changes
+
+    first, other = decided()["origin"], json.dumps(value | {"answer": "Water is dry."}).encode()
+    by_person = {"origin": {**first, "topic": "groundwire.review-decisions"}, "subject_origin": first}
+    by_person["facts"] = {"review": {"action": "a"}}
+    wrong = []
+    for name, held, decision, state in (
+        ("at its offset", stored, decided(), OriginalState.READ),
+        ("decided by a person", stored, decided(**by_person), OriginalState.READ),
+        ("past retention", None, decided(), OriginalState.GONE),
+        ("without a topic", stored, decided(origin={**first, "topic": None}), OriginalState.GONE),
+        ("another record", other, decided(), OriginalState.DIFFERS),
+        *(
+            (field, stored, decided(**{field: "eve"}), OriginalState.DIFFERS)
+            for field in ("tenant_id", "user_id")
+        ),
+        ("another response", stored, decided(subject_id="eve"), OriginalState.DIFFERS),
+        ("no response", b"[1]", decided(b"[1]"), OriginalState.DIFFERS),
+        ("no broker", BrokerUnavailable("no broker"), decided(), OriginalState.AWAY),
+    ):
+
+        async def read(*position, held=held):
+            if isinstance(held, Exception):
+                raise held
+            return held if position == tuple(place.values()) else None
+
+        original = await read_original(read, decision)
+        answer = original.response and original.response.answer
+        expected = state, "Water is wet." if state is OriginalState.READ else None
+        wrong += [(name, original)] * ((original.state, answer) != expected)
+    assert wrong == []
+    assert [has_original(decided(kind=kind)) for kind in ("response", "claim")] == [True, False]
