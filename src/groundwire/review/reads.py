@@ -194,7 +194,7 @@ class BoardReads:
                 values=(*where.values, limit + 1),
             )
         rows = [
-            DeadLetterRow(*failed, f"{partition}@{offset}", from_milliseconds(at_ms))
+            DeadLetterRow(*(*failed, f"{partition}@{offset}", from_milliseconds(at_ms)))
             for at_ms, partition, offset, *failed in found[:limit]
         ]
         following = make_cursor([*found[limit - 1][:3], ""]) if len(found) > limit else None

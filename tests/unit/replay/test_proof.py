@@ -1,9 +1,9 @@
-"""A rebuild of state derives each decision as far as its record lasts, and leaves out what does not follow (X-08)."""
+"""A rebuild of state derives each decision whose record is kept, and leaves out those that do not follow (X-08)."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from structlog.testing import capture_logs
@@ -14,13 +14,12 @@ from groundwire.messages.identity import event_id
 from groundwire.replay.rebuild import Prover, read_places
 from groundwire.replay.store import OffsetRange, RecordPlace
 from groundwire.replay.verify import VerifyStatus
-from tests.unit.gate.world import RESPONSES, TOPIC, claim_bytes
-from tests.unit.replay.checking import EVIL, latest, one_claim, otherwise
-from tests.unit.replay.town import REVIEWS, Town, town
+from tests.unit.gate.world import TOPIC, claim_bytes
+from tests.unit.replay.town import EVIL, INPUTS, REVIEWS, Town, one_claim, otherwise, town, with_text
 
 
 class Log:
-    """Reads records of a town as a reader of topics does, one a batch; notes what it was asked for."""
+    """Reads a town's records, one a batch, and notes which offsets were sought."""
 
     def __init__(self, place: Town) -> None:
         self.place, self.sought = place, []
@@ -39,13 +38,12 @@ class Log:
 async def kept(place: Town, values: Sequence[bytes], *, start: int = 0) -> tuple[list[bytes], Counter]:
     """Pass decisions through a prover; `start` is where retention has left the input topics."""
 
-    async def published() -> AsyncGenerator[bytes, None]:
+    async def published():
         for value in values:
             yield value
 
     await place.policies.put(place.policy)
-    inside = [OffsetRange(topic, 0, start, 1_000_000) for topic in (TOPIC, RESPONSES, REVIEWS)]
-    prover = Prover(Log(place), inside, place.policies)
+    prover = Prover(Log(place), [OffsetRange(topic, 0, start, 1_000_000) for topic in INPUTS], place.policies)
     for value in values:
         prover.note_decision(value)
     for name in place.ends:
@@ -53,7 +51,7 @@ async def kept(place: Town, values: Sequence[bytes], *, start: int = 0) -> tuple
     return [value async for value in prover.keep(published())], prover.counts
 
 
-async def test_all_that_a_gate_published_is_taken_in_in_whatever_order_it_stands(tmp_path):
+async def test_all_that_a_gate_published_is_kept_in_whatever_order(tmp_path):
     place = town(tmp_path, 1)
     await place.live(15)
     place.ends.clear()
@@ -63,17 +61,14 @@ async def test_all_that_a_gate_published_is_taken_in_in_whatever_order_it_stands
         for decision in place.published.values()
         if decision.verdict == verdict and decision.revision
     ]
-    taken, counts = await kept(place, by_verdict)
-    assert taken == by_verdict
-    assert counts == {VerifyStatus.EQUAL: len(by_verdict)}
+    assert await kept(place, by_verdict) == (by_verdict, {VerifyStatus.EQUAL: len(by_verdict)})
     assert len(by_verdict) > 50
 
 
 async def test_what_does_not_follow_is_left_out_counted_and_named(tmp_path):
-    place, true = await one_claim(tmp_path)
-    evidence = {**true.model_dump(mode="json")["evidence"], "claim": EVIL}
-    forged = otherwise(true, decision_id="no-id", evidence=evidence)
-    nowhere = otherwise(true, origin=true.model_dump(mode="json")["origin"] | {"sha256": "0" * 64})
+    place, true = await one_claim(tmp_path / "a")
+    forged = with_text(true, EVIL, decision_id="no-id")
+    nowhere = otherwise(true, origin={"sha256": "0" * 64})
     with capture_logs() as logs:
         taken, counts = await kept(place, [forged, true.to_bytes(), nowhere])
     assert taken == [true.to_bytes()]
@@ -81,48 +76,34 @@ async def test_what_does_not_follow_is_left_out_counted_and_named(tmp_path):
     named = [(line["event"], line["decision_id"], line["fields"]) for line in logs]
     assert named[0] == ("rebuild.left_out", "no-id", ["$.decision_id", "$.evidence.claim"])
     assert named[1] == ("rebuild.left_out", true.decision_id, ["$.origin"])
-
-
-async def test_an_approval_whose_action_audit_knows_as_refused_is_left_out(tmp_path):
-    place, approved = await one_claim(tmp_path, "approve", source="ai_synthesis")
+    place, approved = await one_claim(tmp_path / "b", "approve", source="ai_synthesis")
     place.ends = [event_id("refused_action", approved.facts.review["action_id"])]
-    taken, counts = await kept(place, [approved.to_bytes()])
-    assert (taken, counts) == ([], {VerifyStatus.CONTRADICTED: 1})
+    assert await kept(place, [approved.to_bytes()]) == ([], {VerifyStatus.CONTRADICTED: 1})
 
 
-async def test_what_retention_or_an_upgrade_keeps_from_being_derived_is_taken_in_and_counted(tmp_path):
-    place, true = await one_claim(tmp_path)
-    other = otherwise(true, engine="0.0.9")
-    place.log.clear()
-    after = true.origin.offset + 1
-    taken, counts = await kept(place, [true.to_bytes(), other], start=after)
-    assert len(taken) == 2
-    assert counts == {VerifyStatus.EXPIRED: 2}
-
-
-async def test_a_topic_that_was_made_anew_costs_no_decision_whose_place_holds_a_later_record_now(tmp_path):
-    place, true = await one_claim(tmp_path)
+async def test_neither_retention_nor_an_upgrade_nor_a_recreated_or_copied_topic_costs_a_decision(tmp_path):
+    place, true = await one_claim(tmp_path / "a")
     (first,) = place.log
     place.log = [InboundRecord(first.topic, 0, first.offset, first.timestamp + 10**9, b"k", b"{}")]
-    taken, counts = await kept(place, [true.to_bytes()])
-    assert (taken, counts) == ([true.to_bytes()], {VerifyStatus.MISSING: 1})
+    assert await kept(place, [true.to_bytes()]) == ([true.to_bytes()], {VerifyStatus.MISSING: 1})
+    place.log.clear()
+    values = [true.to_bytes(), otherwise(true, engine="0.0.9")]
+    removed = await kept(place, values, start=true.origin.offset + 1)
+    assert removed == (values, {VerifyStatus.EXPIRED: 2})
 
-
-async def test_a_topic_that_was_copied_without_some_of_its_records_costs_no_decision(tmp_path):
-    place = town(tmp_path)
-    for number, text in enumerate(
-        ["Search listens on port 9200", "The ledger keeps nine shards", "Backups run at two"]
-    ):
+    place = town(tmp_path / "b")
+    texts = ("Search listens on port 9200", "The ledger keeps nine shards", "Backups run at two")
+    for number, text in enumerate(texts):
         claim = claim_bytes(f"c{number}", text, source="user", user_id=f"u{number}")
         await place.send(place.record(claim))
-    values = [latest(place, f"c{number}").to_bytes() for number in (1, 2)]
+    values = [place.latest(f"c{number}").to_bytes() for number in (1, 2)]
     place.log = [replace(record, offset=number) for number, record in enumerate(place.log[1:], start=1)]
     taken, counts = await kept(place, values)
     assert len(taken) == 2
     assert counts[VerifyStatus.DIFFERS] == counts[VerifyStatus.CONTRADICTED] == 0
 
 
-async def test_records_that_stand_close_are_read_in_one_go_and_others_sought(tmp_path):
+async def test_records_that_are_close_are_read_in_one_go_and_others_sought(tmp_path):
     place = town(tmp_path)
     offsets = [1, 3, 400, 5_000]
     place.log = [InboundRecord(TOPIC, 0, offset, 0, None, b"{}") for offset in offsets]

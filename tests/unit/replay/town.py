@@ -1,4 +1,4 @@
-"""A town: a gate for claims and responses, one for reviews, and random life in it, with all that was published."""
+"""A town: gates with random traffic, all that they published, and ways to verify and replay it."""
 
 from __future__ import annotations
 
@@ -12,46 +12,37 @@ from typing import Any
 
 from agents.outputs import outputs
 from groundwire.epistemic.types import VerificationConfig
-from groundwire.gate.lookups import TenantCorpus
-from groundwire.gate.reviews import ReviewGate
-from groundwire.gate.types import Acted, DeadLetter, Decided, DecisionQuery, Provisional, Result
-from groundwire.keys.attestation import Keys
+from groundwire.gate.types import Acted, DeadLetter, Decided, Provisional, Result
 from groundwire.messages.decisions import Decision, Verdict
+from groundwire.messages.erasure import Erasure
 from groundwire.messages.headers import InboundRecord, decision_headers
-from groundwire.messages.identity import expire_id
+from groundwire.messages.identity import expire_id, subject_of_decision
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.policy import Hedges, Limits, Policy
-from groundwire.replay.store import Job, OffsetRange, RecordPlace
+from groundwire.replay.reading import Rate
+from groundwire.replay.report import FileWriter, Summary
+from groundwire.replay.run import Replayer, Task
+from groundwire.replay.store import FileRecords, Job, OffsetRange, RecordPlace, ReplayOrder, decision_lines
+from groundwire.replay.verify import Verifier, VerifyFinding, VerifyStatus, verify_files, verify_topics
 from groundwire.state.memory import MemoryState
 from groundwire.state.policies import PolicyStore
+from tests.unit.gate.office import Office
 from tests.unit.gate.world import (
     RESPONSES,
     TOPIC,
-    World,
     adr_folder,
     chunk,
     claim_bytes,
+    resolver,
     response_bytes,
     verifier,
 )
 
-KEYS = """
-[keys.console]
-secret = "one"
-tenants = ["default"]
-sources = ["user", "documentation"]
-roles = ["reviewer"]
-
-[keys.gate]
-secret = "two"
-tenants = ["nobody"]
-roles = ["reviewer"]
-
-[reviewers]
-default = ["lead"]
-"""
 REVIEWS = "groundwire.review-decisions"
-
+INPUTS = (TOPIC, RESPONSES, REVIEWS)
+TEXT = "The cache holds nine shards of the ledger"
+EVIL = "Nobody ever approved this text"
+ORDER = ReplayOrder("again", [TOPIC], "earliest", "latest", None, simulate=False, output="out")
 POLICIES = (
     Policy(limits=Limits(review_per_user=2)),
     Policy(version="strict", verify_claim_relevance=True, attestation="hmac", dedup_threshold=0.8),
@@ -66,131 +57,95 @@ POLICIES = (
     ),
 )
 
-WORDS = (
-    *("service", "queue", "token", "cache", "shard", "replica", "cluster"),
-    *("ledger", "parser", "router", "broker", "schema", "index", "vector"),
-)
-ASIDES = (
-    *("", "", "", ""),
-    " by the way.",
-    " Maybe.",
-    " This might be slow.",
-    " I think so.",
-    " See ADR-003.",
-    " See ADR-999 and ADR-003.",
-    " See https://docs.example/a for more.",
-    " zork",
-)
-SOURCES = ("user", "ai_synthesis", "documentation", "conversation", "chat", "agent-7")
-
-
-class SmallCorpus:
-    """Knows one entity and one relation."""
-
-    async def entities(self, _tenant: str, ids: Sequence[str], /) -> dict[str, Any]:
-        return {name: {"confidence": 0.9, "role": "service"} for name in ids if name == "e1"}
-
-    async def relations(self, _tenant: str, _pairs: Any, /) -> list[dict[str, Any]]:
-        return [{"subject": "a", "relation": "calls", "object": "b"}]
-
 
 @dataclass
-class Town(World):
-    keys: Keys = field(default_factory=lambda: Keys.parse(KEYS.encode(), __file__))  # type: ignore[arg-type]
-    published: dict[str, Decision] = field(default_factory=dict)
+class Town(Office):
     log: list[InboundRecord] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
     random: random.Random = field(default_factory=lambda: random.Random(1))
 
     @property
-    def reviews(self) -> ReviewGate:
-        return ReviewGate(
-            self.policy,
-            self.policies,
-            self.state,
-            keys=self.keys,
-            find=self.find,
-            own_key="gate",
-            now=self.now,
-        )
+    def decisions(self) -> dict[str, Decision]:
+        return {decision.decision_id: decision for decision in self.published.values()}
 
-    async def find(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
-        those = [self.published.get(one.decision_id) for one in wanted]
-        return {d.decision_id: Decision.model_validate_json(d.to_bytes()) for d in those if d is not None}
+    def latest(self, name: str) -> Decision:
+        return next(decision for decision in self.current() if decision.subject_id == name)
+
+    def current(self) -> list[Decision]:
+        """Return the highest revision of each subject."""
+        by_revision = sorted(self.published.values(), key=lambda decision: decision.revision)
+        return list({subject_of_decision(decision): decision for decision in by_revision}.values())
 
     def record(self, value: bytes | None, **options: Any) -> InboundRecord:
-        record = super().record(value, **options)
-        self.log.append(record)
-        return record
+        self.log.append(super().record(value, **options))
+        return self.log[-1]
 
     async def send(self, *records: InboundRecord) -> list[Result]:
-        results = await self.results(*records)
-        self.publish(results)
-        return results
+        return self.note(await self.results(*records))
 
-    async def outage(self, *records: InboundRecord) -> None:
-        """Decide provisionally."""
-        gate = self.gate
-        self.publish(gate.provisional(await gate.prepare(records)))
-
-    async def act(self, *records: InboundRecord) -> list[Result]:
+    async def act(self, *records: InboundRecord) -> list[Result]:  # type: ignore[override]
         gate = self.reviews
-        results = await gate.apply_step(await gate.prepare(records))
-        self.publish(results)
-        return results
+        return self.note(await gate.apply_step(await gate.prepare(records)))
 
-    def publish(self, results: Sequence[Result]) -> None:
+    def note(self, results: list[Result]) -> list[Result]:
         for result in results:
             if isinstance(result, Decided | Provisional | Acted):
-                before = self.published.setdefault(result.decision.decision_id, result.decision)
-                assert before.to_bytes() == result.decision.to_bytes()
+                self.publish(result.decision)
             if isinstance(result, DeadLetter):
-                at = result.record
-                self.ends.append(str(RecordPlace.of(at)))
+                self.ends.append(str(RecordPlace.of(result.record)))
         events = [output for output in outputs(results) if output.topic == TopicName.AUDIT]
         self.ends += [dict(event.headers)["ce_id"].decode() for event in events if b"_action" in event.value]
+        return results
 
-    def action(self, action: str, decision: Decision, **fields: Any) -> InboundRecord:
-        expires = action == "expire"
-        review = {
-            "action_id": expire_id(decision.decision_id) if expires else str(uuid.UUID(int=self.offset)),
-            "tenant_id": decision.tenant_id,
-            "user_id": decision.user_id,
-            "kind": decision.kind,
-            "subject_id": decision.subject_id,
-            "expected_revision": decision.revision,
-            "action": action,
-            "reviewer": "groundwire" if expires else "lead",
-            **fields,
-        }
-        value = json.dumps(review).encode()
-        headers = (("gw-attestation", self.keys.sign("gate" if expires else "console", value)),)
-        return self.record(value, headers=headers, topic=REVIEWS)
+    def publish(self, *decisions: Decision) -> None:
+        for decision in decisions:
+            before = self.published.setdefault((decision.verdict, decision.decision_id), decision)
+            assert before.to_bytes() == decision.to_bytes()
+
+    def action(self, action: str, decision: Decision, **fields: Any) -> InboundRecord:  # type: ignore[override]
+        given = {"action_id": str(uuid.UUID(int=self.offset)), "reviewer": "lead", "key": "console"}
+        if action == "expire":
+            expired = expire_id(decision.decision_id)
+            given = {"action_id": expired, "reviewer": "groundwire", "key": "gate"}
+        return super().action(action, decision, **given | fields)
 
     def claim_of_chance(self, number: int) -> InboundRecord:
         draw = self.random
-        fields: dict[str, Any] = {"source": draw.choice(SOURCES), "user_id": draw.choice(["ada", "bob"])}
-        if draw.random() < 0.3:
-            fields["memory_type"] = draw.choice(["fact", "preference", "decision"])
-        if draw.random() < 0.2:
-            fields["captured_at"] = "2026-01-30T10:00:00.123456+02:00"
-        if draw.random() < 0.1:
-            fields["validity_horizon"] = draw.choice(["2026-01-31T12:00:10Z", "2027-01-01T00:00:00Z"])
-        if draw.random() < 0.15:
-            fields["derived_from"] = draw.sample(
-                ["c1", "c2", "c3", "c4", "response:r5", "x" * 200], draw.randint(1, 3)
-            )
-        if draw.random() < 0.3:
-            fields["metadata"] = {"a b": [1, 1.5, None, {"ä": True}]}
-        if draw.random() < 0.2:
-            fields["source_id"] = draw.choice(["ADR-003", "doc-7"])
-        topic = draw.randrange(5)
-        base = random.Random(topic)
-        text = f"The {' '.join(base.choices(WORDS, k=18))} keeps {draw.choice([4, 4, 4, 5])} ms"
-        value = claim_bytes(f"c{number}", text + draw.choice(ASIDES), **fields)
+        parents = ["c1", "c2", "c3", "c4", "response:r5", "x" * 200]
+        offers = {
+            "memory_type": draw.choice(["fact", "preference", "decision"]),
+            "captured_at": "2026-01-30T10:00:00.123456+02:00",
+            "validity_horizon": draw.choice(["2026-01-31T12:00:10Z", "2027-01-01T00:00:00Z"]),
+            "derived_from": draw.sample(parents, draw.randint(1, 3)),
+            "metadata": {"a b": [1, 1.5, None, {"ä": True}]},
+            "source_id": draw.choice(["ADR-003", "doc-7"]),
+        }
+        fields = {name: offers[name] for name in draw.sample(sorted(offers), draw.choice([0, 1, 1, 3]))}
+        sources = ["user", "ai_synthesis", "documentation", "conversation", "chat", "agent-7"]
+        fields |= {"source": draw.choice(sources), "user_id": draw.choice(["ada", "bob"])}
+        value = claim_bytes(f"c{number}", self.text_of_chance([4, 4, 4, 5]), **fields)
         signed = draw.random() < 0.5
-        headers = (("gw-attestation", self.keys.sign("console", value)),) if signed else ()
+        headers = (("gw-attestation", self.keys.sign("docs", value)),) if signed else ()
         return self.record(value, headers=headers)
+
+    def text_of_chance(self, limits: Sequence[int]) -> str:
+        """Return one of five subjects, so that texts are alike, with a number and a remark that differ."""
+        words = (
+            "service queue token cache shard replica cluster ledger parser router broker schema index vector"
+        )
+        asides = [
+            "",
+            "",
+            "",
+            " by the way.",
+            " Maybe.",
+            " This might be slow.",
+            " I think so.",
+            " See ADR-003.",
+        ]
+        asides += [" See ADR-999 and ADR-003.", " See https://docs.example/a for more.", " zork"]
+        subject = random.Random(self.random.randrange(5)).choices(words.split(), k=18)
+        return f"The {' '.join(subject)} keeps {self.random.choice(limits)} ms{self.random.choice(asides)}"
 
     def response_of_chance(self, number: int) -> InboundRecord:
         draw = self.random
@@ -213,97 +168,114 @@ class Town(World):
             "verify": draw.random() < 0.9,
         }
         chosen = draw.sample(sorted(offers), draw.randrange(len(offers)))
-        answer = draw.choice(
-            [
-                "The index is fast. It takes 5 ms [source:1].",
-                "No.",
-                "It has a field `limit` [source:9]. 8 ms.",
-            ]
-        )
+        answers = ["The index is fast. It takes 5 ms [source:1].", "No."]
+        answer = draw.choice([*answers, "It has a field `limit` [source:9]. 8 ms."])
         value = response_bytes(f"r{number}", answer, **{name: offers[name] for name in chosen})
         return self.record(value, topic=RESPONSES)
 
-    def action_of_chance(self, decision: Decision) -> InboundRecord:
-        draw = self.random
-        if decision.verdict == Verdict.APPROVED:
-            return self.action("retract", decision, reason=draw.choice([None, "wrong"]) or "gone")
-        action = draw.choice(["approve", "edit", "reject", "expire"])
-        if action == "edit" and decision.kind == "claim":
-            topic = random.Random(draw.randrange(5))
-            text = f"The {' '.join(topic.choices(WORDS, k=18))} keeps {draw.choice([6, 7])} ms"
-            return self.action("edit", decision, content=text + draw.choice(["", " See ADR-003."]))
-        return self.action("approve" if action == "edit" else action, decision)
-
-    def current(self) -> list[Decision]:
-        """The highest revision of each subject, in no order."""
-        latest: dict[tuple[str, str, str, str], Decision] = {}
-        for decision in self.published.values():
-            subject = decision.tenant_id, decision.user_id, decision.kind, decision.subject_id
-            if subject not in latest or latest[subject].revision < decision.revision:
-                latest[subject] = decision
-        return list(latest.values())
-
     async def live(self, days: int) -> None:
-        """Let so many batches of records come, of every kind, with outages, people and changes of policy between."""
+        """Send batches of records of every kind, with outages, retries, actions and changes of policy between."""
+        draw = self.random
         for _ in range(days):
-            self.policy = self.random.choice(POLICIES)
+            self.policy = draw.choice(POLICIES)
             await self.policies.put(self.policy)
             records = [
-                self.claim_of_chance(self.random.randrange(60))
-                if self.random.random() < 0.7
-                else self.response_of_chance(self.random.randrange(30))
-                for _ in range(self.random.randint(1, 6))
+                self.claim_of_chance(draw.randrange(60))
+                if draw.random() < 0.7
+                else self.response_of_chance(draw.randrange(30))
+                for _ in range(draw.randint(1, 6))
             ]
-            if self.random.random() < 0.2:
-                await self.outage(*records)
+            if draw.random() < 0.2:
+                gate = self.gate
+                self.note(gate.provisional(await gate.prepare(records)))
             await self.send(*records)
-            if self.random.random() < 0.4:  # what was refused, or joined, is sent again
-                await self.send(
-                    *(self.again(record) for record in self.random.sample(self.log, min(3, len(self.log))))
-                )
-            possible = [d for d in self.current() if d.revision and d.verdict != Verdict.BLOCKED]
-            chosen = self.random.sample(possible, min(len(possible), self.random.randrange(4)))
-            await self.act(*(self.action_of_chance(decision) for decision in chosen))
-
-    def again(self, record: InboundRecord) -> InboundRecord:
-        """Send a record again: the same, but for what does not decide it."""
-        if record.topic == REVIEWS:
-            return self.claim_of_chance(99)
-        value = json.loads(record.value or b"")
-        value["metadata"] = {"again": self.offset}
-        return self.record(json.dumps(value).encode(), topic=str(record.topic))
+            if draw.random() < 0.4:  # what was refused, or joined, comes again with other metadata
+                for old in draw.sample(
+                    [one for one in self.log if one.topic != REVIEWS], min(3, len(records))
+                ):
+                    value = json.loads(old.value or b"") | {"metadata": {"again": self.offset}}
+                    await self.send(self.record(json.dumps(value).encode(), topic=str(old.topic)))
+            possible = [one for one in self.current() if one.revision and one.verdict != Verdict.BLOCKED]
+            actions = []
+            for decision in draw.sample(possible, min(len(possible), draw.randrange(4))):
+                action = draw.choice(["approve", "edit", "reject", "expire"])
+                fields = {}
+                if decision.verdict == Verdict.APPROVED:
+                    action, fields = "retract", {"reason": draw.choice(["wrong", "gone"])}
+                elif action == "edit":
+                    is_claim = decision.kind == "claim"
+                    action = "edit" if is_claim else "approve"
+                    fields = {"content": self.text_of_chance([6, 7])} if is_claim else {}
+                actions.append(self.action(action, decision, **fields))
+            await self.act(*actions)
 
     def store_in(self, job: Job, start: int = 0, end: int = 1_000_000) -> list[OffsetRange]:
-        """Put into a job what its reader would have found of the offsets from `start` up to `end`."""
-        stretches = [OffsetRange(topic, 0, start, end) for topic in (TOPIC, RESPONSES, REVIEWS)]
-        inside = {(stretch.topic, 0): stretch for stretch in stretches}
+        """Add to a job what its reader would have found of the offsets from `start` up to `end`."""
+        ranges = [OffsetRange(topic, 0, start, end) for topic in INPUTS]
+        inside = {(each.topic, 0): each for each in ranges}
         for record in self.log:
             job.add_record(record, inside=start <= record.offset < end)
         for number, decision in enumerate(self.published.values()):
-            published = published_record(decision.to_bytes(), number)
-            job.add_decision(published, inside=inside, everything=True)
+            job.add_decision(published_record(decision.to_bytes(), number), inside=inside, everything=True)
         for name in self.ends:
             job.add_end(name)
-        return stretches
+        return ranges
 
-    def write(self, folder: Path) -> tuple[Path, Path, Path]:
-        """Write decisions, records and policies as `groundwire verify` reads them."""
-        decisions, records, policies = (
-            folder / "decisions.jsonl",
-            folder / "records.jsonl",
-            folder / "policies",
-        )
-        decisions.write_bytes(b"".join(d.to_bytes() + b"\n" for d in self.published.values()))
-        records.write_bytes(b"".join((r.value or b"") + b"\n" for r in self.log))
-        return decisions, records, policies
+    def write(self, folder: Path, values: Sequence[bytes] | None = None) -> None:
+        """Write decisions, by default all, and records as `groundwire verify` reads them."""
+        values = [one.to_bytes() for one in self.published.values()] if values is None else values
+        (folder / "decisions.jsonl").write_bytes(b"".join(value + b"\n" for value in values))
+        (folder / "records.jsonl").write_bytes(b"".join((one.value or b"") + b"\n" for one in self.log))
 
+    async def in_files(self, folder: Path, values: Sequence[bytes] | None = None) -> list[VerifyFinding]:
+        """Verify decisions of a file, by default all."""
+        await self.policies.put(self.policy)
+        self.write(folder, values)
+        return await verified(folder)
 
-def published_record(value: bytes, offset: int) -> InboundRecord:
-    """A decision as the gate publishes it."""
-    decision = Decision.model_validate_json(value)
-    key = record_key(decision.tenant_id, decision.user_id)
-    topic, headers = f"groundwire.{decision.verdict}", decision_headers(decision, ())
-    return InboundRecord(topic, 0, offset, 0, key, value, headers)
+    async def on_topics(
+        self,
+        values: Sequence[bytes | InboundRecord],
+        folder: Path,
+        *,
+        since: int = 0,
+        inputs: int = 0,
+        erasure: Erasure | None = None,
+        **options: Any,
+    ) -> list[VerifyFinding]:
+        """Verify what is published, in this order; `inputs` is where retention has left the input topics."""
+        await self.policies.put(self.policy)
+        published = [
+            one if isinstance(one, InboundRecord) else published_record(one, number)
+            for number, one in enumerate(values)
+        ]
+        town = self
+
+        class Reader:
+            async def plan(self, topics: Sequence[str], start: object, _end: object) -> list[OffsetRange]:
+                first = 0 if start == "earliest" else since
+                if not topics[0].endswith(("approved", "review", "blocked")):
+                    first = inputs
+                return [OffsetRange(topic, 0, first, len(published)) for topic in topics]
+
+            async def read(
+                self, job: Job, _inside: object, outputs: Sequence[OffsetRange], **how: Any
+            ) -> None:
+                if erasure:
+                    job.note_erasure(erasure)
+                for record in town.log:
+                    job.add_record(record, inside=True)
+                for name in town.ends:
+                    job.add_end(name)
+                starts = {each.topic: each.start for each in outputs}
+                for record in published:
+                    if record.offset >= starts.get(record.topic or "", 0):
+                        job.add_decision(record, inside={}, **how)
+
+        (folder / "verify").unlink(missing_ok=True)
+        reader: Any = Reader()
+        found = verify_topics(reader, "groundwire.", since or "earliest", self.policies, folder, **options)  # type: ignore[arg-type]
+        return [placed.finding async for placed in found]
 
 
 def town(folder: Path, seed: int = 1) -> Town:
@@ -314,6 +286,94 @@ def town(folder: Path, seed: int = 1) -> Town:
         policies=PolicyStore(folder / "policies", None),
         state=MemoryState(),
         verifier=verifier(adr_dir=adrs, urls={"https://docs.example/a": 200}),
-        resolver=TenantCorpus(SmallCorpus(), frozenset({"*"})),
+        resolver=resolver(
+            {"e1": {"confidence": 0.9, "role": "service"}},
+            [{"subject": "a", "relation": "calls", "object": "b"}],
+        ),
         random=random.Random(seed),
     )
+
+
+async def one_claim(folder: Path, *actions: str, source: str = "user") -> tuple[Town, Decision]:
+    """Return a town with one claim after people's actions, and its decision; an edit changes the text."""
+    place = town(folder)
+    await place.send(place.record(claim_bytes("c", TEXT, source=source)))
+    for action in actions:
+        fields = {"edit": {"content": "The cache holds ten shards"}, "retract": {"reason": "wrong"}}
+        await place.act(place.action(action, place.latest("c"), **fields.get(action, {})))
+    return place, place.latest("c")
+
+
+async def decided_again(folder: Path) -> tuple[Town, Decision]:
+    """Return a town whose claim c was refused without a queue place, and is pending now; free is approved."""
+    place = town(folder)
+    place.policy = Policy(limits=Limits(review_per_user=1))
+    await place.send(
+        place.record(claim_bytes("other", "Something else entirely waits", source="ai_synthesis")),
+        place.record(claim_bytes("c", TEXT, source="ai_synthesis", metadata={"n": 1})),
+        place.record(claim_bytes("free", "Another record altogether", source="user")),
+    )
+    await place.act(place.action("reject", place.latest("other")))
+    await place.send(place.record(claim_bytes("c", TEXT, source="ai_synthesis", metadata={"n": 2})))
+    assert place.latest("c").revision == 2
+    return place, place.latest("c")
+
+
+def published_record(value: bytes, offset: int) -> InboundRecord:
+    """Return a decision's record as the gate publishes it."""
+    decision = Decision.model_validate_json(value)
+    key = record_key(decision.tenant_id, decision.user_id)
+    topic, headers = f"groundwire.{decision.verdict}", decision_headers(decision, ())
+    return InboundRecord(topic, 0, offset, 0, key, value, headers)
+
+
+def otherwise(decision: Decision, **fields: Any) -> bytes:
+    """Return a decision with other fields; of `origin` and `subject_origin` the given parts change."""
+    plain = json.loads(decision.to_bytes())
+    for name in ("origin", "subject_origin"):
+        if isinstance(fields.get(name), dict):
+            fields[name] = (plain[name] or {}) | fields[name]
+    return json.dumps(plain | fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def with_text(decision: Decision, text: str, **fields: Any) -> bytes:
+    evidence = json.loads(decision.to_bytes())["evidence"] | {"claim": text}
+    return otherwise(decision, evidence=evidence, **fields)
+
+
+def statuses(findings: Sequence[VerifyFinding]) -> list[VerifyStatus]:
+    return [finding.status for finding in findings]
+
+
+async def verified(folder: Path) -> list[VerifyFinding]:
+    """Verify the decisions of a folder."""
+    decisions = folder / "decisions.jsonl"
+    with FileRecords(folder / "records.jsonl", decisions) as records:
+        verifier = Verifier(records, PolicyStore(folder / "policies", None))
+        return [placed.finding async for placed in verify_files(records, verifier, decisions)]
+
+
+async def replayed(
+    job: Job, output: Path, task: Task, *, stop_at: int = -1, report: Any = lambda *_: None
+) -> Summary:
+    """Replay a job; the write of the record number `stop_at` raises InterruptedError."""
+
+    class Writer(FileWriter):
+        count = 0
+
+        async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None:
+            self.count += 1
+            if self.count == stop_at:
+                self._file.write(b"half a li")
+                raise InterruptedError
+            await super().write(record, decision, value)
+
+    writer = Writer(output)
+    try:
+        return await Replayer(job, task, writer, Rate(None), report).run()
+    finally:
+        writer.close()
+
+
+def lines(path: Path) -> list[bytes]:
+    return [value for _, value in decision_lines(path)]
