@@ -1,14 +1,13 @@
-"""Seals as they stand on `audit`: chains of one partition, and histories of workers that crash."""
+"""Seals on `audit`: chains of one partition, and histories of workers that crash."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
-from tempfile import mkdtemp
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
@@ -20,64 +19,72 @@ from groundwire.keys.attestation import Key, Keys
 from groundwire.keys.file import new_key
 from groundwire.keys.seal_keys import SealKeys
 from groundwire.messages.base import format_time, sha256_hex
-from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import retraction_id
 from groundwire.messages.records import Retraction
 from groundwire.messages.seals import Seal, SealedOutput, SealHead, root_of
 from groundwire.replay.seals import SealEvidence, SealFault
 from groundwire.replay.store import Store
-from tests.unit.console.rooms import make_decision
+from tests.unit.review.world import decision
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CLAIMS = "t.claims"
-OWN_KEY = b"acme:ann"
 
 
-def next_head(last: SealHead | None, outputs: Sequence[SealedOutput] = (), **fields: Any) -> SealHead:
-    """The head of a seal behind another one."""
+def keys_in(folder: Path) -> tuple[SealKeys, dict[str, Key]]:
+    """Return seal keys, valid and expired, and their private halves."""
+    path = folder / "keys.toml"
+    if not path.exists():
+        for name, until in (("gate", None), ("old", NOW - timedelta(hours=1))):
+            new_key(path, name, tenants=[], roles=["seal"], asymmetric=True, not_after=until)
+    return SealKeys(path), dict(Keys.load(path))
+
+
+def seal_after(
+    last: SealHead | None,
+    signing: Key,
+    offset: int,
+    outputs: Sequence[SealedOutput] = (),
+    *,
+    audit: int = 0,
+    **fields: Any,
+) -> tuple[SealHead, InboundRecord]:
+    """Return the next seal of a chain, and its record at an offset of a partition of `audit`."""
     first = last.end if last else 0
     rest = {"before": last.sha256 if last else None, "count": len(outputs), "root": root_of(outputs)}
     rest |= {"first": first, "end": first + 1, "key": "gate", "partition": 0, "topic": CLAIMS, "at": NOW}
-    return SealHead(**rest | fields)
-
-
-def on_audit(
-    head: SealHead, key: Key, outputs: Sequence[SealedOutput], offset: int, partition: int = 0
-) -> InboundRecord:
-    output = of_seal(Seal(head, key.sign(head.to_bytes()), tuple(outputs)))
-    return InboundRecord("t.audit", partition, offset, 0, output.key, output.value, tuple(output.headers))
+    head = SealHead(**rest | fields)
+    output = of_seal(Seal(head, signing.sign(head.to_bytes()), tuple(outputs)))
+    return head, InboundRecord("t.audit", audit, offset, 0, output.key, output.value, tuple(output.headers))
 
 
 class Chain:
-    """Seals of one partition, each after the one before it, under a key that holds or one that has ended."""
+    """Empty seals of one partition, under a valid or an expired key."""
 
     def __init__(self, folder: Path) -> None:
-        path = Path(mkdtemp(dir=folder)) / "keys.toml"
-        for name, until in (("gate", None), ("old", NOW - timedelta(hours=1))):
-            new_key(path, name, tenants=[], roles=["seal"], asymmetric=True, not_after=until)
-        self.evidence = SealEvidence(Store(None), "t.", SealKeys(path), now=NOW)
+        keys, self._keys = keys_in(folder)
+        self.evidence = SealEvidence(Store(None), "t.", keys, now=NOW)
         self.last: SealHead | None = None
-        self._keys = dict(Keys.load(path))
         self._offsets = [0, 0]
 
-    def begin_anew(self) -> None:
-        """Let the next seal be one that none is before."""
-        self.last = None
-
-    def seal(self, key: str, at: datetime = NOW, *, audit: int = 0, topic: str = CLAIMS) -> InboundRecord:
-        self.last = next_head(self.last, at=at, key=key, topic=topic)
+    def seal(
+        self, key: str = "gate", at: datetime = NOW, *, audit: int = 0, topic: str = CLAIMS
+    ) -> InboundRecord:
+        offset = self._offsets[audit]
         self._offsets[audit] += 1
-        return on_audit(self.last, self._keys[key], (), self._offsets[audit] - 1, audit)
+        self.last, record = seal_after(
+            self.last, self._keys[key], offset, audit=audit, at=at, key=key, topic=topic
+        )
+        return record
 
     def commit(self) -> None:
-        """Let the group have committed where the last seal ends."""
+        """Commit the end of the last seal."""
         assert self.last
-        stands = OffsetAndMetadata(self.last.end, self.last.sha256)
-        self.evidence.committed = {TopicPartition(CLAIMS, 0): stands}
+        committed = OffsetAndMetadata(self.last.end, self.last.sha256)
+        self.evidence.committed = {TopicPartition(CLAIMS, 0): committed}
 
     def faults(self, *records: InboundRecord) -> list[tuple[str, str]]:
-        """What is wrong with seals that are read in this order."""
+        """Add records in this order; return all faults."""
         for record in records:
             self.evidence.note_published(record)
         return [(fault.kind, fault.detail) for fault in self.evidence.faults()]
@@ -85,7 +92,7 @@ class Chain:
 
 @dataclass
 class History:
-    """What workers have published, and sealed on `audit`; `chains` are the seals that others follow."""
+    """What workers have published and sealed; `chains` are the seals that others follow."""
 
     key: Key
     approved: list[InboundRecord] = field(default_factory=list)
@@ -94,7 +101,7 @@ class History:
     chains: dict[int, list[int]] = field(default_factory=dict)
 
     def publish(
-        self, partition: int, offset: int, value: bytes | None = None, name: str | None = None
+        self, partition: int, offset: int, value: bytes | None = None, name: str = ""
     ) -> SealedOutput:
         value = value if value is not None else f"{partition} {offset}".encode()
         name = name or str(uuid5(NAMESPACE_OID, sha256_hex(value)))
@@ -107,39 +114,35 @@ class History:
         self, partition: int, end: int, outputs: Sequence[SealedOutput], *, committed: bool, gap: int = 0
     ) -> None:
         last, at = self.heads.get(partition), NOW + timedelta(seconds=len(self.audit))
-        first = (last.end if last else 0) + gap
-        head = next_head(last, outputs, at=at, end=end, first=first, partition=partition)
+        fields = {"at": at, "end": end, "first": (last.end if last else 0) + gap, "partition": partition}
+        head, record = seal_after(last, self.key, len(self.audit), outputs, **fields)
         if committed:
             self.heads[partition] = head
             self.chains.setdefault(partition, []).append(len(self.audit))
-        self.audit.append(on_audit(head, self.key, outputs, len(self.audit)))
-
-    def run(self, rng: Random) -> History:
-        """Let workers read partitions; some die between seal and commit, and others read the same again."""
-        partitions = range(rng.randint(1, 3))
-        for partition in (*partitions, *rng.choices(partitions, k=20)):
-            for committed in (*[False] * rng.choice((0, 0, 1, 2)), True):
-                first = self.heads[partition].end if partition in self.heads else 0
-                end = first + rng.randint(1, 4)
-                outputs = [self.publish(partition, offset) for offset in range(first, end)]
-                self.seal(partition, end, outputs, committed=committed)
-        return self
+        self.audit.append(record)
 
 
 class Desk:
     """Reads histories as somebody has left them on the topics."""
 
     def __init__(self, folder: Path) -> None:
-        path = folder / "desk.toml"
-        new_key(path, "gate", tenants=[], roles=["seal"], asymmetric=True)
-        self.keys = SealKeys(path)
-        self.key = dict(Keys.load(path))["gate"]
+        self.keys, keys = keys_in(folder)
+        self.key = keys["gate"]
 
     def history(self, seed: object) -> History:
-        return History(self.key).run(Random(str(seed)))
+        """Return a history in which some workers crash between seal and commit, and others repeat their work."""
+        rng, history = Random(str(seed)), History(self.key)
+        partitions = range(rng.randint(1, 3))
+        for partition in (*partitions, *rng.choices(partitions, k=20)):
+            for committed in (*[False] * rng.choice((0, 0, 1, 2)), True):
+                first = history.heads[partition].end if partition in history.heads else 0
+                end = first + rng.randint(1, 4)
+                outputs = [history.publish(partition, offset) for offset in range(first, end)]
+                history.seal(partition, end, outputs, committed=committed)
+        return history
 
     def sealed(self, *values: bytes) -> History:
-        """A history of decisions, each sealed in a stretch of its own."""
+        """Return a history of decisions, each under a seal of its own."""
         history = History(self.key)
         for offset, value in enumerate(values):
             output = history.publish(0, offset, value, json.loads(value)["decision_id"])
@@ -171,17 +174,26 @@ class Desk:
     def faults(self, *arguments: Any, **options: Any) -> list[SealFault]:
         return list(self.evidence(*arguments, **options).faults())
 
-
-def decided(revision: int, offset: int = 0, **changes: Any) -> bytes:
-    """A decision of the record at an offset."""
-    told = make_decision("c1", revision=revision, verdict="approved", text=changes.pop("text", "It holds."))
-    told["origin"] |= {"topic": CLAIMS, "partition": 0, "offset": offset}
-    return Decision.model_validate(told | changes).to_bytes()
+    def kinds(self, *arguments: Any, **options: Any) -> set[str]:
+        return {fault.kind for fault in self.faults(*arguments, **options)}
 
 
-def retraction(key: bytes | None = OWN_KEY) -> InboundRecord:
-    """A Retraction of a decision of acme's user ann, under a key."""
-    told = Retraction(
+def decided(revision: int, offset: int = 0, text: str = "It holds.", at: datetime = NOW) -> bytes:
+    """Return a decision on a claim of acme's user ann, of the record at an offset."""
+    origin = {
+        "topic": CLAIMS,
+        "partition": 0,
+        "offset": offset,
+        "timestamp": format_time(NOW),
+        "sha256": "0" * 64,
+    }
+    fields = {"text": text, "origin": origin, "decided_at": format_time(at)}
+    return decision("c1", revision, "approved", **fields).to_bytes()
+
+
+def retraction(key: bytes | None = b"acme:ann") -> InboundRecord:
+    """Return a Retraction of a decision of acme's user ann, under a key."""
+    value = Retraction(
         decision_id="00000000-0000-5000-8000-000000000001",
         supersedes="00000000-0000-5000-8000-000000000000",
         kind="claim",
@@ -193,12 +205,5 @@ def retraction(key: bytes | None = OWN_KEY) -> InboundRecord:
         at=NOW,
         affected=[],
     )
-    headers = (("ce_id", retraction_id(told.decision_id).encode()), ("ce_time", format_time(NOW).encode()))
-    return InboundRecord("t.retractions", 0, 1, 0, key, told.model_dump_json().encode(), headers)
-
-
-def changed(record: InboundRecord, **detail: Any) -> InboundRecord:
-    """A seal with other fields in its head."""
-    told = json.loads(record.value or b"")
-    told["detail"]["seal"] |= detail
-    return replace(record, value=json.dumps(told).encode())
+    headers = (("ce_id", retraction_id(value.decision_id).encode()), ("ce_time", format_time(NOW).encode()))
+    return InboundRecord("t.retractions", 0, 1, 0, key, value.model_dump_json().encode(), headers)

@@ -1,4 +1,4 @@
-"""`groundwire verify` and `groundwire replay` as commands: what they print, refuse and end with."""
+"""`groundwire verify` and `groundwire replay` as commands: what they print and refuse, and their exit status."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from groundwire.cli.main import main
 from groundwire.errors import UsageError
 from groundwire.messages.decisions import Decision, Verdict
 from groundwire.policy import Policy
-from groundwire.replay import report as pages
+from groundwire.replay import report
 from groundwire.replay.reading import Rate
 from groundwire.replay.report import (
     FileWriter,
@@ -28,20 +28,19 @@ from groundwire.replay.report import (
     write_page,
 )
 from groundwire.replay.store import Job
-from tests.unit.replay.checking import ORDER
-from tests.unit.replay.town import Town, town
+from tests.unit.replay.town import ORDER, Town, town
 
 
 @pytest.fixture
 def place(tmp_path) -> Town:
-    return asyncio.run(life(tmp_path))
-
-
-async def life(tmp_path: Path) -> Town:
     place = town(tmp_path)
     place.policy = Policy(version="of the test")
-    await place.policies.put(place.policy)
-    await place.send(*(place.claim(f"c{n}", f"Service {n} keeps {n} <b>sessions</b>") for n in range(3)))
+
+    async def send() -> None:
+        await place.policies.put(place.policy)
+        await place.send(*(place.claim(f"c{n}", f"Service {n} keeps {n} <b>sessions</b>") for n in range(3)))
+
+    asyncio.run(send())
     place.write(tmp_path)
     return place
 
@@ -58,27 +57,22 @@ def verify(folder: Path, *more: object) -> tuple[int, str, str]:
     return run("verify", *options, "--policies", folder / "policies", *more)
 
 
-def edit(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new, 1))
-
-
 def test_verify_ends_with_0_1_or_3_and_names_decision_line_and_field(place, tmp_path):
+    def edit(path: Path, old: str, new: str) -> None:
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+
     counts = "3 equal, 0 differs, 0 contradicted, 0 expired, 0 other engine, 0 missing\n"
     assert verify(tmp_path) == (0, "", counts)
-    name = next(iter(place.published))
+    name = next(iter(place.decisions))
     policy = next((tmp_path / "policies").iterdir())
+    decisions, records = tmp_path / "decisions.jsonl", tmp_path / "records.jsonl"
+    to_approved = '"approved":false', '"approved":true'
     for path, old, new, status, said in (
-        (
-            tmp_path / "decisions.jsonl",
-            '"approved":false',
-            '"approved":true',
-            1,
-            [name, "differs", "$.approved"],
-        ),
-        (tmp_path / "records.jsonl", "Service 1", "Service 9", 3, ["missing", "record"]),
-        (tmp_path / "decisions.jsonl", '"engine":"', '"engine":"9.', 3, ["other_engine", "9."]),
+        (decisions, *to_approved, 1, [name, "differs", "$.approved"]),
+        (records, "Service 1", "Service 9", 3, ["missing", "record"]),
+        (decisions, '"engine":"', '"engine":"9.', 3, ["other_engine", "9."]),
         (policy, "of the test", "of another", 3, ["missing", "policy"]),
         (policy, "", None, 3, ["missing", "policy"]),
     ):
@@ -89,7 +83,7 @@ def test_verify_ends_with_0_1_or_3_and_names_decision_line_and_field(place, tmp_
         assert (found, [part for part in said if part not in out]) == (status, []), said
         assert out.startswith("line ")
         assert (", 0 differs" in err) is (status == 3)
-    edit(tmp_path / "decisions.jsonl", '"approved":false', '"approved":true')
+    edit(decisions, *to_approved)
     assert json.loads(verify(tmp_path, "--format", "json")[1]) == {
         "where": "line 1",
         "decision_id": name,
@@ -99,65 +93,67 @@ def test_verify_ends_with_0_1_or_3_and_names_decision_line_and_field(place, tmp_
     }
 
 
-def test_a_line_that_is_no_decision_differs_and_lines_may_end_as_windows_ends_them(place, tmp_path):
+def test_verify_accepts_windows_line_ends_and_a_replays_name_and_reports_a_line_that_is_no_decision(
+    place, tmp_path
+):
     for name in ("decisions", "records"):
         path = tmp_path / f"{name}.jsonl"
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n") + b"\n")
     assert verify(tmp_path)[0] == 0
-    with (tmp_path / "decisions.jsonl").open("a") as file:
-        file.write('{"decision_id": "x"}\n')
-    status, out, _ = verify(tmp_path)
-    assert status == 1
-    assert out.startswith("line 5  ?  differs  $.revision")
-
-
-def test_a_replayed_decision_verifies_under_the_name_of_its_replay_only(place, tmp_path):
     path = tmp_path / "decisions.jsonl"
     path.write_text(path.read_text().replace('"replay":null', '"replay":"july"'))
     assert verify(tmp_path, "--replay", "july")[0] == 0
     status, out, _ = verify(tmp_path)
-    assert status == 1
-    assert "$.replay" in out
+    assert (status, "$.replay" in out) == (1, True)
+    with path.open("a") as file:
+        file.write('{"decision_id": "x"}\n')
+    status, out, _ = verify(tmp_path, "--replay", "july")
+    assert (status, out.startswith("line 5  ?  differs  $.revision")) == (1, True)
 
 
-def test_wrong_usage_is_2_and_says_what_to_do(place, tmp_path):
-    assert run("verify")[0] == 2
-    assert run("verify", "--from-topics", "--records", tmp_path / "records.jsonl")[0] == 2
-    status, _, err = verify(tmp_path, "--records", tmp_path / "nowhere")
-    assert (status, "nowhere" in err) == (2, True)
-    for given in ("approved", "groundwire.approved", "replay.", "replay.a b", "replay.approved", "xreplay.a"):
-        status, _, err = run("replay", "--output-topic", given)
-        assert (status, "--output-topic" in err) == (2, True), given
-    assert run("replay", "--from", "yesterday")[0] == 2
-    assert run("replay", "--output", tmp_path / "o", "--output-topic", "replay.a")[0] == 2
-    assert run("replay", "--output", tmp_path / "o", "--job", tmp_path / "o")[0] == 2
-    assert run("replay", "--topic", "approved")[0] == 2
+def test_wrong_usage_is_2_and_says_what_to_do(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("GROUNDWIRE_BROKERS", "127.0.0.1:1")
+    output, records = ("--output", tmp_path / "o"), tmp_path / "records.jsonl"
+    policies = ("--policies", tmp_path / "policies")
+    topics = ("approved", "groundwire.approved", "replay.", "replay.a b", "replay.approved", "xreplay.a")
+    wrong = []
+    for arguments, named in (
+        (("verify",), ""),
+        (("verify", "--from-topics", "--records", records), ""),
+        (("verify", "--decisions", records, "--records", tmp_path / "nowhere", *policies), "nowhere"),
+        *((("replay", "--output-topic", name), "--output-topic") for name in topics),
+        (("replay", "--from", "yesterday"), "--from"),
+        (("replay", *output, "--output-topic", "replay.a"), ""),
+        (("replay", *output, "--job", tmp_path / "o"), ""),
+        (("replay", "--topic", "approved"), "--topic"),
+        *(
+            ((*command, "--rate", rate), "--rate")
+            for rate in ("nan", "inf", "-inf", "0", "-1")
+            for command in (["verify", "--from-topics"], ["replay"], ["dead-letters", "redrive"])
+        ),
+    ):
+        status, _, err = run(*arguments)
+        wrong += [(arguments, status, err)] * (status != 2 or named not in err)
+    assert wrong == []
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    status, _, err = run("replay", "--from", "earliest", "--html", tmp_path / "page.html")
+    assert (status, "groundwire[console]" in err) == (2, True), "refused before anything is read"
 
 
 def test_a_replay_writes_to_topics_of_its_own_behind_the_prefix():
-    assert replay_topic("replay.july", "groundwire.") == "groundwire.replay.july"
-    assert replay_topic("groundwire.replay.july", "groundwire.") == "groundwire.replay.july"
-    assert replay_topic("replay.july", "") == "replay.july"
-    assert replay_topic("replay.claims.july", "") == "replay.claims.july"
-    for given in (
-        "replay.review-decisions",
-        "replay.eu.approved",
-        "replay.a.b.claims",
-        "replay.eu-claims",
-        "replay.euaudit",
+    for given, prefix, name in (
+        ("replay.july", "groundwire.", "groundwire.replay.july"),
+        ("groundwire.replay.july", "groundwire.", "groundwire.replay.july"),
+        ("replay.july", "", "replay.july"),
+        ("replay.claims.july", "", "replay.claims.july"),
     ):
+        assert replay_topic(given, prefix) == name
+    for given in ("review-decisions", "eu.approved", "a.b.claims", "eu-claims", "euaudit"):
         with pytest.raises(UsageError, match="live topic"):
-            replay_topic(given, "")
+            replay_topic(f"replay.{given}", "")
 
 
-def test_a_rate_that_is_no_number_above_zero_is_wrong_usage():
-    for given in ("nan", "inf", "-inf", "0", "-1"):
-        for command in (["verify", "--from-topics"], ["replay"], ["dead-letters", "redrive"]):
-            status, _, err = run(*command, "--rate", given)
-            assert (status, "--rate" in err) == (2, True), (command, given)
-
-
-def test_a_job_goes_on_with_its_own_order_only(tmp_path):
+async def test_neither_another_replays_job_nor_a_shorter_output_is_continued(tmp_path):
     Job(tmp_path / "job", ORDER).close()
     Job(tmp_path / "job", ORDER).close()
     for change in ({"name": "other"}, {"engine": "0.0.9"}, {"facts_from": "7"}):
@@ -166,9 +162,6 @@ def test_a_job_goes_on_with_its_own_order_only(tmp_path):
     (tmp_path / "text").write_text("no database" * 100)
     with pytest.raises(UsageError, match="no job file"):
         Job(tmp_path / "text", ORDER)
-
-
-async def test_an_output_that_became_shorter_is_not_gone_on_with(tmp_path):
     (tmp_path / "out").write_bytes(b"short")
     writer = FileWriter(tmp_path / "out")
     with pytest.raises(UsageError, match="shorter"):
@@ -218,11 +211,11 @@ async def test_the_page_escapes_whatever_a_decision_holds_and_the_table_shows_no
     assert "review ungrounded -> nothing" in table
 
 
-async def test_the_page_says_stretch_policies_and_totals_first_and_stays_below_2_mb(
+async def test_the_page_begins_with_range_policies_and_totals_and_stays_below_2_mb(
     place, tmp_path, monkeypatch
 ):
-    """What does not fit stands in a file beside it; page and file name each change once, other verdicts first."""
-    monkeypatch.setattr(pages, "MAX_BYTES", 60_000)
+    """The rest goes to a second file; page and file name each change once, other verdicts first."""
+    monkeypatch.setattr(report, "MAX_BYTES", 60_000)
     strict = Policy(version="strict", dedup_threshold=0.8)
     before = next(iter(place.published.values()))
     order = replace(ORDER, topics=["groundwire.claims"], start="7", end="latest")
@@ -241,10 +234,8 @@ async def test_the_page_says_stretch_policies_and_totals_first_and_stays_below_2
     page = (tmp_path / "page.html").read_text()
     rest = [json.loads(line) for line in (tmp_path / "page.rest.jsonl").read_text().splitlines()]
     assert len(page.encode()) <= 60_000
-    told = [
-        page.index(text) for text in ("groundwire.claims from 7 to latest", "dedup_threshold", "<details>")
-    ]
-    assert told == sorted(told)
+    parts = ("groundwire.claims from 7 to latest", "dedup_threshold", "<details>")
+    assert [page.index(part) for part in parts] == sorted(page.index(part) for part in parts)
     assert page.index("<td>review</td><td>blocked</td>") < page.index("<td>review</td><td>review</td>")
     shown = [number for number in range(40) if f">subject-{number}<" in page]
     assert 39 in shown
@@ -253,14 +244,3 @@ async def test_the_page_says_stretch_policies_and_totals_first_and_stays_below_2
     assert f"{len(rest)} more stand in <code>page.rest.jsonl</code>" in page
     assert sum(" subject-" in line for line in table) == 7
     assert table[-1] == "and 33 more: --format json lists them all"
-
-
-def test_a_page_that_cannot_be_made_is_refused_before_anything_is_read(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    monkeypatch.setenv("GROUNDWIRE_BROKERS", "127.0.0.1:1")
-    refused = CliRunner().invoke(
-        main, ["replay", "--from", "earliest", "--html", str(tmp_path / "page.html")]
-    )
-    assert (refused.exit_code, "groundwire[console]" in refused.output) == (2, True)

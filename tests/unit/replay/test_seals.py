@@ -1,10 +1,12 @@
-"""What seals prove of records on topics: histories of workers that crash verify, and nothing of them can be changed."""
+"""Seals cover the records on topics: histories with crashes verify, and nothing can be changed without a key."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
@@ -12,15 +14,22 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
+from groundwire.config import Settings
 from groundwire.errors import UsageError
+from groundwire.messages.base import format_time, to_milliseconds
+from groundwire.messages.decisions import AuditEvent
+from groundwire.messages.erasure import Erasure, Erasures
 from groundwire.messages.headers import InboundRecord
+from groundwire.messages.identity import event_id
 from groundwire.messages.seals import MAX_AT_ONCE
-from groundwire.replay.seals import SealFault, read_heads
-from groundwire.replay.store import RecordPlace
-from tests.unit.replay.sealing import CLAIMS, NOW, Chain, Desk, changed, decided
+from groundwire.messages.topics import TopicName
+from groundwire.replay import seals as module
+from groundwire.replay.seals import read_heads, read_seals
+from groundwire.replay.store import RecordPlace, Store
+from tests.unit.replay.sealing import CLAIMS, NOW, Chain, Desk, decided, keys_in, retraction
 
 SEEDS = pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 8), marks=pytest.mark.slow)])
-HOUR = timedelta(hours=1)
+HOUR, DAY, YEAR = timedelta(hours=1), timedelta(days=1), timedelta(days=365)
 
 
 @pytest.fixture
@@ -33,33 +42,21 @@ def chain(tmp_path: Path) -> Chain:
     return Chain(tmp_path)
 
 
-def kinds(faults: Iterable[SealFault]) -> set[str]:
-    return {fault.kind for fault in faults}
-
-
 # Histories ---------------------------------------------------------------------------------------------------
 
 
 @SEEDS
-def test_what_workers_that_crash_have_sealed_verifies(desk: Desk, seeds: range):
+def test_the_seals_of_workers_that_crash_verify_and_none_can_be_removed_or_moved(desk: Desk, seeds: range):
     for seed in seeds:
-        history = desk.history(seed)
+        history, rng = desk.history(seed), Random(seed)
         evidence = desk.evidence(history)
         assert list(evidence.faults()) == [], seed
         assert [each.partition for each in evidence.heads()] == sorted(history.heads)
         head = {"topic": CLAIMS, "partition": 0, "seal": history.heads[0].sha256}
         assert list(evidence.missing_heads([head])) == []
-
-
-@SEEDS
-def test_no_seal_of_a_chain_can_be_taken_out_not_even_the_last_and_no_two_can_change_places(
-    desk: Desk, seeds: range
-):
-    for seed in seeds:
-        history, rng = desk.history(seed), Random(seed)
         for place in (place for chain in history.chains.values() for place in chain):
             left = history.audit[:place] + history.audit[place + 1 :]
-            assert "broken_chain" in kinds(desk.faults(history, left)), (seed, place)
+            assert "broken_chain" in desk.kinds(history, left), (seed, place)
         for chain in (chain for chain in history.chains.values() if len(chain) > 1):
             one, other = sorted(rng.sample(chain, 2))
             audit = list(history.audit)
@@ -68,26 +65,26 @@ def test_no_seal_of_a_chain_can_be_taken_out_not_even_the_last_and_no_two_can_ch
             assert any("comes after it" in detail for detail in details), (seed, one, other)
 
 
-def test_no_field_of_a_seal_can_be_changed(desk: Desk):
+def test_no_field_of_a_seal_can_be_changed_and_a_gap_between_two_is_named(desk: Desk):
     history = desk.history("fields")
     place = history.chains[0][1]
     fields = {"at": "2026-01-01T00:00:00Z", "before": None, "root": "0" * 64, "topic": "t.deferred"}
     fields |= {"key": "7", "version": "7", "count": 7_000, "end": 7_000, "first": 7_000, "partition": 7_000}
     for name, value in fields.items():
-        other = changed(history.audit[place], **{name: value})
-        faults = desk.faults(history, [*history.audit[:place], other, *history.audit[place + 1 :]])
-        assert {"bad_seal", "broken_chain"} <= kinds(faults), name
-
-
-def test_a_seal_that_begins_elsewhere_than_the_one_before_it_ends_is_named(desk: Desk):
-    history = desk.history("gap")
+        forged = json.loads(history.audit[place].value or b"")
+        forged["detail"]["seal"][name] = value
+        other = replace(history.audit[place], value=json.dumps(forged).encode())
+        kinds = desk.kinds(history, [*history.audit[:place], other, *history.audit[place + 1 :]])
+        assert {"bad_seal", "broken_chain"} <= kinds, name
     history.seal(0, history.heads[0].end + 9, [], committed=True, gap=2)
     (fault,) = desk.faults(history)
     assert (fault.kind, "it begins at offset" in fault.detail) == ("broken_chain", True)
 
 
 @SEEDS
-def test_a_record_that_is_gone_or_changed_is_named_until_its_retention_has_passed(desk: Desk, seeds: range):
+def test_a_record_that_is_removed_or_changed_is_named_until_its_retention_has_passed(
+    desk: Desk, seeds: range
+):
     for seed in seeds:
         history, rng = desk.history(seed), Random(seed)
         gone = rng.choice(history.approved)
@@ -100,7 +97,7 @@ def test_a_record_that_is_gone_or_changed_is_named_until_its_retention_has_passe
 
 
 @SEEDS
-def test_retention_of_audit_breaks_no_chain_wherever_it_cuts_and_excuses_no_gap_behind_that(
+def test_retention_of_audit_breaks_no_chain_wherever_it_cuts_and_excuses_no_later_gap(
     desk: Desk, seeds: range
 ):
     for seed in seeds:
@@ -108,22 +105,16 @@ def test_retention_of_audit_breaks_no_chain_wherever_it_cuts_and_excuses_no_gap_
         last = min(chain[-1] for chain in history.chains.values())
         for cut in range(1, last + 1) if seeds[0] else (1, last // 2, last):
             assert desk.faults(history, history.audit[cut:], cut=True) == [], (seed, cut)
-            assert kinds(desk.faults(history, history.audit[cut:])) <= {"broken_chain"}
+            assert desk.kinds(history, history.audit[cut:]) <= {"broken_chain"}
         chain = max(history.chains.values(), key=len)
         left = [record for at, record in enumerate(history.audit) if at > chain[0] and at != chain[2]]
-        assert "broken_chain" in kinds(desk.faults(history, left, cut=True))
-
-
-def test_a_beginning_of_audit_that_is_deleted_before_its_retention_is_no_excuse(desk: Desk):
-    history = desk.history("deleted")
-    for age, is_lost in ((1, False), (300, False), (340, True), (365, True)):
+        assert "broken_chain" in desk.kinds(history, left, cut=True)
+    for age, is_lost in ((1, False), (300, False), (340, True), (365, True)):  # a deletion is no retention
         evidence = desk.evidence(history, now=NOW + timedelta(days=age))
         assert (evidence.has_lost_seals(7), evidence.has_lost_seals(0)) == (is_lost, False), age
 
 
-def test_a_head_that_was_anchored_and_is_gone_is_named_and_what_is_no_head_refused(
-    desk: Desk, tmp_path: Path
-):
+def test_an_anchored_head_that_is_gone_is_named_and_what_is_no_head_refused(desk: Desk, tmp_path: Path):
     history = desk.history("anchored")
     head, place = history.heads[0], history.chains[0][-1]
     anchored = [{"topic": CLAIMS, "partition": 0, "seal": head.sha256}]
@@ -141,14 +132,21 @@ def test_a_head_that_was_anchored_and_is_gone_is_named_and_what_is_no_head_refus
 # Single decisions --------------------------------------------------------------------------------------------
 
 
-def test_a_decision_is_superseded_by_a_sealed_one_of_a_later_revision_alone(desk: Desk):
+def test_a_decision_is_superseded_by_a_sealed_one_of_a_later_revision_unless_an_erasure_separates_them(
+    desk: Desk,
+):
     first, second = decided(1, 0), decided(2, 1)
     assert desk.evidence(desk.sealed(second)).is_superseded(first)
     assert not desk.evidence(desk.sealed(first)).is_superseded(second)
     assert not desk.evidence(desk.sealed(first)).is_superseded(first)
+    evidence = desk.evidence(desk.sealed(decided(2)))
+    later = decided(1, at=NOW + timedelta(minutes=2))
+    assert evidence.is_superseded(later)
+    evidence.note_published(tombstone(Erasure("acme", "ann", NOW + timedelta(minutes=1))))
+    assert not evidence.is_superseded(later)
 
 
-def test_what_no_seal_has_reached_is_under_way_and_what_one_or_the_group_has_passed_is_not(desk: Desk):
+def test_a_decision_is_unsealed_once_a_seal_or_a_commit_has_passed_its_record(desk: Desk):
     evidence = desk.evidence(desk.sealed(decided(1, 0)))
     place, unsealed = RecordPlace("t.approved", 0, 9), ("unsealed", "no seal covers it")
     assert evidence.explain(place, decided(1, 0)) is None
@@ -158,13 +156,10 @@ def test_what_no_seal_has_reached_is_under_way_and_what_one_or_the_group_has_pas
     assert evidence.explain(place, decided(2, 0)) == ("not_sealed_yet", ""), "it waits on deferred"
     evidence.committed = {TopicPartition(CLAIMS, 0): OffsetAndMetadata(5, "")}
     assert evidence.explain(place, decided(2, 4)) == unsealed
-
-
-def test_other_bytes_under_a_sealed_id_are_unsealed_wherever_they_stand(desk: Desk):
     evidence = desk.evidence(desk.sealed(decided(1, 0)), cut=True)
     for offset in (0, 7):
         status, why = evidence.explain(RecordPlace("t.approved", 0, offset), decided(1, 0, text="Other."))
-        assert (status, "differ" in why) == ("unsealed", True)
+        assert (status, "differ" in why) == ("unsealed", True), "other bytes under a sealed id"
 
 
 def test_retention_excuses_a_decision_before_the_first_sealed_one_of_its_partition_alone(desk: Desk):
@@ -177,14 +172,12 @@ def test_retention_excuses_a_decision_before_the_first_sealed_one_of_its_partiti
     assert desk.evidence(history, history.audit[1:]).explain(first, unsealed)[0] == "unsealed"
 
 
-def test_what_only_a_seal_beside_the_groups_chain_covers_is_unsealed_and_what_a_crash_repeated_is_not(
-    desk: Desk,
-):
+def test_a_seal_off_the_committed_chain_covers_only_what_a_crash_repeated(desk: Desk):
     first, forged = decided(1, 0), decided(2, 0)
     history = desk.sealed(first)
     name = history.approved[0].headers[0][1].decode()
     start, history.heads = history.heads, {}
-    for value, identity in ((first, name), (forged, None)):
+    for value, identity in ((first, name), (forged, "")):
         history.seal(0, 1, [history.publish(0, 0, value, identity)], committed=False)
     history.heads = start
     history.seal(0, 2, [], committed=True)
@@ -196,78 +189,205 @@ def test_what_only_a_seal_beside_the_groups_chain_covers_is_unsealed_and_what_a_
 # Chains whose workers' clocks, keys and partitions differ ----------------------------------------------------
 
 
-def test_clocks_that_differ_successors_and_copies_break_no_chain(tmp_path: Path):
+def test_clock_skew_key_rotation_copies_and_crashes_break_no_chain(tmp_path: Path):
     for steps in (
         [("gate", minutes) for minutes in (0, 60, 0, -60, 0)],
         [("old", -120), ("old", -120), ("gate", 0)],
-        [("gate", -56), ("old", -61)],  # a key and its successor change places within five minutes
+        [("gate", -56), ("old", -61)],  # a key and its successor alternate within five minutes
     ):
         chain = Chain(tmp_path)
         seals = [chain.seal(key, NOW + timedelta(minutes=at)) for key, at in steps]
         assert chain.faults(*seals) == [], steps
-    first = seals[0]
-    assert chain.faults(replace(first, offset=2)) == [], "a copy behind later ones"
+    assert chain.faults(replace(seals[0], offset=2)) == [], "a copy after later ones"
+    chain, seals = Chain(tmp_path), []
+    for seconds in range(3):  # a crash repeats the start with all seals of one commit
+        chain.last = None
+        seals += [chain.seal("gate", NOW + timedelta(seconds=seconds)) for _ in range(MAX_AT_ONCE)]
+    assert chain.faults(*seals, chain.seal()) == []
 
 
-def test_a_seal_that_a_key_dates_back_or_of_another_deployment_is_named(chain: Chain):
-    later, forged = chain.seal("gate"), chain.seal("old", NOW - 2 * HOUR)
-    ((kind, detail),) = chain.faults(later, forged)
+def test_a_seal_that_is_back_dated_of_another_deployment_or_a_second_start_is_named(tmp_path: Path):
+    chain = Chain(tmp_path)
+    ((kind, detail),) = chain.faults(chain.seal(), chain.seal("old", NOW - 2 * HOUR))
     assert (kind, "back-dated" in detail) == ("bad_seal", True)
-    _, (kind, detail) = chain.faults(chain.seal("gate", topic="t.staging.claims"))
+    _, (kind, detail) = chain.faults(chain.seal(topic="t.staging.claims"))
     assert (kind, "another deployment" in detail) == ("bad_seal", True)
-
-
-@pytest.mark.parametrize("key", ["gate", "old"])
-@pytest.mark.parametrize("starts", [False, True])
-def test_a_seal_on_another_partition_of_audit_is_named_and_counts_for_nothing(
-    chain: Chain, key: str, *, starts: bool
-):
-    last = chain.seal("gate")
-    if starts:
-        chain.begin_anew()
-    forged = chain.seal(key, NOW - 2 * HOUR, audit=1)
-    copy = replace(last, partition=1, offset=5)
-    faults = chain.faults(forged, copy, last)
-    assert [(kind, "elsewhere" in detail) for kind, detail in faults] == [("bad_seal", True)] * 2
-    assert chain.evidence.reached(CLAIMS, 0) == 1
-
-
-def test_a_second_start_of_a_chain_that_is_longer_than_a_crash_repeats_is_named(chain: Chain):
-    seals = [chain.seal("gate") for _ in range(MAX_AT_ONCE + 1)]
-    chain.begin_anew()
-    assert chain.faults(*seals, chain.seal("gate", topic="t.deferred")) == [], "another partition's chain"
-    chain.begin_anew()
+    chain = Chain(tmp_path)
+    seals = [chain.seal() for _ in range(MAX_AT_ONCE + 1)]
+    chain.last = None
+    assert chain.faults(*seals, chain.seal(topic="t.deferred")) == [], "another partition's chain"
+    chain.last = None
     ((kind, detail),) = chain.faults(chain.seal("gate", NOW + timedelta(seconds=1)))
     assert (kind, "second start" in detail) == ("bad_seal", True)
 
 
-def test_a_start_that_a_crash_repeats_with_all_that_came_of_one_commit_verifies(chain: Chain):
-    seals = []
-    for seconds in range(3):
-        chain.begin_anew()
-        seals += [chain.seal("gate", NOW + timedelta(seconds=seconds)) for _ in range(MAX_AT_ONCE)]
-    assert chain.faults(*seals, chain.seal("gate")) == []
+def test_a_seal_on_another_partition_of_audit_is_named_and_ignored(tmp_path: Path):
+    for key, starts in (("gate", False), ("gate", True), ("old", False), ("old", True)):
+        chain = Chain(tmp_path)
+        last = chain.seal()
+        chain.last = None if starts else chain.last
+        forged = chain.seal(key, NOW - 2 * HOUR, audit=1)
+        faults = chain.faults(forged, replace(last, partition=1, offset=5), last)
+        assert [(kind, "elsewhere" in detail) for kind, detail in faults] == [("bad_seal", True)] * 2
+        assert chain.evidence.reached(CLAIMS, 0) == 1
 
 
-@pytest.mark.parametrize("starts", [False, True])
-def test_what_an_ended_key_seals_beside_or_behind_what_the_group_committed_counts_for_nothing(
-    chain: Chain, *, starts: bool
-):
-    """Nothing was sealed since the key ended, so that no time tells."""
-    seals = [chain.seal("old", NOW - 2 * HOUR) for _ in range(3)]
+def test_seals_that_the_group_has_not_committed_count_only_while_their_key_is_valid(tmp_path: Path):
+    """Nothing was sealed since the key expired, so that no time shows it."""
+    for starts in (False, True):
+        chain = Chain(tmp_path)
+        seals = [chain.seal("old", NOW - 2 * HOUR) for _ in range(3)]
+        chain.commit()
+        chain.last = None if starts else chain.last
+        forged = [chain.seal("old", NOW - 2 * HOUR) for _ in range(5)]
+        assert chain.faults(*seals, *forged) == []
+        assert chain.evidence.reached(CLAIMS, 0) == (5 if starts else 8)
+        chain.evidence.leave_out_forks()
+        assert chain.evidence.reached(CLAIMS, 0) == 3
+    chain = Chain(tmp_path)
+    seals = [chain.seal()]
     chain.commit()
-    if starts:
-        chain.begin_anew()
-    forged = [chain.seal("old", NOW - 2 * HOUR) for _ in range(5)]
-    assert chain.faults(*seals, *forged) == []
-    assert chain.evidence.reached(CLAIMS, 0) == (5 if starts else 8)
-    chain.evidence.leave_out_forks()
-    assert chain.evidence.reached(CLAIMS, 0) == 3
-
-
-def test_seals_behind_what_the_group_committed_count_while_their_key_holds(chain: Chain):
-    seals = [chain.seal("gate")]
-    chain.commit()
-    assert chain.faults(*seals, chain.seal("gate")) == []
+    assert chain.faults(*seals, chain.seal()) == []
     chain.evidence.leave_out_forks()
     assert chain.evidence.reached(CLAIMS, 0) == 2
+
+
+# Forgeries by whoever may write to output topics, and knows what excuses an unsealed record --------------------
+
+
+def tombstone(erasure: Erasure) -> InboundRecord:
+    key, headers = f"acme:{erasure.user_id}".encode(), tuple(erasure.headers)
+    return InboundRecord("t.retractions", 0, 0, 0, key, None, headers)
+
+
+def test_an_unsealed_retraction_is_excused_by_records_of_its_own_topic_that_are_under_way_now(tmp_path: Path):
+    wrong = []
+    for why, behind, age, named in (
+        ("of the topic that it comes of", TopicName.REVIEW_DECISIONS, timedelta(), False),
+        ("of another topic", TopicName.CLAIMS, timedelta(), True),
+        ("before what is under way", TopicName.REVIEW_DECISIONS, HOUR, True),
+        ("dated into the future", TopicName.REVIEW_DECISIONS, -400 * DAY, True),
+    ):
+        chain = Chain(tmp_path)
+        chain.evidence.under_way = {behind: NOW - timedelta(minutes=1)}
+        forged = replace(retraction(), timestamp=to_milliseconds(NOW - age))
+        wrong += [why] * (bool(chain.faults(forged)) is not named)
+    assert wrong == []
+
+
+def test_a_sealed_retraction_under_another_users_key_is_named(desk: Desk):
+    evidence = desk.evidence(desk.sealed())
+    evidence.note_published(retraction())
+    before = len(list(evidence.faults()))
+    for number, key in enumerate((b"acme:bob", b"globex:ann", None), 1):
+        evidence.note_published(replace(retraction(), key=key, offset=1 + number))
+        assert len(list(evidence.faults())) == before + number
+
+
+def test_a_tombstone_excuses_what_it_erases_of_its_own_user_up_to_its_time_alone(tmp_path: Path):
+    early, own = NOW - HOUR, Erasure("acme", "ann", NOW)
+    dated = tuple(
+        (name, format_time(early).encode() if name == "ce_time" else value)
+        for name, value in retraction().headers
+    )
+    common = {"at": NOW, "tenant_id": "acme", "actor": "dpo", "subject_id": None, "decision_id": None}
+
+    def audited(kind: str, name: str, detail: dict[str, object]) -> InboundRecord:
+        fields = common | {"event_id": name, "type": kind, "detail": detail}
+        value = AuditEvent.model_validate(fields).model_dump_json().encode()
+        return InboundRecord("t.audit", 0, 5, 0, b"acme", value, (("ce_id", name.encode()),))
+
+    def erased(kind: str) -> InboundRecord:
+        return audited(kind, event_id(kind, own.id), {"action": "erase", "tombstone": own.id})
+
+    wrong = []
+    for why, erasure, record, named in (
+        ("a retraction of its user", own, retraction(), False),
+        ("of another user", Erasure("acme", "nobody", NOW), retraction(b"acme:nobody"), True),
+        ("an early header", Erasure("acme", "ann", early), replace(retraction(), headers=dated), True),
+        ("its own event", own, erased("retraction"), False),
+        ("an event of another user's", Erasure("acme", "bob", NOW), erased("retraction"), True),
+        ("another event", own, erased("refused_action"), True),
+        ("a dead letter's event", own, audited("dead_letter", "1", {"code": "invalid_json"}), True),
+        ("a redrive's event", own, audited("dead_letter", "1", {"letter": "x", "action": "redrive"}), False),
+    ):
+        wrong += [why] * (bool(Chain(tmp_path).faults(tombstone(erasure), record)) is not named)
+    assert wrong == []
+
+
+def test_whether_a_record_is_erased_follows_from_its_value_and_not_from_its_key_or_headers():
+    erasures = Erasures()
+    assert not erasures.cover_value(decided(1))
+    erasures.note(tombstone(Erasure("acme", "ann", NOW)))
+    assert erasures.cover_value(decided(1))
+    assert erasures.cover_value(retraction(b"nobody").value or b"")
+    assert not erasures.cover_value(decided(1, at=NOW + timedelta(seconds=1)))
+    plain = json.loads(decided(1))
+    for value in (b"", b"[" * 100_000, b"7", b"{}", json.dumps(plain | {"decided_at": 7}).encode()):
+        assert not erasures.cover_value(value)
+
+
+async def test_before_the_first_seal_a_retraction_is_excused_by_what_its_group_has_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    class Broker:
+        """A reader of topics with one partition, which holds the last records before `end`."""
+
+        def __init__(self, held: Mapping[str, list[InboundRecord]]) -> None:
+            self._held = held
+            self.positions: dict[TopicPartition, int] = {}
+
+        async def ends(self, *topics: str) -> dict[TopicPartition, int]:
+            return {TopicPartition(topic, 0): end if topic in self._held else 0 for topic in topics}
+
+        async def offsets(self, _start: str, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+            return {each: last - len(self._held.get(each.topic, ())) for each, last in ends.items()}
+
+        async def begin(self, starts: Mapping[str, str], **_continued: object) -> None:
+            self.seek(dict.fromkeys(await self.ends(*starts), 0), {})
+
+        def seek(self, begin: dict[TopicPartition, int], _ends: dict[TopicPartition, int]) -> None:
+            self.positions = dict(begin)
+
+        async def rest(self) -> AsyncGenerator[list[InboundRecord], None]:
+            for each, first in self.positions.items():
+                yield [record for record in self._held.get(each.topic, ()) if record.offset >= first]
+
+    now, end, partition = datetime.now(UTC), 5, TopicPartition("t.review-decisions", 0)
+    keys, _ = keys_in(tmp_path)
+    wrong = []
+    for why, committed, kept, age, named in (
+        ("all is committed", 5, [YEAR] * 5, 300 * DAY, True),
+        ("all is committed, and it is of now", 5, [YEAR] * 5, timedelta(), True),
+        ("before what is not committed", 3, [YEAR, YEAR, YEAR, HOUR, HOUR], DAY, True),
+        ("of what is not committed", 3, [YEAR, YEAR, YEAR, HOUR, HOUR], timedelta(), False),
+        ("before all that is kept", None, [DAY, HOUR], 300 * DAY, True),
+        ("of what is kept", None, [DAY, HOUR], HOUR, False),
+        ("retention has removed what is not committed", 2, [DAY, HOUR], HOUR, False),
+        ("nothing is kept", 3, [], HOUR, True),
+        ("the input is dated into the future", None, [-YEAR], timedelta(), False),
+        ("the input is dated before all times", None, [10_000 * YEAR], timedelta(), False),
+    ):
+        dated = [to_milliseconds(now) - each // timedelta(milliseconds=1) for each in kept]
+        inputs = [
+            InboundRecord(partition.topic, 0, end - len(dated) + n, time, None, b"")
+            for n, time in enumerate(dated)
+        ]
+        forged = replace(retraction(), timestamp=to_milliseconds(now - age))
+        broker = Broker({partition.topic: inputs, "t.retractions": [forged]})
+
+        @asynccontextmanager
+        async def reader(*_arguments: object, broker: Broker = broker) -> AsyncIterator[Broker]:
+            yield broker
+
+        async def committed_of(
+            _brokers: str, group: str, *_: object, committed: int | None = committed
+        ) -> object:
+            is_known = group.endswith("reviews") and committed is not None
+            return {partition: OffsetAndMetadata(committed, "")} if is_known else {}
+
+        monkeypatch.setattr(module, "open_reader", reader)
+        monkeypatch.setattr(module, "committed_of", committed_of)
+        evidence = await read_seals(Settings(topic_prefix="t."), keys, Store(None))
+        wrong += [why] * ([fault.kind for fault in evidence.faults()] != ["unsealed"] * named)
+    assert wrong == []
