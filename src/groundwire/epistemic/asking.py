@@ -31,12 +31,6 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-MINUTE = 60.0
-_REPLIES: Final = 1_024  # per client
-_HELD: Final = 16  # clients without weak references whose memory is kept
-_BYTES: Final = 4  # of a token, about; where the client does not count
-_MILLION: Final = 1_000_000
-_MOST: Final = 10**9  # a larger count of tokens is an error of the client
 _GRACE: Final = 1.0  # seconds beyond its time limit after which a Model is cancelled
 
 
@@ -82,29 +76,26 @@ class Budget:
 
     @property
     def seconds(self) -> float:
-        """Time that a question may take now; 0 or less where none is left."""
         return min(self._config.timeout_seconds, self._deadline - self._clock())
 
     def lock(self, key: Hashable) -> asyncio.Lock:
-        """Return a lock under which the same question is asked once, its second copy from the cache."""
         return self._locks[key]
 
     def reserve(self, minute: Ledger, tokens: int, usd: float) -> list[BudgetEntry] | None:
         """Return the entries of a question, here and in the minute's ledger; None where one has no room."""
         config = self._config
-        own = self._ledger.reserve(tokens, usd, most_tokens=config.budget_tokens, most_usd=config.budget_usd)
-        if own is None:
-            return None
-        shared = minute.reserve(
-            tokens,
-            usd,
-            most_tokens=config.budget_tokens_per_minute,
-            most_usd=config.budget_usd_per_minute,
+        limits = (
+            (self._ledger, config.budget_tokens, config.budget_usd),
+            (minute, config.budget_tokens_per_minute, config.budget_usd_per_minute),
         )
-        if shared is None:
-            book([own], 0, 0.0)
-            return None
-        return [own, shared]
+        entries: list[BudgetEntry] = []
+        for ledger, most_tokens, most_usd in limits:
+            entry = ledger.reserve(tokens, usd, most_tokens=most_tokens, most_usd=most_usd)
+            if entry is None:
+                book(entries, 0, 0.0)
+                return None
+            entries.append(entry)
+        return entries
 
 
 def book(entries: Sequence[BudgetEntry], tokens: int, usd: float) -> None:
@@ -125,8 +116,8 @@ class Reply:
 class ClientMemory:
     """Replies and recent costs of one client; safe to use from several threads."""
 
-    minute: Ledger = field(default_factory=lambda: Ledger(MINUTE))
-    _replies: LRUCache[Hashable, Reply] = field(default_factory=lambda: LRUCache(_REPLIES))
+    minute: Ledger = field(default_factory=lambda: Ledger(60.0))
+    _replies: LRUCache[Hashable, Reply] = field(default_factory=lambda: LRUCache(1_024))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def known(self, key: Hashable) -> Reply | None:
@@ -147,7 +138,7 @@ class Memories:
 
     def __init__(self) -> None:
         self._alive: dict[int, ClientMemory] = {}
-        self._held: LRUCache[int, tuple[object, ClientMemory]] = LRUCache(_HELD)
+        self._held: LRUCache[int, tuple[object, ClientMemory]] = LRUCache(16)
         self._lock = threading.Lock()
 
     def of(self, client: object) -> ClientMemory:
@@ -284,16 +275,17 @@ def _call(
 
 
 def _price(config: VerificationConfig, sent: int, received: int) -> float:
-    return (sent * config.input_price + received * config.output_price) / _MILLION
+    return (sent * config.input_price + received * config.output_price) / 1_000_000
 
 
 def _tokens(text: str) -> int:
-    return -(-len(text.encode("utf-8", "replace")) // _BYTES)
+    """Return about how many tokens a text has, for a client that does not count: one for four bytes."""
+    return -(-len(text.encode("utf-8", "replace")) // 4)
 
 
 def _or(counted: object, about: int) -> int:
-    """Return a count of the client, or an estimate where it is no number."""
-    return counted if type(counted) is int and 0 <= counted <= _MOST else about
+    """Return a count of the client, or an estimate where it is no number, or too large to be one."""
+    return counted if type(counted) is int and 0 <= counted <= 10**9 else about
 
 
 async def assess(plan: Plan, client: Client, config: VerificationConfig) -> VerifierFacts | None:

@@ -33,7 +33,6 @@ MAX_EVIDENCE: Final = 24_000
 """Characters of evidence beside a claim; what is beyond is left out, and the prompt says so."""
 MAX_PASSAGES: Final = 200
 """Passages beside a claim, as their ids take room too."""
-_ID: Final = 200
 
 PRIOR_VERDICTS: Final = ("true", "false")
 
@@ -87,7 +86,7 @@ def support_prompt(claim: str, evidence: Mapping[str, str], *, nonce: str | None
             is_cut = True
             break
         whole = clean(text)
-        passages.append({"id": clean(name)[:_ID], "text": whole[:left]})
+        passages.append({"id": clean(name)[:200], "text": whole[:left]})
         is_cut = is_cut or len(whole) > left
         left -= len(whole)
     data = {"claim": _whole(claim), "evidence": passages, "evidence_is_cut": is_cut}
@@ -133,20 +132,10 @@ def _prompt(
 @cache
 def _unseen() -> dict[int, str | None]:
     """Return the translation of characters that are not shown; built lazily, as it takes a moment."""
-    instead: dict[str, str | None] = {
-        "Cc": " ",
-        "Zl": " ",
-        "Zp": " ",
-        "Cf": None,
-        "Cs": "\N{REPLACEMENT CHARACTER}",
-    }
+    instead: dict[str, str | None] = {**dict.fromkeys(("Cc", "Zl", "Zp"), " "), "Cf": None, "Cs": "\ufffd"}
     kinds = ((code, unicodedata.category(chr(code))) for code in range(sys.maxunicode + 1))
     return {code: instead[kind] for code, kind in kinds if kind in instead and chr(code) not in "\n\t"}
 
-
-_LONGEST: Final = 10_000  # characters of a reply that anyone reads
-_REASON: Final = 300
-_HALF: Final = 0.5
 
 _SCORE: Final = re.compile(
     r"\s*(?:score\s*|support\s*)?(?:[:=]\s*)?(0(?:\.[0-9]{1,17})?|1(?:\.0{1,17})?)(?=\.?(?:\s|$)|[,;:](?:\s|$))",
@@ -182,7 +171,7 @@ def read_reply(kind: PromptKind, answer: ModelAnswer) -> ModelOpinion | None:
     or it begins with a number from 0 to 1. A verdict other than "supported" never gives more than 0.5, whichever way
     the model meant its probability.
     """
-    if len(answer.text) > _LONGEST:
+    if len(answer.text) > 10_000:
         return None
     if (score := parse_score(answer.text)) is not None:
         found = cast("re.Match[str]", _SCORE.match(answer.text))
@@ -200,7 +189,7 @@ def read_reply(kind: PromptKind, answer: ModelAnswer) -> ModelOpinion | None:
     support = said.probability if measured is None else measured
     if said.verdict != words[0]:
         support = min(support, 1 - support)
-    elif said.probability < _HALF:
+    elif said.probability < 0.5:
         support = said.probability
     verdict = SupportVerdict(said.verdict) if kind == "support" else None
     return ModelOpinion(support=support, verdict=verdict, reason=_short(said.reason))
@@ -253,7 +242,7 @@ def _refuse(name: str) -> float:
 
 
 def _short(reason: str) -> str:
-    return clean(reason)[:_REASON].strip()
+    return clean(reason)[:300].strip()
 
 
 def _measured(answer: ModelAnswer, words: Sequence[str]) -> float | None:
@@ -274,4 +263,4 @@ def _measured(answer: ModelAnswer, words: Sequence[str]) -> float | None:
         if text.startswith(before) and begun and len(fitting) == 1:
             masses[fitting[0]] += exp(min(logprob, 0.0))
     total = sum(masses.values())
-    return min(1.0, masses[words[0]] / total) if total > _HALF else None
+    return min(1.0, masses[words[0]] / total) if total > 0.5 else None

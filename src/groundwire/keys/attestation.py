@@ -116,18 +116,16 @@ class Key(_Strict):
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        if (
-            sum(half is not None for half in (self.secret, self.private_key, self.command or self.public_key))
-            != 1
-        ):
+        halves = (self.secret, self.private_key, self.command or self.public_key)
+        if sum(half is not None for half in halves) != 1:
             raise ValueError(
                 "secret, private_key, public_key or command: exactly one (command may have a public_key)"
             )
-        if "seal" in self.roles and self.secret is not None:
-            raise ValueError(
-                "secret: the role seal needs an Ed25519 key: who checks a seal must not be able to make one"
-            )
         if "seal" in self.roles:
+            if self.secret is not None:
+                raise ValueError(
+                    "secret: the role seal needs an Ed25519 key: who checks a seal must not be able to make one"
+                )
             if len(self.roles) > 1 or self.sources:
                 raise ValueError("roles: a key with the role seal has no other role, and no sources")
         elif not self.tenants:
@@ -166,9 +164,7 @@ class Key(_Strict):
 
     def holds(self, at: datetime) -> bool:
         """Say whether the key is valid at a time: from `not_before` to `not_after`, both included."""
-        return (self.not_before is None or self.not_before <= at) and (
-            self.not_after is None or at <= self.not_after
-        )
+        return (self.not_before or at) <= at <= (self.not_after or at)
 
     def entitles(self, tenant: str | None, source: str | None, role: Role | None) -> bool:
         return (
@@ -178,7 +174,7 @@ class Key(_Strict):
         )
 
 
-class _KeyFile(_Strict):
+class KeyFile(_Strict):
     keys: dict[KeyId, Key] = Field(default_factory=dict)
     reviewers: dict[TenantId, list[ShortId]] = Field(default_factory=dict)
 
@@ -186,14 +182,17 @@ class _KeyFile(_Strict):
 class Keys:
     """The keys of a deployment and its delegated reviewers."""
 
-    def __init__(self, file: _KeyFile) -> None:
-        self._keys = file.keys
-        self._reviewers = {tenant: frozenset(names) for tenant, names in file.reviewers.items()}
+    def __init__(self, content: KeyFile) -> None:
+        self._content = content
+
+    def held(self) -> KeyFile:
+        """Return what the file holds now."""
+        return self._content
 
     @classmethod
     def empty(cls) -> Self:
         """Return no keys: every signature is of an unknown key, and nobody is delegated."""
-        return cls(_KeyFile())
+        return cls(KeyFile())
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -217,7 +216,7 @@ class Keys:
     def parse(cls, data: bytes, path: Path) -> Self:
         """Read the contents of the keys file `path`. Raises: UsageError, as `load`."""
         try:
-            return cls(_KeyFile.model_validate(tomllib.loads(data.decode())))
+            return cls(KeyFile.model_validate(tomllib.loads(data.decode())))
         except UnicodeDecodeError as exc:
             raise UsageError(f"keys file {path}: not UTF-8 at byte {exc.start}") from exc
         except ValidationError as exc:
@@ -229,20 +228,20 @@ class Keys:
             raise UsageError(f"keys file {path}: {not_toml(exc)}") from exc
 
     def __iter__(self) -> Iterator[tuple[str, Key]]:
-        return iter(self._keys.items())
+        return iter(self.held().keys.items())
 
     def __contains__(self, key_id: object) -> bool:
-        return key_id in self._keys
+        return key_id in self.held().keys
 
     def delegated(self, tenant: str, reviewer: str) -> bool:
         return reviewer in self.reviewers(tenant)
 
     def reviewers(self, tenant: str) -> frozenset[str]:
-        return self._reviewers.get(tenant, frozenset())
+        return frozenset(self.held().reviewers.get(tenant, ()))
 
     def sign(self, key_id: str, value: bytes) -> bytes:
         """Return the value of the header `gw-attestation` for a record's value. Raises: UsageError."""
-        key = self._keys.get(key_id)
+        key = self.held().keys.get(key_id)
         if key is None:
             raise UsageError(
                 f"no key {key_id!r} in the keys file; `groundwire keys list` shows those there are"
@@ -267,7 +266,7 @@ class Keys:
         if parts is None:
             name = _NOT_OF_A_KEY_ID.sub("", header.partition(":")[0])[:100]
             return Attestation(name, AttestationState.INVALID)
-        key = self._keys.get(parts[1])
+        key = self.held().keys.get(parts[1])
         if key is None:
             state = AttestationState.UNKNOWN_KEY
         elif not key.verifies(value, bytes.fromhex(parts[2])):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from datetime import datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, Self, TypeVar
 
@@ -12,7 +11,7 @@ import structlog
 from prometheus_client import Counter
 
 from groundwire.errors import UsageError
-from groundwire.keys.attestation import Attestation, Key, Keys, Role
+from groundwire.keys.attestation import KeyFile, Keys
 
 log = structlog.get_logger()
 
@@ -28,7 +27,6 @@ for _result in ("taken", "refused"):
     RELOADS.labels(_result)
 
 Content = TypeVar("Content")
-_FileVersion = tuple[int, int, int, int] | None
 
 
 class WatchedFile(Generic[Content]):
@@ -93,35 +91,10 @@ class WatchedKeys(Keys):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a keys file and watch it. Raises: UsageError."""
         return cls(path)
 
-    def __iter__(self) -> Iterator[tuple[str, Key]]:
-        """Yield (key id, key) in the order of the file, as it is now."""
-        return iter(self._file.current())
-
-    def __contains__(self, key_id: object) -> bool:
-        return key_id in self._file.current()
-
-    def reviewers(self, tenant: str) -> frozenset[str]:
-        return self._file.current().reviewers(tenant)
-
-    def sign(self, key_id: str, value: bytes) -> bytes:
-        """Return the value of the header `gw-attestation`. Raises: UsageError, there is no such key (any more)."""
-        return self._file.current().sign(key_id, value)
-
-    def check(
-        self,
-        header: str | None,
-        value: bytes,
-        *,
-        tenant: str | None,
-        at: datetime,
-        source: str | None = None,
-        role: Role | None = None,
-    ) -> Attestation | None:
-        """Check the header `gw-attestation` of a record, by the keys that there are now; see `Keys.check`."""
-        return self._file.current().check(header, value, tenant=tenant, at=at, source=source, role=role)
+    def held(self) -> KeyFile:
+        return self._file.current().held()
 
 
 def _refused(error: UsageError, before: Keys) -> Keys:
@@ -135,7 +108,7 @@ def _taken(keys: Keys) -> None:
     log.info("keys.taken", keys=len(list(keys)))
 
 
-def _version(path: Path) -> _FileVersion:
+def _version(path: Path) -> tuple[int, int, int, int] | None:
     try:
         found = path.stat()
     except OSError:

@@ -65,17 +65,11 @@ class WordRole(IntEnum):
 
 
 class Clause(NamedTuple):
-    """Roles of the tokens of a claim.
+    """Roles of the tokens of a claim: what is behind a preposition has the preposition's, an owner that of "of"."""
 
-    Attributes:
-        verb: place of the verb or auxiliary; 0 where none was found.
-        roles: one for each token; what stands behind a preposition has the preposition's, and an owner that of "of".
-        owners: places of the words that name an owner, as in "the pump's limit".
-    """
-
-    verb: int
+    verb: int  # place of the verb or auxiliary; 0 where none was found
     roles: list[int]
-    owners: Sequence[int] = ()
+    owners: Sequence[int] = ()  # places of the words that name an owner, as in "the pump's limit"
 
 
 def role_of(preposition: str) -> int:
@@ -193,9 +187,8 @@ def _is_verb(tokens: Sequence[str], place: int, names: Collection[str]) -> bool:
     if follower in _NO_VERB_BEFORE:
         return False
     past, third_person = is_past(token), _is_third_person(token)
-    if (
-        before in CARDINALS or not before.isalpha()
-    ):  # "ticket 310 blocks the release", but "6 bottles", "of 30 days in"
+    if before in CARDINALS or not before.isalpha():
+        # "ticket 310 blocks the release", but "6 bottles", "of 30 days in"
         named = back > 0 and tokens[back - 1] not in _NO_SUBJECT
         return bool(follower) and named and (past or third_person) and _opens(follower, names)
     plural = _is_third_person(before) and (before not in names or not back)

@@ -51,7 +51,6 @@ def nfkc(text: str) -> str:
 
 
 def opens(char: str) -> bool:
-    """Tell whether a character never combines with what stands before it."""
     first = normalize("NFKD", char)[0]
     return category(first)[0] != "M" and not "\u1160" <= first <= "\u11ff"  # vowels and finals of Hangul
 

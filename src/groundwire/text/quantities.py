@@ -39,9 +39,8 @@ cny yuan; cent cents; w watt watts; kw kilowatt kilowatts; kwh; v volt volts; a 
 """
 UNIT_NAMES: Final = {name: unit.split()[0] for unit in _UNIT_TABLE.split(";") for name in unit.split()}
 _CODES: Final = frozenset(("usd", "eur", "gbp", "jpy", "inr", "chf", "cny"))
-_ATTACHED_ONLY: Final = frozenset(
-    ("a", "c", "f", "in", "k", "t", "x")
-)  # "3in" is a length, "3 in a row" is not
+# "3in" is a length, "3 in a row" is not
+_ATTACHED_ONLY: Final = frozenset(("a", "c", "f", "in", "k", "t", "x"))
 _RATES: Final = {"hourly": "/h", "daily": "/day", "weekly": "/week", "monthly": "/month"}
 _RATES.update(quarterly="/quarter", yearly="/year", annually="/year")
 _PER: Final = frozenset(("per", "every", "each"))
@@ -131,7 +130,6 @@ def may_count(token: str) -> bool:
 
 
 def is_unit(token: str) -> bool:
-    """Tell whether a token behind a number is its unit."""
     return bool(_units(token)) and token not in _ATTACHED_ONLY
 
 
@@ -260,7 +258,6 @@ def may_date(token: str) -> bool:
 
 
 def is_year(token: str) -> bool:
-    """Tell whether a token looks like a year."""
     return _YEAR.fullmatch(token) is not None
 
 

@@ -22,8 +22,6 @@ _TECHNICAL = re.compile(r"[0-9`]|\w[_./]\w|[a-z][A-Z]|\w\(")
 _HEADING = re.compile(r"#{1,6}\s")
 _EMPHASIS = re.compile(r"(\*\*|__)[^*_]+\1")
 _END = re.compile(r"[?:\uff1f\uff1a](?=[\s*_\"'\u201d\u2019)\]]*$)")
-_FEW = 3  # words of a sentence
-_TALK_WORDS = 12
 _TALK = re.compile(
     r"\W*(?:i hope (?:this|that|it)\b|let me know\b|feel free\b|happy to\b|glad to\b|thanks?\b|of course\W*$|"
     r"(?:here|below) (?:is|are)\b|here's\b|if you(?:'d| would)? (?:have|need|want|like)\b|would you like\b|"
@@ -108,9 +106,9 @@ def is_claim(text: str, *, code: bool = False) -> bool:
     if _TECHNICAL.search(plain):
         return True
     words = len(_WORD.findall(plain))
-    talk = words <= _TALK_WORDS and _TALK.match(plain)
+    talk = words <= 12 and _TALK.match(plain)
     # "Backoff doubles." says something; and scripts that write without spaces have no few words.
-    fragment = words < _FEW - plain.endswith(".") and plain.isascii()
+    fragment = words < 3 - plain.endswith(".") and plain.isascii()
     return not (talk or fragment or _EMPHASIS.fullmatch(plain))
 
 
@@ -253,7 +251,6 @@ _PRESUMES = re.compile(
 _CAUSES = re.compile(r"\b(?:why|because|since|although)\b", re.IGNORECASE)
 _ASKED = re.compile(r"^\W*(?:which|whose)\b", re.IGNORECASE)
 _ASKS = re.compile(r"\b(?:when|where|whom?|what|which|whose)\b", re.IGNORECASE)
-_LONGEST = 1_000  # characters of a report of what the sources lack
 
 
 def lack_of(clause: str) -> str | None:
@@ -266,7 +263,7 @@ def lack_of(clause: str) -> str | None:
         >>> lack_of("The passages do not mention the price."), lack_of("The passages do not say why he cheated.")
         (' the price', None)
     """
-    return _lack_of(clause) if len(clause) <= _LONGEST else None
+    return _lack_of(clause) if len(clause) <= 1_000 else None
 
 
 @lru_cache(1 << 10)  # value check and verifier ask of the same clauses
@@ -280,9 +277,8 @@ def _lack_of(clause: str) -> str | None:
         found = _FOREIGN_LACK.fullmatch(plain) if _FOREIGN_DENIAL.search(plain) else None
         return None if found is None or _FOREIGN_PRESUMES.search(found["what"]) else found["what"]
     what = next((text for text in found.groupdict().values() if text is not None), "")
-    given = _ASKED.sub("", what).partition("whether")[
-        0
-    ]  # what is asked behind "whether" is not taken for granted
+    # what is asked behind "whether" is not taken for granted
+    given = _ASKED.sub("", what).partition("whether")[0]
     return None if _PRESUMES.search(given) or _CAUSES.search(what) else what
 
 
@@ -308,23 +304,22 @@ _FRAME = re.compile(
     r")",
     re.IGNORECASE,
 )
-_WISH = re.compile(r"\W*(?:enjoy|have an? |good luck|best of luck|safe travels)", re.IGNORECASE)
 
 
 def frame_of(statement: str) -> int:
     """Return how many characters of a statement only frame the rest: "Therefore, going by the documents, ..."."""
     end = 0
-    while found := _FRAME.match(statement, end, _FRAMED):
+    while found := _FRAME.match(statement, end, 120):  # characters that may frame it
         end = found.end()
     return end
 
 
-_FRAMED = 120  # characters of a statement that may frame it
-
-
 def is_wish(clause: str) -> bool:
     """Tell whether a clause wishes somebody well: "Enjoy your walk!"."""
-    return _WISH.match(clause) is not None
+    return (
+        re.match(r"\W*(?:enjoy|have an? |good luck|best of luck|safe travels)", clause, re.IGNORECASE)
+        is not None
+    )
 
 
 def is_courtesy(clause: str) -> bool:
@@ -346,7 +341,6 @@ def is_table_rule(text: str) -> bool:
 
 
 def says_nothing(text: str) -> bool:
-    """Tell whether a span holds no letter and no digit."""
     return not any(char.isalnum() for char in text)
 
 

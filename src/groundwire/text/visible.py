@@ -52,17 +52,14 @@ _SHOWN: Final = {"inline": "", "comment": "", "block": " ", "code": "`", "quote"
 
 
 def has_markup(text: str) -> bool:
-    """Tell whether a text may hold markup."""
     return "<" in text or "&" in text or "*" in text
 
 
 def is_plain(text: str) -> bool:
-    """Tell at small cost that a text shows as it stands: printable ASCII without markup."""
     return is_shown_ascii(text) and not has_markup(text)
 
 
 def is_shown_ascii(text: str) -> bool:
-    """Tell at small cost that a text is ASCII, and none of it invisible."""
     # to look for the class takes thirty times as long
     return text.isascii() and (text.replace("\n", "").isprintable() or not _INVISIBLE.search(text))
 

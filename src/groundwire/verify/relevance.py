@@ -18,11 +18,9 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def relevance(claim_text: str, sources: Sequence[str]) -> list[float]:
-    """Return how well the cited sources support a claim, for each of them.
+    """Return, for each source, the support of the claim by all of them, 0..1, rounded to 4 decimals.
 
-    Returns:
-        For each source the support of the claim by all of them, 0..1, rounded to 4 decimals; 0 for a source that has
-        no content word of the claim, or stands behind `MAX_SOURCES` characters of others.
+    It is 0 for a source that has no content word of the claim, or comes after `MAX_SOURCES` characters of others.
     """
     kept, at = [], 0
     for citation in CitationDetector().detect(claim_text):

@@ -7,6 +7,7 @@ bypass. `Host` and the TLS server name stay the URL's.
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Iterable
+from typing import Any
 
 import httpcore
 import httpx
@@ -18,39 +19,8 @@ _MAX_ADDRESSES = 3  # addresses of one host that are tried in turn
 _ATTEMPT = 1.5  # seconds for an address that is not the last
 
 
-class _Stream(httpcore.AsyncNetworkStream):
-    """A connection that is closed when its TLS handshake is cancelled; httpcore closes it on errors only."""
-
-    def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
-        self._inner = inner
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - httpcore's
-        return await self._inner.read(max_bytes, timeout)
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - httpcore's
-        await self._inner.write(buffer, timeout)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    def get_extra_info(self, info: str) -> object:
-        return self._inner.get_extra_info(info)
-
-    async def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's signature
-    ) -> httpcore.AsyncNetworkStream:
-        try:
-            return await self._inner.start_tls(ssl_context, server_hostname, timeout)
-        except BaseException:
-            await self._inner.aclose()
-            raise
-
-
 class PinnedBackend(httpcore.AsyncNetworkBackend):
-    """Opens connections to the guard's addresses instead of to names."""
+    """Opens connections to the guard's addresses instead of to names; socket files, as in httpcore's base, to none."""
 
     def __init__(self, guard: AddressGuard, inner: httpcore.AsyncNetworkBackend | None = None) -> None:
         self._guard = guard
@@ -79,21 +49,18 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None,
         socket_options: Iterable[SOCKET_OPTION] | None,
     ) -> httpcore.AsyncNetworkStream:
-        inner = await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
-        return _Stream(inner)
+        stream = await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+        start_tls = stream.start_tls
 
-    async def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's signature
-        socket_options: Iterable[SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        """Refuse: no URL leads to a socket file."""
-        raise httpcore.UnsupportedProtocol(f"{path}: socket files are not asked {timeout} {socket_options}")
+        async def start_tls_or_close(*arguments: Any, **named: Any) -> httpcore.AsyncNetworkStream:  # noqa: ANN401 - httpcore's
+            try:
+                return await start_tls(*arguments, **named)
+            except BaseException:  # httpcore closes the connection on errors, not when it is cancelled
+                await stream.aclose()
+                raise
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait, as httpcore asks for between retries."""
-        await self._inner.sleep(seconds)
+        stream.start_tls = start_tls_or_close  # type: ignore[method-assign]
+        return stream
 
 
 class _Body(httpx.AsyncByteStream):

@@ -220,7 +220,7 @@ async def test_the_next_address_is_tried_where_one_does_not_answer_and_no_socket
     with pytest.raises(httpcore.ConnectError):
         await backend.connect_tcp("two.example", 80)
     assert deaf.went == [PUBLIC, "1.1.1.1"]
-    with pytest.raises(httpcore.UnsupportedProtocol):
+    with pytest.raises(NotImplementedError):
         await backend.connect_unix_socket("/run/docker.sock")
 
 
@@ -229,7 +229,7 @@ async def test_tls_keeps_the_name_of_the_url():
     names = []
 
     class Stream(httpcore.AsyncNetworkStream):
-        async def start_tls(self, _, server_hostname, *__):
+        async def start_tls(self, *_, server_hostname, **__):
             names.append(server_hostname)
             raise httpcore.ConnectError("enough seen")
 
