@@ -158,7 +158,13 @@ def test_every_way_to_fall_short_has_its_state_and_only_valid_vouches() -> None:
     assert not keys.delegated("acme", "someone")
 
 
-def test_a_header_is_read_strictly() -> None:
+@given(other=st.text())
+@example("a" * 5_000)
+@example("<script>:\x1b[31m")
+def test_a_header_is_read_strictly_and_the_fact_holds_a_short_plain_key_id(other) -> None:
+    fact = Keys.empty().check(other, b"", tenant="t", source="s", at=NOW).fact()
+    assert set(fact) == {"key_id", "state"}
+    assert re.fullmatch(r"[A-Za-z0-9._-]{0,100}", fact["key_id"])
     keys = parse()
     header = keys.sign("docs", b"{}").decode()
     changed = [
@@ -167,15 +173,6 @@ def test_a_header_is_read_strictly() -> None:
         *(header.replace("docs", "döcs"), header.replace("docs", "d" * 101)),
     ]
     assert differing(lambda header: state(keys, header), changed, to="invalid") == []
-
-
-@given(header=st.text())
-@example("a" * 5_000)
-@example("<script>:\x1b[31m")
-def test_the_fact_holds_a_short_plain_key_id_whatever_the_header(header) -> None:
-    fact = Keys.empty().check(header, b"", tenant="t", source="s", at=NOW).fact()
-    assert set(fact) == {"key_id", "state"}
-    assert re.fullmatch(r"[A-Za-z0-9._-]{0,100}", fact["key_id"])
 
 
 def test_a_public_half_suffices_to_check_and_not_to_sign(tmp_path: Path) -> None:
@@ -194,6 +191,12 @@ def test_a_public_half_suffices_to_check_and_not_to_sign(tmp_path: Path) -> None
         with pytest.raises(UsageError, match=r"'desk'.*signs nothing here"):
             start()
     assert Signer(parse(SIGNS), "desk").headers(b"r")[-1][1].endswith(SIGNATURE.hex().encode())
+    # a command signs nothing here, and checks by the public half beside it
+    alone = f'[keys.desk]\ncommand = ["kms", "desk"]\n{REST}'
+    beside = alone + f'public_key = "{PUBLIC}"\n'
+    assert (as_reviewer(alone, header), as_reviewer(beside, header)) == ("invalid", "valid")
+    with pytest.raises(UsageError, match="signs nothing here"):
+        parse(beside).sign("desk", b"r")
 
 
 def test_an_hmac_under_anything_that_is_public_of_a_key_is_no_signature() -> None:
@@ -203,15 +206,6 @@ def test_an_hmac_under_anything_that_is_public_of_a_key_is_no_signature() -> Non
     forged = [shared, *(f"desk:{digest * times}" for digest in digests for times in (1, 2))]
     for text in (SIGNS, CHECKS):
         assert differing(lambda header, text=text: as_reviewer(text, header), forged, to="invalid") == []
-
-
-def test_a_command_signs_nothing_here_and_checks_by_the_public_half_beside_it() -> None:
-    alone = f'[keys.desk]\ncommand = ["kms", "desk"]\n{REST}'
-    beside = alone + f'public_key = "{PUBLIC}"\n'
-    header = parse(SIGNS).sign("desk", b"r").decode()
-    assert (as_reviewer(alone, header), as_reviewer(beside, header)) == ("invalid", "valid")
-    with pytest.raises(UsageError, match="signs nothing here"):
-        parse(beside).sign("desk", b"r")
 
 
 @given(begins=st.none() | moments, ends=st.none() | moments, at=moments)

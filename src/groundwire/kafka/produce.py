@@ -92,13 +92,6 @@ INPUT_TOPICS: Final[dict[TopicName, type[InputRecord]]] = {
 HeaderList = list[tuple[str, bytes]]
 
 
-class LineAddress(NamedTuple):
-    """Where a line goes; the key is None where no user can be read from it."""
-
-    topic: TopicName
-    key: bytes | None
-
-
 @dataclass(slots=True)
 class Produced:
     """Counts of lines that the broker has acknowledged, and of those that were not sent."""
@@ -118,16 +111,16 @@ class SendOptions:
     seconds: float  # that the broker may take to acknowledge
 
 
-def address(value: bytes, topic: TopicName | None) -> LineAddress:
-    """Validate a line as the gate would and return where it goes. Raises: RecordError."""
+def address(value: bytes, topic: TopicName | None) -> tuple[TopicName, bytes | None]:
+    """Validate a line as the gate would and return its topic and key. Raises: RecordError."""
     parsed = parse_json(value)
     topic = topic or _topic_of(parsed)
     record: Any = validate(INPUT_TOPICS[topic], parsed)
-    return LineAddress(topic, record_key(record.tenant_id, record.user_id))
+    return topic, record_key(record.tenant_id, record.user_id)
 
 
-def address_anyhow(value: bytes, topic: TopicName | None) -> LineAddress:
-    """Return where a line goes that may be no valid record; the key is None where no owner can be read."""
+def address_anyhow(value: bytes, topic: TopicName | None) -> tuple[TopicName, bytes | None]:
+    """Return topic and key of a line that may be no valid record; the key is None where no owner can be read."""
     parsed: object = None
     key = None
     with contextlib.suppress(ValueError, RecursionError):  # also of the key: half of a surrogate pair
@@ -136,7 +129,7 @@ def address_anyhow(value: bytes, topic: TopicName | None) -> LineAddress:
             tenant, user = parsed.get("tenant_id", "default"), parsed.get("user_id")
             if isinstance(tenant, str) and isinstance(user, str):
                 key = record_key(tenant, user)
-    return LineAddress(topic or _topic_of(parsed), key)
+    return topic or _topic_of(parsed), key
 
 
 async def produce(
@@ -185,11 +178,11 @@ async def _send(
         raise RecordError(ErrorCode.TOO_LARGE, f"the line has more than {MAX_LINE_BYTES} bytes")
     if not line.value.strip():
         return None
-    where = (address if options.checked else address_anyhow)(line.value, options.topic)
-    name, headers = f"{options.prefix}{where.topic}", options.headers(line.value)
+    topic, key = (address if options.checked else address_anyhow)(line.value, options.topic)
+    name, headers = f"{options.prefix}{topic}", options.headers(line.value)
     with naming_refusal(f"line {line.number}", name):
         async with asyncio.timeout(options.seconds + 1):  # the client's own limit comes first
-            future: asyncio.Future[Any] = await client.send(name, line.value, key=where.key, headers=headers)
+            future: asyncio.Future[Any] = await client.send(name, line.value, key=key, headers=headers)
     return future
 
 

@@ -55,10 +55,7 @@ class TopicReader:
         self.positions: Positions = {}  # the next offset to read
 
     async def ends(self, *topics: str, partition: int | None = None) -> Positions:
-        """Return where the partitions of topics, or the one named, end now.
-
-        Raises: UsageError, BrokerUnavailable.
-        """
+        """Return the ends of topics, or of the partition named. Raises: UsageError, BrokerUnavailable."""
         async with self._answer():
             existing = await partitions_of(self._client, *topics)
             for topic, numbers in existing.items():
@@ -105,10 +102,7 @@ class TopicReader:
         partition: int | None = None,
         continued: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """Read topics, each from its start on; partitions that are added later are not seen.
-
-        Raises: UsageError, BrokerUnavailable.
-        """
+        """Read topics from their starts on, without partitions added later. Raises: UsageError, BrokerUnavailable."""
         ends = await self.ends(*starts, partition=partition)
         begin: Positions = {}
         for topic, start in starts.items():
@@ -133,10 +127,7 @@ class TopicReader:
         return records
 
     async def rest(self, most: int = BATCH) -> AsyncGenerator[list[InboundRecord], None]:
-        """Yield batches until every partition is read to its end; `batch` goes on behind the ends.
-
-        Raises: BrokerUnavailable.
-        """
+        """Yield batches until every partition is read to its end; `batch` goes on there. Raises: BrokerUnavailable."""
         loop = asyncio.get_running_loop()
         last, reached = loop.time(), 0
         while True:
@@ -168,10 +159,7 @@ class TopicReader:
                 self._client.pause(partition)
 
     async def one(self, partition: TopicPartition, offset: int) -> InboundRecord | None:
-        """Read a single record; None where the partition, which exists, turns out to have none there.
-
-        Raises: BrokerUnavailable.
-        """
+        """Read a single record of a partition that exists; None: there is none. Raises: BrokerUnavailable."""
         self.seek({partition: offset}, {partition: offset + 1})
         async with aclosing(self.rest(most=1)) as pages:
             async for page in pages:
@@ -237,10 +225,7 @@ class TopicSpan:
 async def follow(
     brokers: str, topic: str, span: TopicSpan, seconds: float
 ) -> AsyncGenerator[InboundRecord, None]:
-    """Yield the records of a topic: in order within a partition, across partitions as they arrive.
-
-    Raises: UsageError, BrokerUnavailable.
-    """
+    """Yield records in order within a partition, across partitions as they arrive. Raises: as `open_reader`."""
     async with open_reader(brokers, seconds) as reader:
         await reader.begin({topic: span.start}, partition=span.partition)
         count = 0

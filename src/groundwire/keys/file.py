@@ -16,9 +16,6 @@ from groundwire.keys import ed25519
 from groundwire.keys.attestation import Keys
 from groundwire.messages.base import format_time
 
-_SECRET_BYTES = 32
-_HALVES = frozenset({"secret", "private_key", "public_key", "command"})
-
 TomlValue = str | bool | datetime | Sequence[str] | None
 
 
@@ -33,16 +30,14 @@ def new_key(
     not_after: datetime | None = None,
     asymmetric: bool = False,
 ) -> str | None:
-    """Append a random key to a keys file, which is created where there is none. Raises: UsageError.
-
-    The file is replaced in one step and gets the mode 0600; its other content stays byte for byte.
+    """Append a random key to a keys file, which is created where there is none, as `edit`. Raises: UsageError.
 
     Returns:
         The public half of an Ed25519 key; None of a secret.
     """
     private_key = ed25519.new_private_key() if asymmetric else None
     fields: dict[str, TomlValue] = {
-        "secret": None if asymmetric else secrets.token_hex(_SECRET_BYTES),
+        "secret": None if asymmetric else secrets.token_hex(32),
         "private_key": private_key,
         "tenants": tenants,
         "sources": sources,
@@ -68,16 +63,14 @@ def public_keys(keys: Keys) -> tuple[bytes, list[str]]:
         if key.verifying_key is None:
             left_out.append(key_id)
             continue
-        rest: dict[str, TomlValue] = {name: value for name, value in key if name not in _HALVES}
+        halves = {"secret", "private_key", "public_key", "command"}
+        rest: dict[str, TomlValue] = {name: value for name, value in key if name not in halves}
         content = with_table(content, "keys", key_id, {"public_key": key.verifying_key, **rest})
     return content, left_out
 
 
 def edit(path: Path, change: Callable[[bytes], bytes], *, what: str) -> None:
-    """Replace a file's content in one step by what `change` makes of it; the file gets the mode 0600.
-
-    Raises: UsageError.
-    """
+    """Replace a file's content in one step by what `change` makes of it, mode 0600. Raises: UsageError."""
     path = path.resolve()
     # the new file is its own lock: a second editor cannot create it, so that neither loses the other's change
     draft = path.with_name(f".{path.name}.new")
@@ -99,10 +92,7 @@ def edit(path: Path, change: Callable[[bytes], bytes], *, what: str) -> None:
 
 
 def with_table(before: bytes, section: str, name: str, fields: Mapping[str, TomlValue]) -> bytes:
-    """Return TOML content with the table `[section.name]` appended; fields that are None are left out.
-
-    Raises: UsageError.
-    """
+    """Return TOML content with the table `[section.name]` appended, less fields that are None. Raises: UsageError."""
     given = {
         field: tomlkit.datetime(format_time(value)) if isinstance(value, datetime) else value
         for field, value in fields.items()

@@ -28,8 +28,7 @@ _MOST_PRINTED: Final = 1_024
 class SealSigner:
     """Signs with the key of a keys file that holds now and began last, so that a key and its successor may overlap.
 
-    Raises:
-        UsageError: the file cannot be read, or no key of it may seal now.
+    Raises: UsageError, the file cannot be read, or no key of it may seal now.
     """
 
     def __init__(self, path: Path, *, now: Callable[[], datetime]) -> None:
@@ -41,9 +40,8 @@ class SealSigner:
 
     def key_id(self, at: datetime) -> str:
         """Name the key that signs at a time. Raises: SealUnavailable, none holds."""
-        first = datetime.min.replace(tzinfo=UTC)
         holding = [
-            (key.not_before or first, name)
+            (key.not_before or datetime.min.replace(tzinfo=UTC), name)
             for name, key in self._keys
             # what a command signed is checked, so that its public key stands beside it
             if "seal" in key.roles and (key.private_key or (key.command and key.public_key)) and key.holds(at)
@@ -71,11 +69,7 @@ class SealSigner:
 
 
 class SealKeys:
-    """The public keys of gates, each for its time.
-
-    Raises:
-        UsageError: the file cannot be read, or holds no key with the role seal.
-    """
+    """The public keys of gates. Raises: UsageError, the file cannot be read, or holds no key with the role seal."""
 
     def __init__(self, path: Path) -> None:
         self._keys = dict(Keys.load(path))

@@ -78,12 +78,9 @@ class WatchedFile(Generic[Content]):
 
 
 class WatchedKeys(Keys):
-    """The keys of a file as it is now (C-28, C-34).
+    """The keys of a file as it is now (C-28, C-34). Raises: UsageError, as `Keys.load`.
 
-    A file that cannot be read changes nothing: that is logged and counted once, and the last good one holds.
-
-    Raises:
-        UsageError: as `Keys.load`; there is no good file yet.
+    A file that cannot be read later changes nothing: that is logged and counted once, and the last good one holds.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -110,7 +110,7 @@ def _owner(record: TopicRecord) -> tuple[str | None, str | None]:
         return None, None
     if not tenant or not colon:
         return None, None
-    named = address_anyhow(record.value or b"", TopicName.CLAIMS).key
+    _, named = address_anyhow(record.value or b"", TopicName.CLAIMS)
     if named is not None and named.partition(b":")[0] != tenant.encode():
         return None, None
     return tenant, user

@@ -133,7 +133,6 @@ def _is_prefixed(token: str) -> bool:
 
 
 def may_deny(token: str) -> bool:
-    """Tell whether a token denies before some other word: see `denies`."""
     return token in DENYING
 
 
@@ -221,19 +220,14 @@ _CLAUSE_END: Final = re.compile(
 
 
 class _Marks(NamedTuple):
-    """Where clauses start and where negations stand, in ascending order."""
-
-    starts: list[int]
+    starts: list[int]  # of clauses, in ascending order
     negations: list[int]
 
 
 class Clauses:
-    """The clauses of a source and the negations in them.
+    """The clauses of a source, in the form in which quotes are compared, and the negations in them.
 
     Only what stands around a place is read, until that has cost as much as the whole source does.
-
-    Args:
-        source: In the form in which quotes are compared.
     """
 
     def __init__(self, source: str) -> None:
@@ -246,7 +240,6 @@ class Clauses:
         return _negates(self._around(place), place)
 
     def always_negates(self, quote: str, *, whole_words: bool = False) -> bool:
-        """Tell whether each place at which a quote stands is negated."""
         place = self._source.find(quote)
         for _ in range(_MOST_PLACES):
             if place < 0:
@@ -354,7 +347,6 @@ def side_of(token: str) -> Side | None:
 
 
 def may_be_particle(token: str) -> bool:
-    """Tell whether a function word has a side in some places: see `side_of_particle`."""
     return token in _SIDES_OF_PARTICLES
 
 

@@ -293,37 +293,31 @@ def dates_at(tokens: Sequence[str], places: Sequence[int]) -> list[tuple[DatePar
 def _date_at(tokens: Sequence[str], place: int) -> Iterator[tuple[DatePart, int]]:
     token = tokens[place]
     if token in MONTHS:
-        yield from _around_month(tokens, place)
+        # "4 [of] May [2024]", "May 4[,] [2024]"; a month whose name is another word needs one of these beside it
+        day = place - 1 - (place > 1 and tokens[place - 1] == "of")
+        behind = place + 1
+        found: list[tuple[DatePart, int]] = []
+        if day >= 0 and (number := _day(tokens[day])):
+            found.append((("D", number), day))
+        elif behind < len(tokens) and (number := _day(tokens[behind])):
+            found.append((("D", number), behind))
+            behind += 1
+        if behind < len(tokens) and is_year(tokens[behind]):
+            found.append((("Y", tokens[behind]), behind))
+        if found or token not in _AMBIGUOUS or (place and tokens[place - 1] in _BEFORE_YEAR):
+            yield ("M", str(MONTHS[token])), place
+            yield from found
     elif token in WEEKDAYS:
         yield ("W", str(WEEKDAYS[token])), place
     elif token in _RELATIVE or _QUARTER.fullmatch(token):
         yield ("M", token), place
-    elif found := _ISO.fullmatch(token):
-        yield from (
-            ((kind, str(int(part))), place) for kind, part in zip("YMD", found.groups(), strict=True) if part
-        )
-    elif found := _DOTTED.fullmatch(token):
-        yield from (((kind, str(int(part))), place) for kind, part in zip("DMY", found.groups(), strict=True))
+    elif numbers := _ISO.fullmatch(token) or _DOTTED.fullmatch(token):
+        order = "YMD" if numbers.re is _ISO else "DMY"
+        for kind, part in zip(order, numbers.groups(), strict=True):
+            if part:
+                yield (kind, str(int(part))), place
     elif is_year(token) and place and tokens[place - 1] in _BEFORE_YEAR:
         yield ("Y", token), place
-
-
-def _around_month(tokens: Sequence[str], place: int) -> Iterator[tuple[DatePart, int]]:
-    """Read "4 [of] May [2024]", "May 4[,] [2024]"; a month whose name is another word needs one of these beside it."""
-    day = place - 1 - (place > 1 and tokens[place - 1] == "of")
-    behind = place + 1
-    found: list[tuple[DatePart, int]] = []
-    if day >= 0 and (number := _day(tokens[day])):
-        found.append((("D", number), day))
-    elif behind < len(tokens) and (number := _day(tokens[behind])):
-        found.append((("D", number), behind))
-        behind += 1
-    if behind < len(tokens) and is_year(tokens[behind]):
-        found.append((("Y", tokens[behind]), behind))
-    stands_alone = tokens[place] not in _AMBIGUOUS or (place and tokens[place - 1] in _BEFORE_YEAR)
-    if found or stands_alone:
-        yield ("M", str(MONTHS[tokens[place]])), place
-        yield from found
 
 
 def _day(token: str) -> str:

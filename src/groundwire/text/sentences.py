@@ -31,9 +31,7 @@ class TextSpan(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """A line, less the white space at its ends."""
-
-    start: int
+    start: int  # less the white space at its ends
     end: int
 
 

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -57,7 +57,6 @@ class Sources:
 DEFAULT_TENANT = "*"
 NETWORK = frozenset({"url", "issue"})
 PATIENCE = 30.0  # seconds that a batch waits for its turn at busy hosts
-_UNCONFIGURED = {"adr": "ADR folder not configured", "commit": "repository not configured"}
 _GRACE = 0.5  # seconds beyond its budget after which a tracker is cancelled
 
 CitationRequest = tuple[str, Citation]
@@ -66,8 +65,7 @@ CitationAnswers = dict[tuple[str, str], CitationCheck]
 """(tenant, label of the citation) -> answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
+class _Task(NamedTuple):
     """One request to the network, shared by all of a tenant who cite the same."""
 
     tenant: str
@@ -118,10 +116,8 @@ class CitationVerifier:
         self, tenant: str, citations: Iterable[Citation], *, want_text: bool = False
     ) -> dict[str, CitationCheck]:
         """Look up ADRs and commits of one tenant, the whole batch at once: label -> answer. Never raises."""
-        values: dict[str, dict[str, None]] = {"adr": {}, "commit": {}}
-        for citation in citations:
-            if citation.type in values:
-                values[citation.type][citation.value] = None
+        cited = list(dict.fromkeys((one.type, one.value) for one in citations))
+        adr, commit = ([value for kind, value in cited if kind == wanted] for wanted in ("adr", "commit"))
         sources = self._of(tenant)
         if sources.adr_dir and sources.adr_dir not in self._folders:
             adrs = AdrFolder(sources.adr_dir, clock=self._clock, monotonic=self._monotonic)
@@ -130,8 +126,8 @@ class CitationVerifier:
             self._repositories[sources.repo] = GitRepository(sources.repo, clock=self._clock)
         folder, repo = self._folders.get(sources.adr_dir), self._repositories.get(sources.repo)
         answers = await asyncio.gather(
-            self._check_local("adr", list(values["adr"]), folder, want_text=want_text),
-            self._check_local("commit", list(values["commit"]), repo, want_text=want_text),
+            self._check_local("adr", adr, folder, want_text=want_text),
+            self._check_local("commit", commit, repo, want_text=want_text),
         )
         return answers[0] | answers[1]
 
@@ -141,7 +137,8 @@ class CitationVerifier:
         if not values:
             return {}
         if source is None:
-            return {f"{kind}:{value}": self._unknown(_UNCONFIGURED[kind]) for value in values}
+            what = "ADR folder" if kind == "adr" else "repository"
+            return {f"{kind}:{value}": self._unknown(f"{what} not configured") for value in values}
         started = self._monotonic()
         try:
             checks = await source.check(values, want_text=want_text)

@@ -31,10 +31,9 @@ class IssueTracker(Protocol):
         """Where requests go, for pacing."""
 
     async def exists(self, number: str, *, budget: float = BUDGET, want_text: bool = False) -> CitationCheck:
-        """Look one issue up, within `budget` seconds; it does not raise."""
+        """Look one issue up, within `budget` seconds; never raises."""
 
-    async def close(self) -> None:
-        """Close every connection."""
+    async def close(self) -> None: ...
 
 
 class _RestTracker:
@@ -81,16 +80,13 @@ class _RestTracker:
         return self._base.host
 
     async def exists(self, number: str, *, budget: float = BUDGET, want_text: bool = False) -> CitationCheck:
-        """Look one issue up; see `IssueTracker.exists`."""
+        state, detail = CitationState.NOT_FOUND, "Issue not found"
         text: str | None = None
         try:
-            if not re.fullmatch(r"[0-9]{1,12}", number):
-                state, detail = CitationState.NOT_FOUND, "Issue not found"
-            else:
+            if re.fullmatch(r"[0-9]{1,12}", number):
+                url = f"{self._base}{self._path(int(number))}"
                 async with asyncio.timeout(budget):
-                    state, detail, text = await self._ask(
-                        f"{self._base}{self._path(int(number))}", want_text=want_text
-                    )
+                    state, detail, text = await self._ask(url, want_text=want_text)
         except Exception as error:  # noqa: BLE001 - fails closed: whatever broke, the issue is unknown
             state, detail = CitationState.UNKNOWN, describe(error, budget)
         return CitationCheck(state, detail, self._clock(), text)

@@ -36,14 +36,10 @@ class NotAskedError(Exception):
 
 
 class HostPausedError(NotAskedError):
-    """The breaker of the host is open."""
-
     detail = "host paused after repeated failures"
 
 
 class NotReachedError(NotAskedError):
-    """The deadline came before a place was free."""
-
     detail = "not reached in time: too many requests to this host"
 
 

@@ -45,14 +45,11 @@ def test_text_of_a_claim_and_its_evidence_cannot_leave_its_place_in_a_prompt(cla
     assert json.loads(document[0]).keys() == {"claim", "evidence", "evidence_is_cut"}
 
 
-def test_the_number_between_whose_lines_data_stands_is_another_each_time_and_the_question_the_same():
+def test_a_prompt_has_another_nonce_each_time_the_same_key_and_no_invisible_character():
     one, other = support_prompt(TEXT, {"a": TEXT}), support_prompt(TEXT, {"a": TEXT})
     assert one.user != other.user
     assert one.user.split()[1] in one.system
     assert one.key == other.key != support_prompt(TEXT, {"b": TEXT}).key
-
-
-def test_what_nobody_sees_is_not_sent():
     for unseen in ["\0", "\x1b", "\x85", "\u202e", "\u200b", "\U000e0041", "\ud800", "\u2028"]:
         asked = support_prompt(f"a{unseen}b", {f"i{unseen}d": f"c{unseen}d"})
         assert unseen not in asked.user
@@ -60,12 +57,15 @@ def test_what_nobody_sees_is_not_sent():
         asked.user.encode()
 
 
-def test_a_claim_that_is_too_long_is_not_asked_about_in_half():
+def test_a_claim_that_is_too_long_is_flagged_and_not_asked_about_in_half():
     for make in [lambda text: support_prompt(text, {}), prior_prompt, answer_prompt]:
         assert "x" * MAX_CLAIM in make("x" * MAX_CLAIM).user
         with pytest.raises(ModelFault) as raised:
             make("x" * (MAX_CLAIM + 1))
         assert raised.value.code == "too_long"
+    judge, text = Judge(), "word " * MAX_CLAIM
+    found = verify_claim(text, text, client=judge, config=FULL)
+    assert (found.flag_reason, judge.requests) == ("verifier_unavailable", [])
 
 
 def test_evidence_beyond_the_limit_is_left_out_and_the_prompt_says_so():
@@ -84,9 +84,8 @@ def test_a_model_counts_its_own_tokens_and_prices_are_the_configured_ones():
     config = VerificationConfig(model_scope="all", mode="full", input_price=2, output_price=10)
     judge = Judge(ModelAnswer(YES, input_tokens=1_000, output_tokens=100, requests=2))
     report = detect_hallucinations(LONG, {"a": TEXT}, client=judge, config=config)
-    assert {(call.input_tokens, call.output_tokens, call.requests) for call in report.calls} == {
-        (1_000, 100, 2)
-    }
+    counted = {(call.input_tokens, call.output_tokens, call.requests) for call in report.calls}
+    assert counted == {(1_000, 100, 2)}
     assert report.calls[0].cost_usd == pytest.approx(0.003)
     assert report.cost_usd == pytest.approx(0.003 * len(report.calls))
 
@@ -117,11 +116,7 @@ def test_sampled_agreement_asks_as_often_as_configured_and_takes_the_mean():
 
 
 def test_a_fault_flags_the_claim_and_is_told_by_its_code():
-    for code, reason in [
-        ("truncated", "verifier_unparseable"),
-        ("refused", "verifier_unavailable"),
-        ("paused", "verifier_unavailable"),
-    ]:
+    for code, reason in [("truncated", "verifier_unparseable"), ("refused", "verifier_unavailable")]:
         fault = ModelFault(code, requests=3, input_tokens=7, output_tokens=9)
         report = detect_hallucinations(LONG, {"a": TEXT}, client=Judge(fault), config=ALONE)
         assert {claim.flag_reason for claim in report.claims} == {reason}
@@ -136,12 +131,6 @@ def test_a_model_that_has_not_seen_all_evidence_clears_nothing():
     false, long = "Tokens are stored on a disk in the cellar.", "word " * MAX_EVIDENCE
     assert not verify_claim(false, TEXT, client=Judge(), config=config).is_flagged
     assert verify_claim(false, [TEXT, long], client=Judge(), config=config).is_flagged
-
-
-def test_a_claim_that_is_too_long_is_flagged_without_a_call():
-    judge, text = Judge(), "word " * MAX_CLAIM
-    found = verify_claim(text, text, client=judge, config=FULL)
-    assert (found.flag_reason, judge.requests) == ("verifier_unavailable", [])
 
 
 async def test_the_same_question_at_the_same_time_is_asked_once():
@@ -320,10 +309,8 @@ def test_clients_that_are_equal_have_a_memory_each_and_one_that_is_gone_has_none
     del one
     gc.collect()
     assert gone() is None
-
-
-def test_of_clients_that_nothing_refers_to_weakly_the_last_ones_are_held():
-    memories, clients = Memories(), [Slotted() for _ in range(17)]
+    # of clients that nothing refers to weakly, the last ones are held
+    clients = [Slotted() for _ in range(17)]
     for client in clients:
         memories.of(client).keep("question", "reply")
     assert [memories.of(client).known("question") for client in clients[1:]] == ["reply"] * 16
@@ -348,6 +335,9 @@ def test_whatever_a_client_returns_or_raises_is_no_pass_and_no_exception():
         found = verify_claim(TEXT, TEXT, client=Judge(returned), config=ALONE)
         assert found.is_flagged or is_number
         assert found.flag_reason in {"verifier_unavailable", None}
+    with pytest.raises(KeyboardInterrupt):
+        verify_claim(TEXT, TEXT, client=Judge(KeyboardInterrupt()), config=ALONE)
+    assert verify_claim(TEXT, TEXT, client=Judge(ModelAnswer(YES)), config=ALONE).method == "model"
 
 
 def test_a_count_that_is_none_is_estimated():
@@ -360,62 +350,45 @@ def test_a_count_that_is_none_is_estimated():
         assert all(call.input_tokens > 100 for call in report.calls)
 
 
-def test_a_client_that_wants_to_end_everything_ends_its_caller_alone():
-    with pytest.raises(KeyboardInterrupt):
-        verify_claim(TEXT, TEXT, client=Judge(KeyboardInterrupt()), config=ALONE)
-    assert verify_claim(TEXT, TEXT, client=Judge(ModelAnswer(YES)), config=ALONE).method == "model"
-
-
-def test_where_verification_is_disabled_no_function_asks_a_model():
-    """S4-43, S4-68, S4-37, S4-42."""
+def test_where_verification_is_disabled_or_evidence_is_blank_no_function_asks_a_model():
+    """S4-37, S4-41, S4-42, S4-43, S4-68."""
     client = Unhashable()
     off = ALONE.model_copy(update={"enabled": False})
     assert not verify_claim(TEXT, TEXT, client=client, config=off).is_flagged
     audit_reasoning([{"claim": TEXT, "cites": ["a"]}], {"a": TEXT}, client=client, config=off)
     detect_hallucinations(LONG, {"a": TEXT}, client=client, config=off)
     evidence_dependence("How often?", TEXT, TEXT, client=client, config=off)
-    assert client.asked == 0
-
-
-def test_blank_evidence_is_none_and_nobody_is_asked():
-    """S4-41."""
     for blank in ["", " \n\t"]:
-        client = Unhashable()
         verify_claim(TEXT, [blank], client=client, config=ALONE)
         audit_reasoning(
             [{"claim": TEXT, "cites": ["a"]}], {"a": blank, "b": TEXT}, client=client, config=ALONE
         )
         assert detect_hallucinations(LONG, {"a": blank}, client=client, config=ALONE).verified_claims == 0
-        assert client.asked == 0
+    assert client.asked == 0
 
 
-@given(
-    st.lists(
-        st.builds(
-            ModelCall,
-            claim_id=st.just("c"),
-            kind=st.sampled_from(["support", "prior", "answer"]),
-            cached=st.booleans(),
-            input_tokens=st.integers(0, 10_000),
-            output_tokens=st.integers(0, 10_000),
-            cost_usd=st.floats(0, 1),
-            requests=st.integers(0, 9),
-            fault=st.sampled_from([None, "timeout"]),
-        ),
-        max_size=20,
-    )
-)
-def test_lines_of_costs_add_up_to_the_total_and_name_each_kind_once(made):
-    report = cost_report(made, base_usd=1)
+def test_lines_of_costs_add_up_to_the_total_by_kind_and_a_free_response_has_no_share():
+    made = [
+        ModelCall(claim_id="c", kind=kind, cached=known, input_tokens=number, cost_usd=0.5, fault=fault)
+        for number, (kind, known, fault) in enumerate(
+            [
+                ("prior", False, None),
+                ("support", True, None),
+                ("support", False, "timeout"),
+                ("answer", False, None),
+            ]
+        )
+    ]
+    report = cost_report(made, base_usd=4)
+    assert [line[:4] for line in report.lines] == [
+        ("support", 2, 1, 1),
+        ("prior", 1, 0, 0),
+        ("answer", 1, 0, 0),
+    ]
     for place, total in enumerate(report.total[1:], start=1):
-        assert sum(line[place] for line in report.lines) == pytest.approx(total)
-    assert sorted({call.kind for call in made}) == sorted(line.kind for line in report.lines)
-    assert report.share == report.total.cost_usd
-
-
-def test_a_response_that_cost_nothing_has_no_share_and_less_than_nothing_is_refused():
-    assert cost_report([], base_usd=0).share is None
-    for wrong in (-1, float("nan")):
+        assert sum(line[place] for line in report.lines) == total
+    assert (report.share, cost_report([], base_usd=0).share) == (0.5, None)
+    for wrong in (-1, math.nan):
         with pytest.raises(ValueError, match="base_usd"):
             cost_report([], base_usd=wrong)
 

@@ -64,18 +64,12 @@ class Tracker:
 
 
 @pytest.fixture
-async def make(urls):
-    made = []
-
+def make(urls):
     def build(sources=None, **options):
         options.setdefault("pacer", Pacer(PacingLimits(spacing=0.0)))
-        verifier = CitationVerifier(sources or {}, urls=urls, **options)
-        made.append(verifier)
-        return verifier
+        return CitationVerifier(sources or {}, urls=urls, **options)
 
-    yield build
-    for verifier in made:
-        await verifier.close()
+    return build
 
 
 def states(answers):
@@ -158,8 +152,7 @@ async def test_the_same_citation_is_asked_once_for_each_tenant_and_then_comes_fr
 
 
 async def test_trackers_with_other_rights_do_not_answer_for_each_other(make, server):
-    secret = GitHubTracker(server.url(""), "a/b", "token")
-    public = GitHubTracker(server.url(""), "a/b")
+    secret, public = (GitHubTracker(server.url(""), "a/b", token) for token in ("token", None))
     server.routes["/repos/a/b/issues/1"] = lambda asked: Reply(
         200 if "authorization" in asked.headers else 404, body=b"{}"
     )
@@ -167,6 +160,7 @@ async def test_trackers_with_other_rights_do_not_answer_for_each_other(make, ser
     issue = cite("issue", "1")
     found = states(await verifier.remote([("s", issue), ("p", issue)]))
     assert found == {("s", "issue:1"): "verified", ("p", "issue:1"): "not_found"}
+    await verifier.close()
 
 
 async def test_text_is_asked_for_again_since_it_is_not_cached(make, server):

@@ -26,25 +26,24 @@ def check(state="verified", text=None):
     return CitationCheck(CitationState(state), "HTTP 200", NOW, text)
 
 
+async def reached():
+    """A server that answers."""
+
+
 class FakeRedis:
-    """Records commands; answers from a dict, or fails."""
+    """Records commands; answers from a dict, once what stands in for the network has returned."""
 
-    def __init__(self, error=None, *, hangs=False):
-        self.commands, self.values, self.error, self.hangs = [], {}, error, hangs
-
-    async def _run(self, *command):
-        self.commands.append(command)
-        if self.hangs:
-            await asyncio.Event().wait()
-        if self.error:
-            raise self.error
+    def __init__(self, network=reached):
+        self.commands, self.values, self.network = [], {}, network
 
     async def mget(self, keys):
-        await self._run("MGET", keys)
+        self.commands.append(("MGET", keys))
+        await self.network()
         return [self.values.get(k) for k in keys]
 
     async def set(self, key, value, *, px):
-        await self._run("SET", key, px)
+        self.commands.append(("SET", key, px))
+        await self.network()
         self.values[key] = value.encode()
 
 
@@ -97,12 +96,16 @@ async def test_redis_is_asked_once_for_a_batch_and_keeps_an_answer_for_its_lifet
 
 
 async def test_redis_out_of_reach_is_a_counted_miss_and_no_error_and_a_cancelled_call_stays_cancelled():
-    for redis in (FakeRedis(RedisConnectionError("x")), FakeRedis(hangs=True)):
-        cache = RedisCache(redis, "p.", patience=0.05)
+    async def refused():
+        raise RedisConnectionError
+
+    hangs = asyncio.Event().wait
+    for network in (refused, hangs):
+        cache = RedisCache(FakeRedis(network), "p.", patience=0.05)
         assert await cache.get_many(["k"]) == {}
         await cache.put("k", check())
         assert cache.failures == 2
-    asking = asyncio.ensure_future(RedisCache(FakeRedis(hangs=True), "p.").get_many(["k"]))
+    asking = asyncio.ensure_future(RedisCache(FakeRedis(hangs), "p.").get_many(["k"]))
     await asyncio.sleep(0)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -82,19 +82,12 @@ class RequestFailed(Exception):
 
 @dataclass(slots=True)
 class _LoopState:
-    """What belongs to one event loop."""
-
     pacer: Pacer
     client: httpx.AsyncClient | None = None
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Return the seconds of a Retry-After header, a number or a date; None without one that can be read.
-
-    Example:
-        >>> retry_after({"retry-after": "2"}), retry_after({"retry-after": "soon"}), retry_after({})
-        (2.0, None, None)
-    """
+    """Return the seconds of a Retry-After header, a number or a date; None without one that can be read."""
     value = headers.get("retry-after", "").strip()
     if re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", value):
         return float(value)
@@ -122,10 +115,6 @@ class HttpModel(Model):
         tls: trusted certificates; the system's where None.
         backoff: seconds to wait after so many failures, where the service does not say; full jitter.
         sleep: waits that many seconds.
-
-    Attributes:
-        limits: concurrency, attempts, breaker.
-        trouble: the last failure, `HTTP 404` or `ConnectError`, for a person; empty before one.
 
     Raises:
         ValueError: an argument at fault, which is named; the value never is.
@@ -172,10 +161,9 @@ class HttpModel(Model):
         self._backoff = backoff
         self._sleep = sleep
         self.limits = limits or ModelLimits()
-        self.trouble = ""
+        self.trouble = ""  # the last failure, `HTTP 404` or `ConnectError`, for a person
 
     def __repr__(self) -> str:
-        """Tell the address, never the key."""
         return f"{type(self).__name__}({str(self._url)!r})"
 
     async def __aenter__(self) -> Self:
@@ -196,10 +184,7 @@ class HttpModel(Model):
             await client.aclose()
 
     async def answer(self, request: ModelRequest) -> ModelAnswer:
-        """Return the model's answer; a request that may succeed later is repeated within the time limit.
-
-        Raises: ModelFault.
-        """
+        """Return the model's answer; repeat within the time limit what may succeed later. Raises: ModelFault."""
         deadline = time.monotonic() + request.timeout
         name = self._names.get(request.model, request.model)
         body = {**self._body(request), "model": name, **self._options}
@@ -400,7 +385,6 @@ class OpenAIModel(HttpModel):
 
 
 def _usage_of(document: Any) -> Mapping[str, Any]:  # noqa: ANN401 - any JSON value
-    """Return the member `usage` of a document; an empty mapping where it has none."""
     usage = document.get("usage") if isinstance(document, dict) else None
     return usage if isinstance(usage, dict) else {}
 
