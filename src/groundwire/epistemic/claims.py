@@ -49,22 +49,16 @@ class Fact(BaseModel):
 class ModelOpinion(Fact):
     """What a model says of a claim: one reply of it, or all of them together.
 
-    Attributes:
-        claim_id: of the claim that it was asked about; empty in a single reply, which other claims may share.
-        support: probability that the evidence states the claim: measured where there are log-probabilities, else as
-            stated; None where no answer counts.
-        prior: the same without the evidence; None where it was not measured.
-        verdict: the model's, where it gave one and saw the evidence.
-        reason: in its words, at most 300 characters.
-        fault: `verifier_unavailable` or `verifier_unparseable` where an answer does not count.
+    `support` is the probability that the evidence states the claim: measured where there are log-probabilities, else as
+    stated; None where no answer counts.
     """
 
-    claim_id: str = ""
+    claim_id: str = ""  # empty in a single reply, which other claims may share
     support: Score | None = None
-    prior: Score | None = None
-    verdict: SupportVerdict | None = None
+    prior: Score | None = None  # the same without the evidence; None where it was not measured
+    verdict: SupportVerdict | None = None  # where it gave one and saw the evidence
     reason: Annotated[str, Field(max_length=300)] = ""
-    fault: str = ""
+    fault: str = ""  # `verifier_unavailable` or `verifier_unparseable` where an answer does not count
 
 
 def whole_claim(
@@ -193,20 +187,18 @@ def gap_of(claim: ClaimVerification) -> EpistemicGap | None:
 
 def claims_to_ask(claims: Iterable[ClaimCheck], config: VerificationConfig) -> tuple[list[ClaimCheck], int]:
     """Return the claims about which a model is asked, and how many more were due beyond the limit (S4-33, S4-35)."""
-    due = [claim for claim in claims if _is_due(claim, config)]
+    due = []
+    for claim in claims:
+        # a phantom is known to be wrong without a question (S4-24)
+        if claim.phantom or (config.model_scope == "doubtful" and not is_doubtful(claim, config)):
+            continue
+        if config.mode == "sample":
+            wanted = is_sampled(claim.claim_id, config.sample_rate, config.sample_seed)
+        else:
+            wanted = config.mode == "full" or claim.critical or is_critical_text(claim.text)
+        if wanted:
+            due.append(claim)
     return due[: config.max_claims_per_response], max(0, len(due) - config.max_claims_per_response)
-
-
-def _is_due(claim: ClaimCheck, config: VerificationConfig) -> bool:
-    if claim.phantom:
-        return False  # known to be wrong without a question (S4-24)
-    if config.model_scope == "doubtful" and not is_doubtful(claim, config):
-        return False
-    if config.mode == "full":
-        return True
-    if config.mode == "sample":
-        return is_sampled(claim.claim_id, config.sample_rate, config.sample_seed)
-    return claim.critical or is_critical_text(claim.text)
 
 
 def is_doubtful(claim: ClaimCheck, config: VerificationConfig) -> bool:

@@ -44,9 +44,6 @@ LEAST_CHARACTERS: Final = 100
 AUDITED: Final = 900_000
 """Characters of steps and of what they cite that are read for one response: a hundred steps may cite one long text."""
 
-BYPASS: Final = "/simple"
-"""A query that begins with it asks for no verification (S4-37)."""
-
 OVER_BUDGET: Final = "over_budget"
 """Fault of a question that was not asked, as it might have cost more than there was left."""
 
@@ -81,17 +78,13 @@ class Plan(NamedTuple):
 class VerifierFacts(Fact):
     """All that a model was asked about a response; recorded with the decision, so that it is asked once (S4-33, S4-47).
 
-    Attributes:
-        model: its name, as configured.
-        opinions: one for each claim that it was asked about, in the order of the claims.
-        calls: what was asked, in the order of the claims, and what that cost.
-        truncated: claims that were due but beyond the limit.
+    Opinions and calls are in the order of the claims.
     """
 
-    model: str
+    model: str  # its name, as configured
     opinions: list[ModelOpinion] = Field(default_factory=list)
     calls: list[ModelCall] = Field(default_factory=list)
-    truncated: Count = 0
+    truncated: Count = 0  # claims that were due but beyond the limit
 
     @property
     def over_budget(self) -> bool:
@@ -99,7 +92,6 @@ class VerifierFacts(Fact):
 
 
 def response_id_of(text: str) -> str:
-    """Return the id of a response that has none: the first 16 hex digits of its hash."""
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -124,6 +116,8 @@ def build_report(
     is_flagged = bool(hard) or is_doubted(weakest, answer_support, point, threshold)
     weights = [max(1, len(claim.claim_text.split())) for claim in claims]
     weighed = sum(weight * claim.evidence_support for weight, claim in zip(weights, claims, strict=True))
+    # S4-39
+    lines = (f"- {gap.suggested_action} ({gap.gap_type}) {gap.claim_text}" for gap in gaps)
     critical = is_flagged and any(is_critical(gap, config) for gap in gaps)
     return HallucinationReport(
         response_id=response_id,
@@ -139,7 +133,7 @@ def build_report(
         max_gap_bits=max((claim.evidence_gap_bits for claim in claims), default=0.0),
         has_critical_gaps=critical,
         should_retry=critical and config.on_failure == "retry",
-        retry_guidance=guidance(gaps) if gaps else None,
+        retry_guidance="\n".join(("Answer again from the evidence alone.", *lines)) if gaps else None,
         model_claims=asked,
         model_truncated=truncated,
         calls=list(calls),
@@ -154,19 +148,12 @@ def is_critical(gap: EpistemicGap, config: VerificationConfig) -> bool:
     return gap.gap_type != "evidence_independent" and gap.gap_bits > config.gap_threshold_bits
 
 
-def guidance(gaps: Sequence[EpistemicGap]) -> str:
-    """Return what another answer should do, a line for each gap (S4-39)."""
-    lines = (f"- {gap.suggested_action} ({gap.gap_type}) {gap.claim_text}" for gap in gaps)
-    return "\n".join(("Answer again from the evidence alone.", *lines))
-
-
 def is_simple(query: str) -> bool:
-    """Tell whether a query asks for no verification (S4-37)."""
-    return query.split(maxsplit=1)[:1] == [BYPASS]
+    """Tell whether a query asks for no verification: it begins with "/simple" (S4-37)."""
+    return query.split(maxsplit=1)[:1] == ["/simple"]
 
 
 def has_evidence(context: Mapping[str, str]) -> bool:
-    """Tell whether there is anything to rest on: without it no model is asked (S4-41)."""
     return any(text.strip() for text in context.values())
 
 
@@ -209,9 +196,14 @@ def plan_response(  # noqa: PLR0913 - what a response is made of
     shown = blanked(response, cited)
     claims, unclaimed = _with_phantoms(claims, [mark for mark in cited if mark.missing])
     unnamed = blanked(response, [mark for mark in cited if mark.references and not mark.missing])
-    claims, invented = _with_links(claims, invented_links(unnamed, (*context, *context.values(), question)))
+    claims, invented = _with_links(claims, unnamed, (*context, *context.values(), question))
     unclaimed += invented
-    within = _readable(steps, context)
+    within = room = 0  # steps, from the first on, that can be audited in the time that a response has
+    for step, cites, _ in steps:
+        room += len(step) + sum(len(context[key]) for key in {*cites} if key in context)
+        if room > AUDITED:
+            break
+        within += 1
     audited = audit_steps(f"{name}/step", steps[:within], context, read)
     ask = ask and config.enabled and len(response) >= LEAST_CHARACTERS and has_evidence(context)
     # a step that cites nothing is supported by nothing, whatever a model knows
@@ -285,34 +277,22 @@ def _with_phantoms(claims: Sequence[ClaimCheck], cited: Sequence[Mark]) -> tuple
     return marked, unclaimed
 
 
-def invented_links(response: str, given: Iterable[str]) -> list[tuple[int, int]]:
-    """Return where a text holds links that nothing given holds, scheme and final marks aside."""
+def _with_links(
+    claims: Sequence[ClaimCheck], response: str, given: Iterable[str]
+) -> tuple[list[ClaimCheck], int]:
+    """Return claims, those with an invented link as citing what is not there, and the number of such beside claims.
+
+    A link is invented where nothing given holds it, scheme and final marks aside.
+    """
     spans = [
-        (found.start(), found.start() + len(found[0].rstrip(".,;:!?*_~/")))
-        for found in _LINK.finditer(response)
+        (link.start(), link.start() + len(link[0].rstrip(".,;:!?*_~/"))) for link in _LINK.finditer(response)
     ]
     known = "\0".join(given).casefold() if spans else ""
-    return [span for span in spans if _SCHEME.sub("", response[slice(*span)]).casefold() not in known]
-
-
-def _with_links(
-    claims: Sequence[ClaimCheck], links: Sequence[tuple[int, int]]
-) -> tuple[list[ClaimCheck], int]:
-    """Return claims, those with one of the links as citing what is not there, and the number of links beside claims."""
-    holders = {
-        (start, end): [claim for claim in claims if claim.start < end and start < claim.end]
-        for start, end in links
-    }
-    citing = {claim.claim_id for holding in holders.values() for claim in holding}
+    holders = [
+        {claim.claim_id for claim in claims if claim.start < end and start < claim.end}
+        for start, end in spans
+        if _SCHEME.sub("", response[start:end]).casefold() not in known
+    ]
+    citing = set().union(*holders)
     marked = [replace(claim, phantom=True) if claim.claim_id in citing else claim for claim in claims]
-    return marked, sum(not holding for holding in holders.values())
-
-
-def _readable(steps: Sequence[PlanStep], sources: Mapping[str, str]) -> int:
-    """Return how many steps, from the first on, can be audited in the time that a response has."""
-    total = 0
-    for number, (claim, cites, _) in enumerate(steps):
-        total += len(claim) + sum(len(sources[key]) for key in {*cites} if key in sources)
-        if total > AUDITED:
-            return number
-    return len(steps)
+    return marked, sum(not holding for holding in holders)
