@@ -165,7 +165,6 @@ async def _refusal(
 
 
 def order(call: Call, item: Standing, action: Action, **given: Any) -> ReviewOrder:  # noqa: ANN401
-    """Return the order for an item. Raises: HTTPException 400 naming the field that is wrong."""
     person, batch, after = call.identity.person, given.pop("batch", None), given.pop("after", None)
     if action == "retract" and given.get("reason") is None:
         raise HTTPException(400, f"reason: needed to retract; one of {', '.join(RejectReason)}")
@@ -207,7 +206,6 @@ async def mine(call: Call) -> PageAnswer:
 
 
 def _own_entry(call: Call) -> OutboxEntry:
-    """Return the person's action of the address. Raises: HTTPException 404."""
     entry = call.site.outbox.find(call.identity.person, call.request.path_params["action_id"])
     if entry is None:
         raise HTTPException(404, "There is no such action of yours.")
@@ -215,7 +213,6 @@ def _own_entry(call: Call) -> OutboxEntry:
 
 
 def put(call: Call, orders: list[ReviewOrder]) -> None:
-    """Put orders into the outbox. Raises: HTTPException 409, 503."""
     try:
         call.site.outbox.put(orders)
     except ItemBusy:

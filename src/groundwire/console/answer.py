@@ -427,7 +427,6 @@ class Excerpts:
         return list(asked)[: self._AT_MOST] if self._read else []
 
     async def fetch(self, decisions: Sequence[Mapping[str, Any]]) -> None:
-        """Read the answers of decisions back, as far as that goes in a moment."""
 
         async def one(read: RecordReader, decision: Mapping[str, Any]) -> None:
             async with self._room:

@@ -176,12 +176,9 @@ class Sessions:
         self.lasts = lasts
         self._clock = clock
         self._shared = shared
-        self._started = clock().timestamp()
-        self._known_since = self._started
+        self._known_since = clock().timestamp()
         self._unshared: dict[str, str] = {}
-        self.ended = (
-            0  # grows with each sign-out, here or at another console, so that pages hear of it at once
-        )
+        self.ended = 0  # grows with each sign-out, here or elsewhere, so that pages hear of it at once
         self._ended: TLRUCache[str, float, float] = TLRUCache(
             _MAX_REMEMBERED, lambda _, until, _now: until, lambda: clock().timestamp()
         )
@@ -254,7 +251,6 @@ def place_asked_for(session: SignedSession) -> str:
 
 
 def csrf_token(session: SignedSession) -> str:
-    """Return the token of a session, made at its first use."""
     if "csrf" not in session:
         session["csrf"] = secrets.token_urlsafe(24)
     token: str = session["csrf"]
@@ -278,7 +274,6 @@ class OneTimeLinks:
         return secret
 
     def redeem(self, secret: str) -> Person | None:
-        """Return whom a secret signs in, the first time; None when it is unknown, used or too old."""
         given = _hash(secret)
         known = next((key for key in self._open if hmac.compare_digest(key, given)), None)
         if known is None:

@@ -81,7 +81,6 @@ def marked(decision: DecisionView, text: str | None) -> dict[str, Any]:
 
 
 def checks(decision: DecisionView) -> list[dict[str, str]]:
-    """Return every check with its result; failed ones first."""
     return [
         {
             "result": result,

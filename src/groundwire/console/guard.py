@@ -56,8 +56,16 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        outgoing = _Outgoing(send, self._headers)
-        size = 0
+        began, status, size = time.perf_counter(), 0, 0
+
+        async def outgoing(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers.update(self._headers)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
 
         async def limited() -> Message:
             """Stop reading a body over `MAX_BODY`, whatever length its sender announced."""
@@ -69,17 +77,24 @@ class Guard:
             return message
 
         try:
-            await (self.refusal(scope) or self._app)(scope, limited, outgoing.send)
+            await (self.refusal(scope) or self._app)(scope, limited, outgoing)
         except Exception as exc:  # noqa: BLE001 - answered, and logged without its message
             frames = traceback.extract_tb(exc.__traceback__)
             where = f"{frames[-1].name}:{frames[-1].lineno}" if frames else ""
             logger.error("fault", error=type(exc).__name__, where=where)  # noqa: TRY400 - no message: it may be text
-            if outgoing.status:
+            if status:
                 raise _Broken from None  # the answer has begun: let the server cut the connection
             said = {"error": "That did not work", "message": "The console has a fault."}
-            await JSONResponse(said, 500)(scope, receive, outgoing.send)
+            await JSONResponse(said, 500)(scope, receive, outgoing)
         finally:
-            outgoing.log(scope)
+            if not scope["path"].startswith("/static/") or status >= 400:
+                logger.info(
+                    "request",
+                    method=scope["method"] if scope["method"] in _METHODS else "other",
+                    route=getattr(scope.get("route"), "path", "none"),
+                    status=status,
+                    ms=round((time.perf_counter() - began) * 1000),
+                )
 
     def refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -102,47 +117,17 @@ class Guard:
         return refused(scope, 429, "too many requests", {"retry-after": str(max(1, round(wait)))})
 
 
-class _Outgoing:
-    def __init__(self, send: Send, headers: dict[str, str]) -> None:
-        self._send = send
-        self._headers = headers
-        self._began = time.perf_counter()
-        self.status = 0
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            for name, value in self._headers.items():
-                headers[name] = value
-            headers.setdefault("cache-control", "no-store")
-        await self._send(message)
-
-    def log(self, scope: Scope) -> None:
-        if scope["path"].startswith("/static/") and self.status < 400:
-            return
-        logger.info(
-            "request",
-            method=scope["method"] if scope["method"] in _METHODS else "other",
-            route=getattr(scope.get("route"), "path", "none"),
-            status=self.status,
-            ms=round((time.perf_counter() - self._began) * 1000),
-        )
-
-
 class _Broken(Exception):
     """An answer failed half-way, and was logged."""
 
 
 def refused(scope: Scope, status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a refusal by middleware: a line of text, and JSON under `/api`."""
     if scope["path"].startswith("/api/"):
         return JSONResponse({"error": "Refused", "message": why}, status, headers)
     return PlainTextResponse(f"{why}\n", status, headers)
 
 
 def check_rate(rates: Rates, caller: str) -> None:
-    """Count a request. Raises: HTTPException 429, with the seconds to wait."""
     wait = rates.take(caller)
     if wait:
         raise HTTPException(429, headers={"retry-after": str(max(1, round(wait)))})

@@ -186,7 +186,6 @@ async def surroundings(call: Call, item: Item) -> dict[str, Any]:
 
 
 def typed_fields(sent: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fields of a form that a person filled in; missing ones are empty."""
     found = {name: sent.get(name) for name in ("action", "content", "note", "reason", "replaces")}
     return {name: value if isinstance(value, str) else "" for name, value in found.items()}
 
@@ -203,7 +202,6 @@ def allowed(item: Standing, entry: OutboxEntry | None) -> list[str]:
 
 
 def why_not(item: Item, entry: OutboxEntry | None) -> str | None:
-    """Return why nothing can be done with an item now, None where something can."""
     if entry is not None:
         return f"This was {doing(entry)}."
     if not item.is_current:
@@ -217,7 +215,6 @@ def why_not(item: Item, entry: OutboxEntry | None) -> str | None:
 
 
 def conflict(call: Call, item: Item, action: str, revision: int) -> Problem | None:
-    """Return why an action is not possible: another revision, another action on its way, nothing to decide."""
     if is_free(call, item, action, revision):
         return None
     if not item.is_current or item.current.revision != revision:

@@ -7,24 +7,22 @@ import io
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, TypeVar
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 
 from groundwire.console import queue
-from groundwire.console.site import Call, PageAnswer, problems
+from groundwire.console.site import Call, PageAnswer
 from groundwire.console.words import NONE
 from groundwire.messages.base import format_time
 from groundwire.messages.topics import TopicName
 from groundwire.review.model import MAX_PAGE, ListedTopic, Page, Row
 from groundwire.text.visible import visible
-
-P = TypeVar("P", bound="ListPage")
 
 
 class ListPage(BaseModel):
@@ -37,70 +35,58 @@ class SearchedPage(ListPage):
     search: queue.Search = None
 
 
-@dataclass(frozen=True, slots=True)
-class FinalList:
-    """A list of items of a topic that are not pending, at `/name`; `about` explains it on the page."""
-
-    name: str
-    topic: ListedTopic
-    title: str
-    about: str
-
-    async def show(self, call: Call) -> PageAnswer:
-        asked = _read(SearchedPage, call.request.query_params)
-        board, text = call.site.board, asked.search or ""
-        place = queue.ListOrigin(self.name, asked.cursor or "", text)
-        try:
-            page = board.not_pending(call.scope, self.topic, cursor=asked.cursor, text=text)
-        except ValueError as exc:
-            raise HTTPException(400, str(exc)) from None
-        await queue.fetch_excerpts(call, page.rows)
-        data = {
-            "rows": [{**queue.list_row(call, row), "verdict": str(row.verdict)} for row in page.rows],
-            **_paging(place, page),
-            "search": text,
-            "in_all": board.not_pending(call.scope, self.topic, 1).total if text else page.total,
-            "query": queue.with_query("", place.query),
-            "exported": queue.with_query("", urlencode({"search": text}) if text else ""),
-            "listed": self.name,
-            "title": self.title,
-            "about": self.about,
-        }
-        return PageAnswer(data, "rows.html")
-
-
-_LISTS: Final = (
-    FinalList(
-        "responses",
-        TopicName.REVIEW,
-        "Responses in review",
-        "Answers that a check found doubtful. By policy the program that asked deals with them, and nobody decides them"
-        " here; responses that wait for a person are in the queue.",
-    ),
-    FinalList("approved", TopicName.APPROVED, "Approved", "Approved by the gate or a person, newest first."),
-    FinalList("blocked", TopicName.BLOCKED, "Blocked", "Blocked by the gate or a person, newest first."),
-)
-FINAL_LISTS: Final = {one.name: one for one in _LISTS}
+_FINAL: Final[dict[str, ListedTopic]] = {
+    "responses": TopicName.REVIEW,
+    "approved": TopicName.APPROVED,
+    "blocked": TopicName.BLOCKED,
+}
 
 
 async def responses(call: Call) -> PageAnswer:
     """Responses that are in review and final."""
-    return await FINAL_LISTS["responses"].show(call)
+    about = (
+        "Answers that a check found doubtful. By policy the program that asked deals with them, and nobody decides them"
+        " here; responses that wait for a person are in the queue."
+    )
+    return await _final_list(call, "responses", "Responses in review", about)
 
 
 async def approved(call: Call) -> PageAnswer:
     """What the gate or a person approved; a retraction starts here."""
-    return await FINAL_LISTS["approved"].show(call)
+    return await _final_list(call, "approved", "Approved", "Approved by the gate or a person, newest first.")
 
 
 async def blocked(call: Call) -> PageAnswer:
     """What the gate or a person blocked."""
-    return await FINAL_LISTS["blocked"].show(call)
+    return await _final_list(call, "blocked", "Blocked", "Blocked by the gate or a person, newest first.")
+
+
+async def _final_list(call: Call, name: str, title: str, about: str) -> PageAnswer:
+    asked = call.asked(SearchedPage)
+    board, text, topic = call.site.board, asked.search or "", _FINAL[name]
+    place = queue.ListOrigin(name, asked.cursor or "", text)
+    try:
+        page = board.not_pending(call.scope, topic, cursor=asked.cursor, text=text)
+    except ValueError as exc:
+        raise HTTPException(400, str(exc)) from None
+    await queue.fetch_excerpts(call, page.rows)
+    data = {
+        "rows": [{**queue.list_row(call, row), "verdict": str(row.verdict)} for row in page.rows],
+        **_paging(place, page),
+        "search": text,
+        "in_all": board.not_pending(call.scope, topic, 1).total if text else page.total,
+        "query": queue.with_query("", place.query),
+        "exported": queue.with_query("", urlencode({"search": text}) if text else ""),
+        "listed": name,
+        "title": title,
+        "about": about,
+    }
+    return PageAnswer(data, "rows.html")
 
 
 async def dead_letters(call: Call) -> PageAnswer:
     """Records that could not be decided."""
-    cursor = _read(ListPage, call.request.query_params).cursor
+    cursor = call.asked(ListPage).cursor
     try:
         page = call.site.board.dead_letters(call.scope, cursor=cursor)
     except ValueError as exc:
@@ -118,14 +104,6 @@ async def dead_letters(call: Call) -> PageAnswer:
         "title": "Dead letters",
     }
     return PageAnswer(data, "dead_letters.html")
-
-
-def _read(asked: type[P], query: Mapping[str, str]) -> P:
-    """Read the query of a list's address. Raises: HTTPException 400, naming unknown parameters."""
-    try:
-        return asked.model_validate(dict(query))
-    except ValidationError as exc:
-        raise HTTPException(400, problems(exc, asked)) from None
 
 
 def _paging(place: queue.ListOrigin, page: Page[Any]) -> dict[str, Any]:
@@ -146,7 +124,7 @@ _CELLS: Final = re.compile(r"([;|\t\r\n])")  # what ends a cell where the spread
 _UTF8: Final = "\ufeff"
 """By which a spreadsheet knows how the file is encoded; without it letters beyond ASCII are others."""
 FORMS: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
-EXPORTED: Final = (queue.QUEUE, *FINAL_LISTS)
+EXPORTED: Final = (queue.QUEUE, *_FINAL)
 
 
 async def export(call: Call, listed: str, form: str) -> StreamingResponse:
@@ -160,7 +138,7 @@ async def export(call: Call, listed: str, form: str) -> StreamingResponse:
         board = call.site.board
         if listed == queue.QUEUE:
             return board.pending(call.scope, replace(query, cursor=cursor))
-        return board.not_pending(call.scope, FINAL_LISTS[listed].topic, MAX_PAGE, cursor, query.text)
+        return board.not_pending(call.scope, _FINAL[listed], MAX_PAGE, cursor, query.text)
 
     def rows() -> Iterator[dict[str, Any]]:
         found = page(None)

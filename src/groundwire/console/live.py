@@ -74,7 +74,6 @@ class ChangeStream:
         self._closed = False
 
     async def poll(self) -> bool:
-        """Wake all streams if the version changed; say whether it did."""
         version = self._version()
         if version == self._latest:
             return False
@@ -90,7 +89,6 @@ class ChangeStream:
             self._changed.notify_all()
 
     def enter(self, person: str) -> bool:
-        """Count a stream of a person; return False where they have too many."""
         if self._streams[person] >= MOST_STREAMS:
             return False
         self._streams[person] += 1

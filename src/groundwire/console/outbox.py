@@ -178,14 +178,11 @@ class Outbox:
         ]
 
     def find(self, person: Person, action_id: str) -> OutboxEntry | None:
-        """Return a person's action, None where there is none."""
         entry = self._entries.get(action_id)
         return entry if entry is not None and entry.order.person.name == person.name else None
 
     def last(self, person: Person, decision_id: str) -> OutboxEntry | None:
-        theirs = (
-            entry for entry in reversed(self._entries.values()) if entry.order.person.name == person.name
-        )
+        theirs = self.of(person, over=True)
         return next((entry for entry in theirs if entry.order.decision_id == decision_id), None)
 
     def dismiss(self, person: Person, action_id: str) -> None:
@@ -219,7 +216,6 @@ class Outbox:
             task.add_done_callback(self._tasks.discard)
 
     async def delivered(self, seconds: float | None = None) -> None:
-        """Wait until nothing is on its way any more, or for so many seconds."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=seconds)
 
@@ -291,7 +287,6 @@ _STATE_TEXTS: Final = {
 
 
 def shown_actions(outbox: Outbox, person: Person, now: datetime) -> list[dict[str, Any]]:
-    """Return what a page shows of a person's last actions, newest first."""
     return _by_batch(outbox.of(person), now)[:5]
 
 
@@ -332,7 +327,6 @@ def action_row(entries: Sequence[OutboxEntry], now: datetime) -> dict[str, Any]:
 
 
 def undo_left(entry: OutboxEntry | None, now: datetime) -> int | None:
-    """Return for how many seconds an action can still be undone; None where it cannot."""
     if entry is None or entry.state is not OrderState.HELD:
         return None
     return max(0, math.ceil((entry.due - now).total_seconds()))

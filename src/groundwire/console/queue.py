@@ -10,11 +10,11 @@ from datetime import timedelta
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import parse_qsl, urlencode
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from groundwire.console.outbox import doing, undo_left
-from groundwire.console.site import Call, PageAnswer, problems
+from groundwire.console.site import Call, PageAnswer, read
 from groundwire.messages.base import ShortId, format_time
 from groundwire.messages.decisions import Kind, ReasonCode
 from groundwire.messages.identity import Subject
@@ -81,7 +81,7 @@ def view_of(call: Call) -> View:
     if call.request.method == "POST":
         return view_from(str(call.sent.get("query", "")))
     found = call.request.query_params.items()
-    return _view({name: value for name, value in found if name not in _NOT_FILTERS})
+    return read(View, {name: value for name, value in found if name not in _NOT_FILTERS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def query_back(query: str) -> str:
 def view_from(query: str) -> View:
     """Read the filters of a query that a form carries; what is none counts as no filter."""
     try:
-        return _view(dict(parse_qsl(query)))
+        return read(View, dict(parse_qsl(query)))
     except HTTPException:
         return View()
 
@@ -141,23 +141,10 @@ def selected_by(query: str) -> View:
     twice = {name for name, count in Counter(name for name, _ in pairs).items() if count > 1}
     if twice:
         raise HTTPException(400, f"query: {', '.join(sorted(twice))[:100]}: given more than once")
-    return _view(dict(pairs))
-
-
-def choices(call: Call) -> dict[str, list[str]]:
-    """Return what can be chosen from a list; the other filters take any text."""
-    scope = call.scope
-    return {
-        "reason": list(WAITING),
-        "tenant": sorted(scope.whole | scope.own),
-        "memory_type": ["fact", "preference", "decision"],
-        "kind": [str(kind) for kind in Kind],
-        "age": list(AGES),
-    }
+    return read(View, dict(pairs))
 
 
 def with_query(path: str, query: str) -> str:
-    """Return an address; without a query no question mark."""
     return f"{path}?{query}" if query else path
 
 
@@ -165,13 +152,6 @@ def origin_in(found: Mapping[str, str]) -> ListOrigin | None:
     name, cursor, search = (found.get(part, "") for part in ("from", "cursor", "search"))
     cursor, search = cursor if len(cursor) <= MAX_CURSOR else "", search if len(search) <= _MAX_SEARCH else ""
     return ListOrigin(name, cursor, search) if name in LISTS else None
-
-
-def _view(found: Mapping[str, str]) -> View:
-    try:
-        return View.model_validate(found)
-    except ValidationError as exc:
-        raise HTTPException(400, problems(exc, View)) from None
 
 
 def subject_of(row: Row) -> Subject:
@@ -268,7 +248,13 @@ async def show(call: Call) -> PageAnswer:
         "search": query.text,
         "filters": view.filters,
         "filtered": filtered,
-        "choices": choices(call),
+        "choices": {  # the other filters take any text
+            "reason": list(WAITING),
+            "tenant": sorted(call.scope.whole | call.scope.own),
+            "memory_type": ["fact", "preference", "decision"],
+            "kind": [str(kind) for kind in Kind],
+            "age": list(AGES),
+        },
         "sort": view.sort,
         "gauges": gauges(call),
         "most": MOST_AT_ONCE,

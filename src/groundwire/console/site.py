@@ -139,15 +139,18 @@ class Call:
         return self.site.permissions.scope(self.identity.person)
 
     def fields(self, model: type[Fields]) -> Fields:
-        """Read what was sent. Raises: HTTPException 400 that names the fields at fault, not their values."""
-        try:
-            return model.model_validate(self.sent)
-        except ValidationError as exc:
-            raise HTTPException(400, problems(exc, model)) from None
+        return read(model, self.sent)
+
+    def asked(self, model: type[Fields]) -> Fields:
+        return read(model, self.request.query_params)
 
 
-def problems(exc: ValidationError, model: type[BaseModel]) -> str:
-    errors = exc.errors(include_url=False, include_input=False, include_context=False)
+def read(model: type[Fields], given: Mapping[str, Any]) -> Fields:
+    """Read fields or parameters. Raises: HTTPException 400 that names those at fault, not their values."""
+    try:
+        return model.model_validate(dict(given))
+    except ValidationError as exc:
+        errors = exc.errors(include_url=False, include_input=False, include_context=False)
     lines = [
         f"{'.'.join(map(str, error['loc']))[:100] or 'request'}: "
         + _NAMED.get(error["type"], error["msg"].removeprefix("Value error, "))
@@ -159,14 +162,13 @@ def problems(exc: ValidationError, model: type[BaseModel]) -> str:
         others = [name for name in model.model_fields if name not in needed]
         more += [f"needed: {', '.join(needed)}"] if needed else []
         more += [f"permitted: {', '.join(others)}"] if others else []
-    return "; ".join([*lines[:MAX_REPORTED], *more])
+    raise HTTPException(400, "; ".join([*lines[:MAX_REPORTED], *more]))
 
 
 PageHandler = Callable[[Call], Awaitable[PageAnswer]]
 
 
 async def read_form(request: Request) -> dict[str, Any]:
-    """Return the fields of a form. Raises: HTTPException 415, 400."""
     _require(request, "application/x-www-form-urlencoded")
     try:
         pairs = parse_qsl(
@@ -187,7 +189,6 @@ async def read_form(request: Request) -> dict[str, Any]:
 
 
 async def read_json(request: Request) -> dict[str, Any]:
-    """Return the JSON object that was sent. Raises: HTTPException 415, 400."""
     _require(request, "application/json")
     try:
         value = parse_json(await request.body())

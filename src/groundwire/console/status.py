@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -102,29 +103,20 @@ _LABELLED_SOURCES: Final = frozenset({*TRUSTED_SOURCES, *CONVERSATIONS, "ai_synt
 """Sources with a label of their own: producers choose others freely, and a label needs a closed list."""
 
 
+@dataclass(frozen=True, eq=False)
 class ReviewGauges(Collector):
     """Gauges of the review queue and of people's decisions, computed at each scrape; items expire after `ttl`."""
 
-    def __init__(
-        self,
-        board: Board,
-        tenants: Collection[str],
-        stale_since: Callable[[], datetime | None],
-        clock: Callable[[], datetime],
-        *,
-        limits: Limits,
-        ttl: timedelta,
-    ) -> None:
-        self._board = board
-        self._limits = limits
-        self._ttl = ttl
-        self._scope = ViewScope("", frozenset(tenants), frozenset())
-        self._stale_since = stale_since
-        self._clock = clock
+    board: Board
+    tenants: Collection[str]
+    stale_since: Callable[[], datetime | None]
+    clock: Callable[[], datetime]
+    limits: Limits
+    ttl: timedelta
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        now = self._clock()
-        found = self._board.agreement(self._scope, now - timedelta(days=DAYS))
+        now, scope = self.clock(), ViewScope("", frozenset(self.tenants), frozenset())
+        found = self.board.agreement(scope, now - timedelta(days=DAYS))
         yield _decided("reason", found.by_reason)
         yield _decided("source", [row for row in found.by_source if row.name in _LABELLED_SOURCES])
         seconds = GaugeMetricFamily(
@@ -137,7 +129,7 @@ class ReviewGauges(Collector):
                 if value is not None:
                     seconds.add_metric([row.name, quantile], value.total_seconds())
         yield seconds
-        queue, most = self._board.backlog(), self._limits
+        queue, most = self.board.backlog(), self.limits
         fullest = GaugeMetricFamily(
             "groundwire_review_fullest",
             "Items pending: of the user and of the tenant who have most, and in all.",
@@ -162,9 +154,9 @@ class ReviewGauges(Collector):
         yield GaugeMetricFamily(
             "groundwire_review_ttl_seconds",
             "After how long an item expires, where the reviews agent has a key to say so.",
-            value=self._ttl.total_seconds(),
+            value=self.ttl.total_seconds(),
         )
-        since = self._stale_since()
+        since = self.stale_since()
         yield GaugeMetricFamily(
             "groundwire_console_stale_seconds",
             "For how long the board has not followed the topics.",
@@ -173,7 +165,6 @@ class ReviewGauges(Collector):
 
 
 def serve_gauges(gauges: ReviewGauges, host: str, port: int) -> None:
-    """Serve /metrics in the background; port 0 serves nothing."""
     if port:
         registry = CollectorRegistry()
         registry.register(gauges)

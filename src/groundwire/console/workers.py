@@ -51,7 +51,6 @@ class WorkerStatus:
 
 
 async def resolve(target: ScrapeTarget) -> Sequence[str]:
-    """Return the addresses of a worker's host. Raises: OSError, TimeoutError."""
     async with asyncio.timeout(_PATIENCE):
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)

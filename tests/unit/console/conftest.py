@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-import httpx
 import pytest
 
-from tests.unit.console.rooms import Room, make_room
+from tests.unit.console.rooms import Client, Room, make_room
 
 
 @pytest.fixture
@@ -16,14 +15,14 @@ def room() -> Room:
 
 
 @pytest.fixture
-async def lead(room: Room) -> AsyncIterator[httpx.AsyncClient]:
+async def lead(room: Room) -> AsyncIterator[Client]:
     """A program with the token of the delegated reviewer."""
     async with room.client("lead-token") as client:
         yield client
 
 
 @pytest.fixture
-async def browser(room: Room) -> AsyncIterator[httpx.AsyncClient]:
+async def browser(room: Room) -> AsyncIterator[Client]:
     """A browser in which the delegated reviewer has signed in."""
     async with room.browser() as client:
         yield client

@@ -117,6 +117,15 @@ def compared(*names: str, state: str = "approved", difference: str = "number") -
     return {"clock": format_time(NOW), "place": "free", "dedup": dedup}
 
 
+class Client(httpx.AsyncClient):
+    async def html(self, path: str) -> Html:
+        return Html((await self.get(path)).text)
+
+    async def csrf(self, path: str = "/") -> str:
+        """Return the token that the forms of a page carry."""
+        return (await self.html(path)).one("body")["data-csrf"]
+
+
 @dataclass
 class Room:
     """A console and what it is made of."""
@@ -133,27 +142,30 @@ class Room:
         site: Site = self.app.state.site
         return site
 
-    def client(
-        self, token: str | None = None, address: str = "127.0.0.1", **headers: str
-    ) -> httpx.AsyncClient:
+    def client(self, token: str | None = None, address: str = "127.0.0.1", **headers: str) -> Client:
         """Return a client; with a token, one that sends it."""
         if token is not None:
             headers["authorization"] = f"Bearer {token}"
         transport = httpx.ASGITransport(self.app, client=(address, 5000), raise_app_exceptions=False)
-        return httpx.AsyncClient(transport=transport, base_url=HOST, headers=headers)
+        return Client(transport=transport, base_url=HOST, headers=headers)
 
     @contextlib.asynccontextmanager
-    async def browser(self, person: Person = LEAD) -> AsyncIterator[httpx.AsyncClient]:
+    async def browser(self, person: Person = LEAD) -> AsyncIterator[Client]:
         """Return a client that has signed in as a browser does."""
         async with self.client() as client:
             secret = self.site.links.issue(person)
-            await client.post("/signin/link", data={"csrf": await csrf(client, "/signin"), "secret": secret})
+            await client.post("/signin/link", data={"csrf": await client.csrf("/signin"), "secret": secret})
             yield client
 
     async def get(self, path: str, who: str = "lead-token") -> Any:
         """Return the JSON that a program gets."""
         async with self.client(who) as client:
             return (await client.get(path)).json()
+
+    async def act(self, decision_id: str, who: str = "lead-token", **action: Any) -> httpx.Response:
+        """Act on an item as a program does."""
+        async with self.client(who) as client:
+            return await client.post(f"/api/items/{decision_id}/actions", json=ITEM | action)
 
     @property
     def held(self) -> list[OutboxEntry]:
@@ -251,21 +263,6 @@ class Html(HTMLParser):
     def one(self, tag: str = "", **attributes: str) -> Element:
         (found,) = self.all(tag, **attributes)
         return found
-
-
-async def html(client: httpx.AsyncClient, path: str) -> Html:
-    return Html((await client.get(path)).text)
-
-
-async def csrf(client: httpx.AsyncClient, path: str = "/") -> str:
-    """Return the token that the forms of a page carry."""
-    return (await html(client, path)).one("body")["data-csrf"]
-
-
-async def act(room: Room, decision_id: str, who: str = "lead-token", **action: Any) -> httpx.Response:
-    """Act on an item as a program does."""
-    async with room.client(who) as client:
-        return await client.post(f"/api/items/{decision_id}/actions", json=ITEM | action)
 
 
 def chosen(ids: Iterable[str]) -> list[dict[str, Any]]:

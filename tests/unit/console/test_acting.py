@@ -15,12 +15,9 @@ from tests.unit.console.rooms import (
     LEAD,
     Html,
     Room,
-    act,
     approved,
     chosen,
     compared,
-    csrf,
-    html,
     make_decision,
     make_room,
 )
@@ -36,14 +33,14 @@ def area(page: Html, name: str) -> str | None:
 
 async def send(room: Room, decision_id: str, **fields: str) -> tuple[int, Html]:
     async with room.browser() as client:
-        form = {"csrf": await csrf(client), "action": "edit", "revision": "1", "note": "A note."} | fields
+        form = {"csrf": await client.csrf(), "action": "edit", "revision": "1", "note": "A note."} | fields
         answer = await client.post(f"/items/{decision_id}/actions", data=form)
     return answer.status_code, Html(answer.text)
 
 
 async def test_an_action_is_published_when_it_cannot_be_undone_any_more_and_not_before(room, lead) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
-    answer = await act(room, decision_id)
+    answer = await room.act(decision_id)
     assert (answer.status_code, answer.json()["state"]) == (202, "held")
     undo, counts = f"/api/actions/{answer.json()['action_id']}/undo", []
     for seconds in (4.9, 0.1):
@@ -65,18 +62,18 @@ async def test_an_action_is_published_when_it_cannot_be_undone_any_more_and_not_
 
 async def test_an_undone_action_is_never_published_and_the_item_can_be_decided_again(room, lead) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
-    action_id = (await act(room, decision_id)).json()["action_id"]
+    action_id = (await room.act(decision_id)).json()["action_id"]
     assert (await lead.post(f"/api/actions/{action_id}/undo", json={})).status_code == 200
     await room.released()
     assert room.recorder.sent == []
-    assert (await act(room, decision_id)).status_code == 202
+    assert (await room.act(decision_id)).status_code == 202
 
 
 async def test_without_undo_seconds_and_at_the_stop_of_a_console_actions_are_published_at_once() -> None:
     for seconds in (0, 5):
         room = make_room(undo_seconds=seconds)
         (decision_id,) = room.add(make_decision("c-1"))
-        await act(room, decision_id)
+        await room.act(decision_id)
         if seconds:
             await room.site.outbox.close()
         else:
@@ -90,7 +87,7 @@ async def test_the_outcome_is_shown_to_its_person_alone() -> None:
         room = make_room()
         room.recorder.applied, room.recorder.code = applied, code
         (decision_id,) = room.add(make_decision("c-1"))
-        action_id = (await act(room, decision_id)).json()["action_id"]
+        action_id = (await room.act(decision_id)).json()["action_id"]
         await room.released()
         async with room.client("lead-token") as lead, room.client("ana-token") as ana:
             told = (await lead.get(f"/api/actions/{action_id}")).json()
@@ -98,7 +95,6 @@ async def test_the_outcome_is_shown_to_its_person_alone() -> None:
             assert (await ana.get("/api/actions")).json() == {"actions": []}
             room.clock.forward(hours=1)
             (over,) = (await lead.get("/api/actions")).json()["actions"]
-
         assert (told["state"], told["outcome"]) == (state, code)
         assert told == listed
         assert over == {**told, "shown": False}
@@ -108,12 +104,11 @@ async def test_the_outcome_is_shown_to_its_person_alone() -> None:
 async def test_an_action_that_cannot_be_published_is_reported_and_may_be_tried_again(room) -> None:
     room.recorder.fails = True
     (decision_id,) = room.add(make_decision("c-1"))
-    await act(room, decision_id)
+    await room.act(decision_id)
     await room.released()
     assert [entry.state for entry in room.site.outbox.of(LEAD)] == [OrderState.FAILED]
-
     room.recorder.fails = False
-    assert (await act(room, decision_id)).status_code == 202
+    assert (await room.act(decision_id)).status_code == 202
 
 
 async def test_an_action_on_an_item_that_changed_is_refused_with_the_change(room) -> None:
@@ -124,23 +119,21 @@ async def test_an_action_on_an_item_that_changed_is_refused_with_the_change(room
     (new,) = room.add(make_decision("c-1", revision=2, **changed))
     for given in ({"action": "approve"}, {"action": "edit", "content": "x"}):
         for decision_id, revision in ((old, 1), (new, 1), (new, 2)):
-            answer = await act(room, decision_id, revision=revision, **given)
+            answer = await room.act(decision_id, revision=revision, **given)
             told = answer.json()
             assert answer.status_code == 409
             assert (told["id"], told["revision"], told["verdict"]) == (new, 2, "blocked")
             if revision == 1:
                 assert {"what": "revision", "was": "1", "now": "2"} in told["problem"]["changes"]
                 assert "by ana" in told["problem"]["changes"][-1]["now"]
-
     assert room.held == []
 
 
 async def test_of_two_reviewers_the_first_counts_and_the_second_learns_who_was_first(room) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
-    assert (await act(room, decision_id)).status_code == 202
-    second = await act(room, decision_id, who="ana-token", action="reject", reason="other")
+    assert (await room.act(decision_id)).status_code == 202
+    second = await room.act(decision_id, who="ana-token", action="reject", reason="other")
     await room.released()
-
     assert second.status_code == 409
     assert "lead" in second.json()["problem"]["text"]
     assert [sent.action for sent in room.recorder.sent] == ["approve"]
@@ -150,14 +143,13 @@ async def test_a_change_while_an_action_is_held_stops_it_and_an_item_that_is_not
     room,
 ) -> None:
     decision_id, settled = room.add(make_decision("c-1"), make_decision("c-2"))
-    await act(room, decision_id)
+    await room.act(decision_id)
     room.add(approved("c-1", revision=2, reason_code="human_approved"))
     await room.released()
     room.settle("c-2")
-
     assert room.recorder.sent == []
     assert [entry.state for entry in room.site.outbox.of(LEAD)] == [OrderState.STALE]
-    assert (await act(room, settled)).status_code == 409
+    assert (await room.act(settled)).status_code == 409
 
 
 async def test_an_edit_is_published_as_it_was_written_and_one_that_changes_nothing_is_an_approval(
@@ -165,16 +157,15 @@ async def test_an_edit_is_published_as_it_was_written_and_one_that_changes_nothi
 ) -> None:
     written = "  Ⅷ \u202e line one\r\nline two\n"
     (decision_id,) = room.add(make_decision("c-0"))
-    await act(room, decision_id, action="edit", content=written)
+    await room.act(decision_id, action="edit", content=written)
     texts = ("Water is wet.", "\nfirst line empty", "one\r\ntwo\rthree\n", " spaces ", "<b>&amp;")
     for number, text in enumerate(texts, start=1):
         (decision_id,) = room.add(make_decision(f"c-{number}", text))
         as_browsers_send_it = text.replace("\r\n", "\n").replace("\r", "\n").replace("\n", "\r\n")
-        form = {"csrf": await csrf(browser), "action": "edit", "revision": "1"}
+        form = {"csrf": await browser.csrf(), "action": "edit", "revision": "1"}
         form["content"] = as_browsers_send_it
         await browser.post(f"/items/{decision_id}/actions", data=form)
     await room.released()
-
     sent = [(one.action, one.content) for one in sorted(room.recorder.sent, key=lambda one: one.subject_id)]
     assert sent == [("edit", written), *[("approve", None)] * len(texts)]
 
@@ -183,15 +174,15 @@ async def test_retracting_needs_a_reason_and_an_approved_item_and_is_offered_in_
     for kind in ("claim", "response"):
         room = make_room()
         known, pending = room.add(approved("c-1", kind=kind), make_decision("c-2"))
-        assert (await act(room, known, action="retract")).status_code == 400
-        assert (await act(room, pending, action="retract", reason="outdated")).status_code == 409
-        assert (await act(room, known, action="approve")).status_code == 409
+        assert (await room.act(known, action="retract")).status_code == 400
+        assert (await room.act(pending, action="retract", reason="outdated")).status_code == 409
+        assert (await room.act(known, action="approve")).status_code == 409
         async with room.browser() as browser:
             link = f"/items/{known}?from=approved&do=retract"
-            offered = (await html(browser, "/approved")).all("a", class_="retract")
+            offered = (await browser.html("/approved")).all("a", class_="retract")
             assert link in [one["href"] for one in offered]
-            assert "open" in (await html(browser, link)).one(id="retract").attributes
-        assert (await act(room, known, action="retract", reason="outdated")).status_code == 202
+            assert "open" in (await browser.html(link)).one(id="retract").attributes
+        assert (await room.act(known, action="retract", reason="outdated")).status_code == 202
         await room.released()
         sent = [(one.action, one.kind, one.reason) for one in room.recorder.sent]
         assert sent == [("retract", kind, "outdated")]
@@ -199,21 +190,20 @@ async def test_retracting_needs_a_reason_and_an_approved_item_and_is_offered_in_
 
 async def test_after_a_form_a_browser_goes_to_the_next_item_and_can_undo_there(room, browser) -> None:
     first, second = room.add(make_decision("c-1"), make_decision("c-2", "Fire is hot."))
-    token = await csrf(browser)
+    token = await browser.csrf()
     form = {"csrf": token, "action": "approve", "revision": "1", "next": second, "query": "sort=oldest"}
     answer = await browser.post(f"/items/{first}/actions", data=form)
     assert (answer.status_code, answer.headers["location"]) == (303, f"/items/{second}?sort=oldest")
-    undoing = (await html(browser, answer.headers["location"])).one("form", class_="undo")
+    undoing = (await browser.html(answer.headers["location"])).one("form", class_="undo")
     back = await browser.post(undoing["action"], data={"csrf": token})
     assert back.headers["location"] == f"/items/{first}?sort=oldest"
-
     assert room.held == []
 
 
 async def test_filters_and_order_survive_bulk_cancel_and_undo(room, browser) -> None:
     ids = [f"{one}:1" for one in room.add(make_decision("c-1"), make_decision("c-2"))]
     listed = "user=ana&sort=newest"
-    token = await csrf(browser)
+    token = await browser.csrf()
     form = {"csrf": token, "action": "approve", "ids": ids, "query": listed}
 
     async def undone() -> str:
@@ -232,13 +222,13 @@ async def test_filters_and_order_survive_bulk_cancel_and_undo(room, browser) -> 
 async def test_who_opens_an_item_is_named_to_others_and_hinders_nobody(room, browser) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     await room.site.live.poll()
-    assert not (await html(browser, f"/items/{decision_id}")).all(id="reviewing")
+    assert not (await browser.html(f"/items/{decision_id}")).all(id="reviewing")
     assert await room.site.live.poll(), "open lists ask again"
     async with room.client("ana-token") as ana:
         assert (await ana.get("/api/queue")).json()["items"][0]["reviewing"] == "lead"
-        assert "Being reviewed by lead" in (await html(ana, f"/items/{decision_id}")).one(id="reviewing").text
+        assert "Being reviewed by lead" in (await ana.html(f"/items/{decision_id}")).one(id="reviewing").text
         assert (await ana.post(f"/api/items/{decision_id}/lock", json={})).json() == {"reviewing": "lead"}
-    assert (await act(room, decision_id, who="ana-token")).status_code == 202
+    assert (await room.act(decision_id, who="ana-token")).status_code == 202
 
 
 async def test_a_lock_expires_unless_it_is_renewed_and_acting_releases_it(room) -> None:
@@ -253,7 +243,7 @@ async def test_a_lock_expires_unless_it_is_renewed_and_acting_releases_it(room) 
             seen.append((await ana.get("/api/queue")).json()["items"][0]["reviewing"])
         assert seen == ["lead", None]
         await lead.post(path, json={})
-        await act(room, decision_id)
+        await room.act(decision_id)
         assert (await ana.post(path, json={})).json() == {"reviewing": None}
 
 
@@ -305,7 +295,7 @@ async def test_an_edit_that_speculates_or_is_blank_is_refused_before_it_is_held_
     assert page.one(id="item")["data-address"] == f"/items/{decision_id}?do=edit"
     for content in ("   ", "\u200b\u2060", "\n\u3164"):
         status, page = await send(room, decision_id, content=content)
-        twin = await act(room, decision_id, action="edit", content=content)
+        twin = await room.act(decision_id, action="edit", content=content)
         assert (status, twin.status_code, twin.json()["error"]) == (422, 422, "blank")
         assert "The edited text is blank" in page.words
     assert room.held == []
@@ -321,15 +311,14 @@ async def test_an_edit_that_was_refused_undone_or_not_sent_stands_in_the_form_ag
         room.recorder.fails = state == "failed"
         (decision_id,) = room.add(make_decision("c-1"))
         async with room.browser() as browser, room.browser(ANA) as another:
-            token = await csrf(browser)
+            token = await browser.csrf()
             form = {"csrf": token, "action": "edit", "revision": "1", "note": "A note.", "content": TYPED}
             await browser.post(f"/items/{decision_id}/actions", data=form)
             if state == "undone":
                 await browser.post(f"/actions/{room.held[0].order.action_id}/undo", data={"csrf": token})
             else:
                 await room.released()
-            page, theirs = [await html(one, f"/items/{decision_id}") for one in (browser, another)]
-
+            page, theirs = [await one.html(f"/items/{decision_id}") for one in (browser, another)]
         assert (area(page, "content"), area(page, "edit-note")) == (TYPED, "A note.")
         assert ("Refused by the gate." in page.words) is (state == "refused")
         assert area(theirs, "content") == "Water is wet."
@@ -343,7 +332,7 @@ async def test_a_refusal_that_was_read_is_not_shown_again_and_a_held_action_cann
 
     room.recorder.applied, room.recorder.code = False, "unreadable"
     edited, rejected, held = room.add(*(make_decision(f"c-{number}") for number in range(3)))
-    token = await csrf(browser)
+    token = await browser.csrf()
     form = {"csrf": token, "revision": "1"}
     await browser.post(f"/items/{edited}/actions", data={**form, "action": "edit", "content": TYPED})
     await browser.post(f"/items/{rejected}/actions", data={**form, "action": "reject", "reason": "other"})
@@ -353,7 +342,7 @@ async def test_a_refusal_that_was_read_is_not_shown_again_and_a_held_action_cann
     assert (second["decision_id"], await shown()) == (edited, [first])
     await browser.post(f"/actions/{first['action_id']}/dismiss", data={"csrf": token})
     assert await shown() == []
-    action_id = (await act(room, held)).json()["action_id"]
+    action_id = (await room.act(held)).json()["action_id"]
     await browser.post(f"/actions/{action_id}/dismiss", data={"csrf": token})
     assert [one["action_id"] for one in await shown()] == [action_id]
 
@@ -362,8 +351,7 @@ async def test_an_edit_of_an_item_that_changed_is_shown_beside_the_change(room, 
     (old,) = room.add(make_decision("c-1"))
     (new,) = room.add(approved("c-1", revision=2, reason_code="human_approved"))
     status, answer = await send(room, old, content=TYPED, query="kind=claim")
-    again, later = [await html(browser, f"/items/{new}?seen={query}") for query in ("1&kind=claim", "2")]
-
+    again, later = [await browser.html(f"/items/{new}?seen={query}") for query in ("1&kind=claim", "2")]
     assert status == 409
     assert (area(answer, "typed-content"), area(answer, "typed-note")) == (TYPED, "A note.")
     assert answer.one(id="item")["data-address"] == f"/items/{new}?seen=1&kind=claim"
@@ -403,10 +391,9 @@ async def test_the_page_of_an_ended_session_shows_the_typed_text_and_signing_in_
             answer = await browser.post(path, data=form, headers=own)
             if ended:
                 secret = room.site.links.issue(LEAD)
-                signing = {"csrf": await csrf(browser, "/signin"), "secret": secret}
+                signing = {"csrf": await browser.csrf("/signin"), "secret": secret}
                 back = await browser.post("/signin/link", data=signing)
                 assert back.headers["location"] == f"/items/{decision_id}?do=edit&kind=claim"
-
         page = Html(answer.text)
         assert answer.status_code == (401 if ended else 403)
         assert (area(page, "typed-content"), area(page, "typed-note")) == (TYPED, "A note.")
@@ -448,11 +435,10 @@ async def test_the_form_to_replace_comes_back_open_with_the_memory_that_was_chos
 
 async def test_no_reason_is_chosen_before_the_reviewer_chose_it(room, browser) -> None:
     pending, known = room.add(make_decision("c-1"), approved("c-2"))
-    pages = [await html(browser, f"/items/{one}") for one in (pending, known)]
-    bulk = {"csrf": await csrf(browser), "action": "reject", "ids": f"{pending}:1"}
+    pages = [await browser.html(f"/items/{one}") for one in (pending, known)]
+    bulk = {"csrf": await browser.csrf(), "action": "reject", "ids": f"{pending}:1"}
     pages.append(Html((await browser.post("/bulk", data=bulk)).text))
     again = await browser.post("/bulk", data={**bulk, "sure": "yes", "note": "A note."})
-
     for page in pages:
         assert page.all("input", name="reason")
         assert not [one for one in page.all("input", name="reason") if "checked" in one.attributes]

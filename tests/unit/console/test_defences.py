@@ -27,7 +27,7 @@ from groundwire.console.settings import ConsoleSettings, load_console_settings
 from groundwire.console.site import Parts
 from groundwire.errors import UsageError
 from groundwire.review.permissions import Person
-from tests.unit.console.rooms import ANA, ITEM, LEAD, Clock, csrf, html, make_decision, make_room
+from tests.unit.console.rooms import ANA, ITEM, LEAD, Clock, make_decision, make_room
 
 
 async def test_every_answer_carries_the_headers_that_confine_a_page(room, lead, monkeypatch) -> None:
@@ -76,7 +76,7 @@ async def test_every_answer_carries_the_headers_that_confine_a_page(room, lead, 
 async def test_pages_hold_no_script_and_no_style_of_their_own(room, browser) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     for path in ("/", f"/items/{decision_id}", "/status", "/signin"):
-        page = await html(browser, path)
+        page = await browser.html(path)
         assert page.all("style") == []
         assert not [
             one for one in page.elements for name in one.attributes if name == "style" or name[:2] == "on"
@@ -107,7 +107,7 @@ async def test_only_the_console_s_own_names_are_answered(lead) -> None:
 
 async def test_a_write_from_another_site_is_refused_with_every_token(room, browser, lead) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
-    token, url, taken = await csrf(browser), f"/api/items/{decision_id}/actions", []
+    token, url, taken = await browser.csrf(), f"/api/items/{decision_id}/actions", []
     for headers in (
         {"origin": "https://evil.example"},
         {"origin": "null"},
@@ -135,7 +135,7 @@ async def test_a_form_of_our_own_page_is_accepted_with_its_token_alone() -> None
         (decision_id,) = room.add(make_decision("c-1"))
         form = {"action": "approve", "revision": "1"}
         async with room.browser() as client, room.browser(ANA) as another:
-            tokens = (None, "x", await csrf(another), await csrf(client))
+            tokens = (None, "x", await another.csrf(), await client.csrf())
             answers = [
                 await client.post(
                     f"/items/{decision_id}/actions",
@@ -151,7 +151,7 @@ async def test_a_form_of_our_own_page_is_accepted_with_its_token_alone() -> None
 async def test_json_needs_the_token_in_a_header_and_json_as_its_type(room, browser) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     url = f"/api/items/{decision_id}/actions"
-    token = await csrf(browser)
+    token = await browser.csrf()
     assert (await browser.post(url, json={**ITEM, "csrf": token})).status_code == 403
     plain = {"x-csrf-token": token, "content-type": "text/plain"}
     assert (
@@ -172,11 +172,11 @@ async def test_sign_in_and_sign_out_need_the_token_of_their_form(room, browser) 
 async def test_a_link_signs_in_once_within_ten_minutes_and_the_session_is_a_new_one(room) -> None:
     secret = room.site.links.issue(LEAD)
     async with room.client() as client, room.client() as thief:
-        before = await csrf(client, "/signin")
+        before = await client.csrf("/signin")
         answer = await client.post("/signin/link", data={"csrf": before, "secret": secret})
         assert (answer.status_code, answer.headers["location"]) == (303, "/")
-        assert await csrf(client) != before
-        form = {"csrf": await csrf(thief, "/signin"), "secret": secret}
+        assert await client.csrf() != before
+        form = {"csrf": await thief.csrf("/signin"), "secret": secret}
         assert (await thief.post("/signin/link", data=form)).status_code == 403
         assert (await thief.get("/api/queue")).status_code == 401
     for minutes, works in ((9.99, True), (10, False)):
@@ -191,7 +191,7 @@ async def test_a_session_ends_by_signing_out_for_copies_of_its_cookie_too_and_af
     async with room.browser() as client, room.client() as copy, make_room().browser() as foreign:
         copy.cookies = httpx.Cookies(client.cookies)
         assert (await copy.get("/api/queue")).status_code == 200
-        await client.post("/signout", data={"csrf": await csrf(client)})
+        await client.post("/signout", data={"csrf": await client.csrf()})
         assert [(await one.get("/api/queue")).status_code for one in (copy, client)] == [401, 401]
         copy.cookies = httpx.Cookies(foreign.cookies)
         assert (await copy.get("/api/queue")).status_code == 401, "this console did not sign it"
@@ -208,7 +208,6 @@ async def test_a_body_of_unknown_length_is_cut_off(room) -> None:
 
     async with room.client("lead-token", **{"content-type": "application/json"}) as client:
         answer = await client.post("/api/bulk", content=endless())  # type: ignore[arg-type]
-
     assert answer.status_code == 413
 
 
@@ -244,16 +243,14 @@ async def test_a_person_an_address_and_who_tries_secrets_wait_after_too_many_req
         assert (await client.get("/api/queue")).status_code == 200
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
     assert int(answers[3].headers["retry-after"]) >= 1
-
     room = make_room(rate_address=3)
     async with room.client() as client:
         statuses = [(await client.get("/signin")).status_code for _ in range(4)]
         room.clock.forward(seconds=21)
         statuses.append((await client.get("/signin")).status_code)
     assert statuses == [200, 200, 200, 429, 200]
-
     async with make_room(rate_signin=2).client() as client:
-        form = {"csrf": await csrf(client, "/signin"), "secret": "guess"}
+        form = {"csrf": await client.csrf("/signin"), "secret": "guess"}
         statuses = [(await client.post("/signin/link", data=form)).status_code for _ in range(3)]
     assert statuses == [403, 403, 429]
 
@@ -268,7 +265,6 @@ def test_limits_keep_a_bounded_memory_and_never_let_more_through_at_once(calls) 
         assert sum(passed) <= 5
     for caller in range(20_050):
         rates.take(f"other {caller}")
-
     assert len(rates) == 20_000
 
 
@@ -277,15 +273,14 @@ async def test_logs_hold_no_text_no_query_and_no_secret(room) -> None:
     secret = room.site.links.issue(LEAD)
     with structlog.testing.capture_logs() as logs:
         async with room.client() as client:
-            token = await csrf(client, "/signin")
+            token = await client.csrf("/signin")
             await client.post("/signin/link", data={"csrf": token, "secret": secret})
-            token = await csrf(client)
+            token = await client.csrf()
             await client.get("/?user=ana&tenant=acme&search=sought+words")
             await client.get("/sought/words?q=sought")
             reject = {"csrf": token, "action": "reject", "revision": "1", "reason": "other", "note": "noted"}
             await client.post(f"/items/{decision_id}/actions", data=reject)
             await room.released()
-
     said = str(logs)
     assert len(logs) > 6
     for text in ("secret text", "sought", "noted", secret, "user=ana", token):
@@ -299,7 +294,6 @@ async def test_the_log_tells_of_pages_and_not_of_the_files_that_they_are_made_of
             assert logs == []
             assert (await client.get("/static/none.css")).status_code == 404
             await client.get("/signin")
-
     assert [(line["route"], line["status"]) for line in logs][1:] == [("/signin", 200)]
     assert logs[0]["status"] == 404
 

@@ -23,7 +23,7 @@ from groundwire.console.live import (
 from groundwire.messages.base import format_time
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
-from tests.unit.console.rooms import HOST, LEAD, Clock, Room, act, csrf, html, make_decision, make_room
+from tests.unit.console.rooms import HOST, LEAD, Clock, Room, make_decision, make_room
 
 ONE, OTHER = Subject("acme", "ana", Kind.CLAIM, "c-1"), Subject("acme", "ana", Kind.CLAIM, "c-2")
 HOUR = timedelta(hours=1)
@@ -76,7 +76,7 @@ async def signed_in(room: Room, *, out: bool) -> AsyncIterator[httpx.Cookies]:
     async with room.browser() as client:
         copy = httpx.Cookies(client.cookies)
         if out:
-            await client.post("/signout", data={"csrf": await csrf(client)})
+            await client.post("/signout", data={"csrf": await client.csrf()})
         yield copy
 
 
@@ -93,7 +93,6 @@ async def test_a_page_hears_that_something_changed_and_nothing_of_what(room) -> 
     assert await room.site.live.poll()
     await stream.until(2)
     await stream.leave()
-
     assert stream.sent[0]["status"] == 200
     headers = dict(stream.sent[0]["headers"])
     assert headers[b"content-type"].startswith(b"text/event-stream")
@@ -107,7 +106,7 @@ async def test_a_change_of_the_board_or_an_action_is_announced_once(room) -> Non
     assert not await room.site.live.poll()
     (decision_id,) = room.add(make_decision("c-1"))
     assert [await room.site.live.poll() for _ in range(2)] == [True, False]
-    await act(room, decision_id)
+    await room.act(decision_id)
     assert await room.site.live.poll()
     await room.released()
     assert await room.site.live.poll()
@@ -118,7 +117,6 @@ async def test_a_stream_ends_when_its_reader_is_signed_out() -> None:
     signed_in = iter([True, True, False])
     assert live.enter("ana")
     events = [event async for event in live.events("ana", lambda: next(signed_in), beat=0.001)]
-
     assert [event.splitlines()[0] for event in events] == ["retry: 3000", "event: change", ": still here"]
 
 
@@ -159,7 +157,7 @@ async def test_who_signs_out_here_or_at_another_console_is_told_at_once_in_every
     shared = MemoryShared(Clock())
     one, other = make_room(shared), make_room(shared)
     async with one.browser() as browser:
-        token = await csrf(browser)
+        token = await browser.csrf()
         for room in (one, other):
             await room.site.live.poll()
         await browser.post("/signout", data={"csrf": token})
@@ -227,7 +225,6 @@ async def test_what_is_shared_expires_by_itself_and_who_signed_out_stays_out_at_
             )
             clock.forward(minutes=1)
             assert (await shared.read("one"), await shared.read("other")) == ({"b": "4"}, {})
-
             async with signed_in(make_room(shared, clock, secret=SECRET), out=True) as cookies:
                 clock.forward(minutes=1)
             after = make_room(shared, clock, secret=SECRET)
@@ -273,10 +270,10 @@ async def test_who_works_is_told_while_redis_is_away_and_only_new_sessions_hold(
     async with room.browser() as client:
         await room.site.sessions.share()
         for path in ("/", f"/items/{item}", "/status"):
-            assert (await html(client, path)).all(id="unshared")
+            assert (await client.html(path)).all(id="unshared")
         for path in ("/api/queue", f"/api/items/{item}"):
             assert (await client.get(path)).json()["unshared_since"] == format_time(room.clock.now)
-        await client.post("/signout", data={"csrf": await csrf(client)})
+        await client.post("/signout", data={"csrf": await client.csrf()})
         assert (await client.get("/api/queue")).status_code == 401
         told = ["other consoles learn of it" in (await client.get("/signin")).text for _ in range(2)]
         assert told == [True, False]

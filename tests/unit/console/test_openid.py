@@ -142,7 +142,6 @@ async def test_an_issuer_out_of_reach_is_said_to_be_and_without_one_there_is_no_
 
 def test_claims_are_mapped_by_the_settings() -> None:
     openid = OpenId(ConsoleSettings(**SETTINGS, oidc_name_claim="sub", oidc_tenants="acme, globex"))
-
     assert openid.person({"sub": "u-1"}) == Person("u-1", frozenset({"acme", "globex"}))
     assert openid.person({"sub": "u-1", "groundwire_tenants": ["x"]}) == Person("u-1", frozenset({"x"}))
     with pytest.raises(HTTPException):

@@ -39,8 +39,6 @@ from tests.unit.console.rooms import (
     approved,
     blocked,
     compared,
-    csrf,
-    html,
     make_decision,
     make_room,
 )
@@ -54,7 +52,6 @@ marks = st.builds(TextMark, st.integers(-5, 70), st.integers(-5, 70), kinds, st.
 @given(texts, st.lists(marks, max_size=12))
 def test_marks_over_any_text_never_lose_add_or_change_a_character(text, given_marks) -> None:
     found = segments(text, given_marks)
-
     assert "".join(segment.text for segment in found) == text
     place = 0
     for segment in found:
@@ -77,7 +74,6 @@ async def test_a_page_shows_any_text_as_it_is(text) -> None:
     async with room.client("lead-token") as client:
         page = Html((await client.get(f"/items/{decision_id}")).content.decode())
         twin = (await client.get(f"/api/items/{decision_id}")).json()
-
     assert page.one(id="text").text == text
     # the first line end of a text area is left out by browsers
     assert page.one(id="content").text == "\n" + text
@@ -140,7 +136,7 @@ async def test_only_what_the_gate_found_on_the_web_is_a_link_and_it_sends_no_ref
     urls = [one["url"] for one in citations({"citations": given})]
     assert urls == linked + [None] * (len(cases) - 2)
     (decision_id,) = room.add(make_decision("c-1", citations=given[:1]))
-    links = (await html(lead, f"/items/{decision_id}")).all("a")
+    links = (await lead.html(f"/items/{decision_id}")).all("a")
     elsewhere = [(one["href"], one["rel"]) for one in links if urlsplit(one["href"]).netloc]
     assert elsewhere == [(linked[0], "noopener noreferrer")]
 
@@ -184,7 +180,7 @@ async def test_hostile_text_in_every_field_stays_text_on_every_page(room, browse
         *(f"/items/{one}" for one in ids),
     ]
     pages = [await browser.get(path) for path in paths]
-    token = await csrf(browser)
+    token = await browser.csrf()
     await browser.post(f"/items/{ids[0]}/actions", data={"csrf": token, "action": "approve", "revision": "1"})
     pages.append(await browser.get("/"))
     stale = {"csrf": token, "action": "approve", "revision": "7"}
@@ -194,7 +190,6 @@ async def test_hostile_text_in_every_field_stays_text_on_every_page(room, browse
     pages.append(await browser.post("/bulk", data={**several, "reason": "other"}))
     asked = (("/", "search"), ("/approved", "search"), ("/", "user"))
     pages += [await browser.get(path, params={name: hostile}) for path, name in asked]
-
     statuses = [page.status_code for page in pages]
     assert statuses == [200] * (len(paths) + 1) + [409, 409, 207, 200, 200, 200]
     shown = [Html(page.text) for page in pages]
@@ -214,8 +209,7 @@ async def test_page_and_api_show_the_same_of_an_item(room, lead) -> None:
     facts = compared("c-0", difference="negation")
     _, decision_id = room.add(known, make_decision("c-1", "Water is never wet.", facts=facts))
     twin = (await lead.get(f"/api/items/{decision_id}")).json()
-    page = await html(lead, f"/items/{decision_id}")
-
+    page = await lead.html(f"/items/{decision_id}")
     (memory,) = twin["memories"]
     assert memory["difference"] == "negation"
     assert [change["text"] for change in memory["changes"]] == ["Water is ", "always", "never", " wet."]
@@ -239,8 +233,7 @@ async def test_an_item_names_what_it_rests_on_and_what_rests_on_it(room, browser
     before = (await lead.get(f"/api/items/{base}")).json()
     (now,) = room.add(blocked("base", "What all rests on.", revision=2, reason_code="retracted"))
     after, rests = [(await lead.get(f"/api/items/{one}")).json() for one in (now, child)]
-    page, told = [await html(browser, f"/items/{one}") for one in (child, now)]
-
+    page, told = [await browser.html(f"/items/{one}") for one in (child, now)]
     assert [one["name"] for one in before["resting"]] == ["heir"]
     assert after["resting"] == before["resting"]
     states = [(one["name"], one["state"]) for one in rests["rests_on"]]
@@ -259,7 +252,6 @@ async def test_the_standing_of_an_item_changes_when_it_was_decided_elsewhere_or_
         (now,) = room.add(approved("c-1", revision=2, reason_code="human_approved"))
         decided = (await client.get(f"/api/items/{item}/standing")).json()
         assert (await stranger.get(f"/api/items/{item}/standing")).status_code == 404
-
     assert first == again
     assert len({first, acted["standing"], decided["standing"]}) == 3
     assert decided["id"] == now
@@ -267,10 +259,9 @@ async def test_the_standing_of_an_item_changes_when_it_was_decided_elsewhere_or_
 
 async def test_the_nearest_memory_is_shown_as_it_stands_now(room, browser) -> None:
     near, _ = room.add(make_decision("near", facts=compared("m", difference="none")), approved("m"))
-    before = await html(browser, f"/items/{near}")
+    before = await browser.html(f"/items/{near}")
     room.add(blocked("m", revision=2, reason_code="retracted"))
-    after = await html(browser, f"/items/{near}")
-
+    after = await browser.html(f"/items/{near}")
     assert "retracted" not in before.words
     assert "approved then; retracted since" in after.words
 
@@ -288,7 +279,6 @@ async def test_the_queue_filters_orders_searches_and_pages_by_its_query(room, le
         found[query] = [item["subject_id"] for item in items]
     refused = ("reason=nonsense", "text=x", "cursor=x", f"search={'x' * 201}")
     statuses = [(await lead.get(f"/api/queue?{query}")).status_code for query in refused]
-
     assert (first["total"], len(first["items"]), len(second["items"])) == (61, 50, 11)
     assert first["items"][0]["subject_id"] == "conflict"
     assert list(found.values()) == [["conflict"], ["conflict"], ["conflict"], []]
@@ -301,10 +291,9 @@ async def test_a_search_says_how_much_of_the_queue_it_shows_and_how_to_clear_it(
     room.add(*(make_decision(f"c-{number}", f"Water {number}.") for number in range(3)))
     room.add(make_decision("c-9", "Fire."))
     found, none, odd, filtered, cleared = [
-        await html(browser, f"/?{query}")
+        await browser.html(f"/?{query}")
         for query in ("search=water", "search=nothing", "search=%3Cb%3E", "memory_type=fact", "search=")
     ]
-
     assert "3 of 4 search: water Clear" in found.words
     assert found.one("input", id="search")["value"] == "water"
     assert "0 of 4 search: nothing Clear" in none.words
@@ -320,11 +309,10 @@ async def test_each_list_is_searched_exported_and_returned_to_from_an_item(room,
         room.add(made(f"{listed}-1", content="Water is wet."), made(f"{listed}-2", content="Fire is hot."))
         found = (await lead.get(f"/api/{listed}?search=WAT")).json()
         page, none, cleared = [
-            await html(browser, f"/{listed}{query}") for query in ("?search=fire", "?search=nothing", "")
+            await browser.html(f"/{listed}{query}") for query in ("?search=fire", "?search=nothing", "")
         ]
-        item = await html(browser, page.one(class_="open")["href"])
+        item = await browser.html(page.one(class_="open")["href"])
         exported = next(one["href"] for one in page.all("a") if ".csv" in one.attributes.get("href", ""))
-
         assert [row["subject_id"] for row in found["rows"]] == [f"{listed}-1"]
         assert (found["total"], found["in_all"], found["search"]) == (1, 2, "WAT")
         assert "1 of 2 search: fire Clear" in page.words
@@ -337,19 +325,18 @@ async def test_each_list_is_searched_exported_and_returned_to_from_an_item(room,
 
 async def test_an_item_leads_back_to_the_page_of_the_list_that_it_was_opened_from(room, browser) -> None:
     room.add(*(approved(f"c-{number:02}") for number in range(60)), make_decision("risky"))
-    place = (await html(browser, "/approved")).one("a", rel="next")["href"]
-    opened = (await html(browser, place)).all(class_="open")[0]["href"]
-    page = await html(browser, opened)
+    place = (await browser.html("/approved")).one("a", rel="next")["href"]
+    opened = (await browser.html(place)).all(class_="open")[0]["href"]
+    page = await browser.html(opened)
     path = opened.partition("?")[0]
     assert page.one("form", method="post", action=f"{path}/actions")
-    sent = {"csrf": await csrf(browser), "action": "retract", "revision": "1"}
+    sent = {"csrf": await browser.csrf(), "action": "retract", "revision": "1"}
     query = {one["value"] for one in page.all("input", name="query")}.pop()
     refused = await browser.post(f"{path}/actions", data={**sent, "query": query})
     done = await browser.post(f"{path}/actions", data={**sent, "query": query, "reason": "other"})
-    other = (await html(browser, "/approved")).all(class_="open")[0]["href"]
+    other = (await browser.html("/approved")).all(class_="open")[0]["href"]
     plain = await browser.post(f"{other.partition('?')[0]}/actions", data={**sent, "reason": "other"})
-    queued = await html(browser, f"{path}?from=//evil.example&kind=claim")
-
+    queued = await browser.html(f"{path}?from=//evil.example&kind=claim")
     assert place.startswith("/approved?cursor=")
     for shown in (page, Html(refused.text)):
         assert (shown.one(id="to-queue")["href"], shown.one(id="to-queue").text) == (place, "Approved")
@@ -364,7 +351,7 @@ async def test_a_list_says_what_it_shows_and_names_each_item_and_its_reason(room
         make_decision("answer-1", **response, reason_code="critical_gap"), approved("c-1"), blocked("c-2")
     )
     for path, subject in (("/responses", "answer-1"), ("/approved", "c-1"), ("/blocked", "c-2")):
-        page = await html(lead, path)
+        page = await lead.html(path)
         assert [one.text for one in page.all(class_="id")] == [subject]
         assert page.one(class_="note about").text
         if path == "/responses":
@@ -381,9 +368,8 @@ async def test_a_held_action_says_for_how_many_seconds_it_can_be_undone(room, le
         room.clock.forward(seconds=seconds)
         (row,) = (await lead.get("/api/queue")).json()["items"]
         left.append(row["undo_left"])
-
     assert left == [5, 4, 1]
-    assert "approved by lead; can be undone for 1 s" in (await html(lead, "/")).words
+    assert "approved by lead; can be undone for 1 s" in (await lead.html("/")).words
 
 
 async def test_signing_out_says_what_happens_to_held_actions_and_how_to_sign_in_again() -> None:
@@ -391,13 +377,12 @@ async def test_signing_out_says_what_happens_to_held_actions_and_how_to_sign_in_
     (decision_id,) = room.add(make_decision("c-1"))
     async with room.browser() as browser:
         room.site.links.redeem(room.secret or "")
-        token = await csrf(browser)
+        token = await browser.csrf()
         form = {"csrf": token, "action": "approve", "revision": "1"}
         await browser.post(f"/items/{decision_id}/actions", data=form)
         await browser.post("/signout", data={"csrf": token})
-        first, second = [(await html(browser, "/signin")).words for _ in range(2)]
+        first, second = [(await browser.html("/signin")).words for _ in range(2)]
     await room.released()
-
     assert "1 action that you could still undo will be published" in first
     assert "will be published" not in second
     assert "make demo-console" in first
@@ -410,7 +395,7 @@ async def test_signing_in_leads_to_the_page_that_was_asked_for_and_never_elsewhe
         async with room.client() as client:
             await client.get(path)
             for person, place in ((LEAD, path), (ANA, "/")):
-                form = {"csrf": await csrf(client, "/signin"), "secret": room.site.links.issue(person)}
+                form = {"csrf": await client.csrf("/signin"), "secret": room.site.links.issue(person)}
                 assert (await client.post("/signin/link", data=form)).headers["location"] == place
     elsewhere = ("//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)", "")
     for path, query in (*((one, "") for one in elsewhere), ("/", "user=" + "x" * 5_000)):
@@ -421,11 +406,10 @@ async def test_signing_in_leads_to_the_page_that_was_asked_for_and_never_elsewhe
 
 async def test_browsers_keep_static_files_under_the_address_of_their_version_alone(room) -> None:
     async with room.client() as client:
-        page = await html(client, "/signin")
+        page = await client.html("/signin")
         kept, asked_about, other = [
             await client.get(f"/static/{place}drafts.js") for place in (f"{VERSION}/", "", "000000000000/")
         ]
-
     assert f"/static/{VERSION}/console.js" in [one["src"] for one in page.all("script")]
     assert "immutable" in kept.headers["cache-control"]
     assert asked_about.headers["cache-control"] == "no-cache"
@@ -446,7 +430,7 @@ async def test_an_item_is_found_by_its_ids_and_its_source_id_leads_where_the_set
                 items = (await client.get("/api/queue", params={"search": typed})).json()["items"]
                 assert [one["id"] for one in items] == [found]
             origin = (await client.get(f"/api/items/{found}")).json()["origin"]
-            page = await html(client, f"/items/{found}")
+            page = await client.html(f"/items/{found}")
         assert origin["url"] == url
         assert origin["metadata"][0] == {"name": "page", "value": "title: <b>Kilns</b>"}
         assert "Metadata, 2" in page.one(id="origin").text
@@ -459,7 +443,7 @@ async def test_an_item_is_found_by_its_ids_and_its_source_id_leads_where_the_set
 async def test_a_page_says_which_of_how_many_it_is_and_keeps_the_query_of_its_list(room, browser) -> None:
     room.add(*(make_decision(f"c-{number}") for number in range(3)))
     items = (await browser.get("/api/queue?sort=newest&search=water")).json()["items"]
-    page = await html(browser, f"/items/{items[1]['id']}?sort=newest&search=water")
+    page = await browser.html(f"/items/{items[1]['id']}?sort=newest&search=water")
     assert page.one(id="place").text == "2 of 3"
     query = parse_qs(urlsplit(page.one(id="next")["href"]).query)
     assert query == {"sort": ["newest"], "search": ["water"]}
