@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -15,16 +16,13 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 from groundwire.review.board import Board
 from tests.browser.items import board_of, full_board, waiting
-from tests.browser.reader import Complaints, Reader
-from tests.browser.site import Running, running
+from tests.browser.site import Reader, Running, running
 
 T = TypeVar("T")
 
 PATIENCE = 120_000
 """Milliseconds until a browser gives up on something that must come: how fast a machine is decides nothing."""
 expect.set_options(timeout=PATIENCE)
-
-MISSING = "there is no chromium here; on Debian: apt-get install chromium"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,7 +37,8 @@ def chromium() -> Iterator[Browser]:
     """Debian's Chromium; where there is none, skip, and in CI, where it must be, fail."""
     path = shutil.which("chromium")
     if path is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(MISSING)
+        missing = "there is no chromium here; on Debian: apt-get install chromium"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(missing)
     # a sandbox needs rights that root in a container does not hand on
     args = ["--no-sandbox"] if os.geteuid() == 0 else []
     # of a module, not of the session: while it is open, this thread has an event loop that no other test may meet
@@ -62,7 +61,6 @@ class Consoles:
         self._running: dict[str, AbstractContextManager[Running]] = {}
 
     def start(self, items: int = 8, board: Board | None = None, **settings: Any) -> Running:
-        """Start one over a board, or over so many mixed items."""
         unlimited = {"rate_identity": 1_000_000, "rate_address": 1_000_000}
         shown = board or _elsewhere(lambda: board_of(waiting(items)))
         manager = running(board=shown, **(unlimited | settings))
@@ -71,17 +69,11 @@ class Consoles:
         return console
 
     def start_full(self, **settings: Any) -> Running:
-        """Start one that has something on each of its pages."""
         return self.start(board=_elsewhere(full_board), **settings)
 
-    def stop(self, console: Running) -> None:
-        """Stop one."""
-        manager = self._running.pop(console.url)
-        _elsewhere(lambda: manager.__exit__(None, None, None))
-
-    def stop_all(self) -> None:
-        """Stop those that run."""
-        for manager in self._running.values():
+    def stop(self, *consoles: Running) -> None:
+        for url in [one.url for one in consoles] or list(self._running):
+            manager = self._running.pop(url)
             _elsewhere(lambda manager=manager: manager.__exit__(None, None, None))
 
 
@@ -90,84 +82,45 @@ def consoles(chromium: Browser) -> Iterator[Consoles]:
     """Consoles to look at; those that still run at the end are stopped."""
     found = Consoles()
     yield found
-    found.stop_all()
-
-
-class Window:
-    """A browser window that goes from one test to the next; what a test left in it is taken out."""
-
-    def __init__(self, browser: Browser, **options: Any) -> None:
-        self._options = options
-        self._context = browser.new_context(**options)
-        self._context.set_default_timeout(PATIENCE)
-        self._page = self._context.new_page()
-        self._complaints = Complaints()
-        self._complaints.watch(self._page)
-
-    def open(self, console: Running) -> Reader:
-        """Return somebody who looks at a console."""
-        self._complaints.begin(console.url)
-        return Reader(self._page, console, self._complaints)
-
-    def clear(self) -> None:
-        """Close what was opened beside it, and forget who was signed in."""
-        for page in self._context.pages:
-            if page is not self._page:
-                page.close()
-        self._page.goto("about:blank")
-        self._page.unroute_all(behavior="ignoreErrors")
-        motion = self._options.get("reduced_motion", "null")
-        self._page.emulate_media(color_scheme="null", reduced_motion=motion)
-        self._context.clear_cookies()
-
-    def close(self) -> None:
-        self._context.close()
-
-
-class Windows:
-    """Windows that stay open for a module: to open one takes longer than most tests."""
-
-    def __init__(self, browser: Browser) -> None:
-        self._browser = browser
-        self._free: dict[str, list[Window]] = {}
-        self._used: list[tuple[str, Window]] = []
-
-    def take(self, **options: Any) -> Window:
-        """Return a window with these options that nobody looks at."""
-        kind = repr(sorted(options.items()))
-        free = self._free.setdefault(kind, [])
-        self._used.append((kind, free.pop() if free else Window(self._browser, **options)))
-        return self._used[-1][1]
-
-    def give_back(self) -> None:
-        """End a test."""
-        while self._used:
-            kind, window = self._used.pop()
-            window.clear()
-            self._free[kind].append(window)
-
-    def close(self) -> None:
-        for window in (one for several in self._free.values() for one in several):
-            window.close()
+    found.stop()
 
 
 @pytest.fixture(scope="module")
-def windows(chromium: Browser) -> Iterator[Windows]:
-    """The windows of a module's tests."""
-    found = Windows(chromium)
-    yield found
-    found.close()
+def windows(chromium: Browser) -> Iterator[dict[str, list[Reader]]]:
+    """Free windows by their options, which stay open for a module: to open one takes longer than most tests."""
+    free: dict[str, list[Reader]] = defaultdict(list)
+    yield free
+    for reader in (one for several in free.values() for one in several):
+        reader.page.context.close()
 
 
 @pytest.fixture
-def people(windows: Windows) -> Iterator[Callable[..., Reader]]:
+def people(chromium: Browser, windows: dict[str, list[Reader]]) -> Iterator[Callable[..., Reader]]:
     """Return people at browsers of their own; each has signed in unless a link of None is given."""
+    used: list[tuple[str, Reader, str]] = []
 
     def arrive(console: Running, link: str | None = "", **options: Any) -> Reader:
-        reader = windows.take(**options).open(console)
+        kind = repr(sorted(options.items()))
+        if not windows[kind]:
+            context = chromium.new_context(**options)
+            context.set_default_timeout(PATIENCE)
+            windows[kind].append(Reader(context.new_page(), console))
+        reader = windows[kind].pop()
+        reader.console = console
+        reader.complaints.clear()
+        used.append((kind, reader, options.get("reduced_motion", "null")))
         if link is not None:
             reader.arrive(link or console.link)
         return reader
 
     yield arrive
-    windows.give_back()
+    for kind, reader, motion in used:  # what a test left in a window is taken out
+        page = reader.page
+        for other in page.context.pages:
+            if other is not page:
+                other.close()
+        page.goto("about:blank")
+        page.unroute_all(behavior="ignoreErrors")
+        page.emulate_media(color_scheme="null", reduced_motion=motion)
+        page.context.clear_cookies()
+        windows[kind].append(reader)

@@ -27,7 +27,6 @@ from groundwire.verify.citations import CitationVerifier, Sources
 TENANT = "acme"
 LEAD = Person("lead@acme.example", frozenset({TENANT}))
 OWNER = Person("ana@acme.example", frozenset({TENANT}))
-STRANGER = Person("eve@globex.example", frozenset({"globex"}))
 KEYS = b"""
 [keys.console]
 secret = "not a secret"
@@ -56,44 +55,56 @@ HOSTILE: Final = {
 }
 """Texts that would run, load, or break the page if they were anything but text."""
 
-_PLAIN: Final = (
-    "The {part} service keeps {n} sessions in memory and evicts the oldest first.",
-    "Requests to {part} should usually finish within {n} ms, which is probably enough.",
-    "As ADR-{n} says, the {part} team retries a failed call, with a pause that doubles each time.",
-)
-_PARTS: Final = ("checkout", "billing", "search", "login", "export", "inventory", "mail")
 
-
-async def decide(records: list[dict[str, Any]], now: datetime) -> list[Decision]:
-    """Decide records as the gate does; those that cannot be decided are left out."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "ADR-003-retries.md").write_text("# Retries\n\nStatus: accepted\n")  # noqa: ASYNC240 - nothing waits
-        verifier = CitationVerifier({"*": Sources(adr_dir=Path(folder), repo=None)}, network=False)
-        checker = Checker(Policy(), verifier, now=now)
-        lines = [json.dumps(record, ensure_ascii=False).encode() for record in records]
-        return [_kept(found, lines) async for found in checker.check(lines) if isinstance(found, Decision)]
-
-
-RECORDS: Final[dict[tuple[str, int, int], bytes]] = {}
-"""What stands on the topic of responses: everything that was decided here."""
-_TOPIC: Final = "groundwire.llm-responses"
-
-
-def _kept(decision: Decision, lines: Sequence[bytes]) -> Decision:
-    """Return a decision whose record stands on a topic."""
-    origin = decision.origin.model_copy(update={"topic": _TOPIC, "offset": len(RECORDS)})
-    value = next(line for line in lines if sha256_hex(line) == origin.sha256)
-    RECORDS[_TOPIC, 0, origin.offset] = value
-    return decision.model_copy(update={"origin": origin})
+RECORDS: Final[list[bytes]] = []
+"""The topic of responses: every record that was decided here."""
 
 
 async def read_record(topic: str, partition: int, offset: int) -> bytes | None:
-    """Read a record back, as from a broker."""
-    return RECORDS.get((topic, partition, offset))
+    return RECORDS[offset] if offset < len(RECORDS) else None
+
+
+def decided(records: Sequence[dict[str, Any]]) -> list[Decision]:
+    """Decide records as the gate does; those that cannot be decided are left out."""
+
+    async def decide() -> list[Decision]:
+        lines = [json.dumps(record, ensure_ascii=False).encode() for record in records]
+        by_hash, found = {sha256_hex(line): line for line in lines}, []
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "ADR-003-retries.md").write_text("# Retries\n\nStatus: accepted\n")  # noqa: ASYNC240 - nothing waits
+            verifier = CitationVerifier({"*": Sources(adr_dir=Path(folder), repo=None)}, network=False)
+            async for one in Checker(Policy(), verifier, now=datetime.now(UTC)).check(lines):
+                if isinstance(one, Decision):
+                    place = {"topic": "groundwire.llm-responses", "offset": len(RECORDS)}
+                    RECORDS.append(by_hash[one.origin.sha256])
+                    found.append(one.model_copy(update={"origin": one.origin.model_copy(update=place)}))
+        return found
+
+    with ThreadPoolExecutor(1) as pool:  # a thread of its own: the test's may have an event loop already
+        return pool.submit(asyncio.run, decide()).result()
+
+
+def in_review(records: Sequence[dict[str, Any]]) -> tuple[Decision, ...]:
+    """Decide records as the gate does, and send all to review, for one reason after the other."""
+    now, found = datetime.now(UTC), []
+    for n, one in enumerate(decided(records)):
+        values = one.model_dump(by_alias=True)
+        subject = Subject(one.tenant_id, one.user_id, Kind(one.kind), one.subject_id)
+        values |= {
+            "decision_id": decision_id(subject, 1),
+            "revision": 1,
+            "tier": IngestionTier.FLAG_REVIEW,
+            "verdict": Verdict.REVIEW,
+            "approved": False,
+            "reason_code": REASONS[n % len(REASONS)],
+            "facts": {**values["facts"], "place": "free"},
+            "decided_at": now - timedelta(minutes=n),
+        }
+        found.append(Decision.model_validate(values))
+    return tuple(found)
 
 
 def as_record(message: Decision | AuditEvent, topic: TopicName, offset: int, at: datetime) -> TopicRecord:
-    """Return a message as it stands on its topic."""
     value = message.model_dump_json(by_alias=True).encode()
     return TopicRecord(topic, 0, offset, to_milliseconds(at), b"", value)
 
@@ -101,17 +112,23 @@ def as_record(message: Decision | AuditEvent, topic: TopicName, offset: int, at:
 @cache
 def waiting(count: int) -> tuple[Decision, ...]:
     """Return so many decisions in review: every fourth a response, every tenth a hostile text, all reasons."""
-    hostile = list(HOSTILE.items())
-    claims, responses = [], []
-    for n in range(count):
-        if n % 4 == 3:
-            responses.append(_response(n))
-        elif n % 10 == 0:
-            name, text = hostile[n // 10 % len(hostile)]
-            claims.append(claim(f"{name}-{n:03}", text))
-        else:
-            part = _PARTS[n % len(_PARTS)]
-            claims.append(claim(f"{part}-{n:03}", _PLAIN[n % len(_PLAIN)].format(part=part, n=100 + n)))
+    hostile, parts = (
+        list(HOSTILE.items()),
+        ["checkout", "billing", "search", "login", "export", "inventory", "mail"],
+    )
+    plain = (
+        "The {part} service keeps {n} sessions in memory and evicts the oldest first.",
+        "Requests to {part} should usually finish within {n} ms, which is probably enough.",
+        "As ADR-{n} says, the {part} team retries a failed call, with a pause that doubles each time.",
+    )
+    responses = [_response(n) for n in range(3, count, 4)]
+    claims = []
+    for n in (n for n in range(count) if n % 4 != 3):
+        name, text = hostile[n // 10 % len(hostile)]
+        if n % 10:
+            name = parts[n % len(parts)]
+            text = plain[n % len(plain)].format(part=name, n=100 + n)
+        claims.append(claim(f"{name}-{n:03}", text))
     return in_review([*claims, *responses])
 
 
@@ -122,7 +139,6 @@ def more(before: int, after: int) -> list[Decision]:
 
 
 def claim(claim_id: str, content: str, **changes: Any) -> dict[str, Any]:
-    """Return a claim as a producer sends it."""
     base = {"tenant_id": TENANT, "user_id": OWNER.name, "memory_type": "fact", "source": "ai_synthesis"}
     return {**base, "claim_id": claim_id, "content": content, **changes}
 
@@ -143,7 +159,7 @@ def _response(number: int, **changes: Any) -> dict[str, Any]:
     }
 
 
-def faulty_response(name: str = "pump", **changes: Any) -> dict[str, Any]:
+def faulty_response(name: str = "pump") -> dict[str, Any]:
     """Return a response with something wrong for nearly every check."""
     chunks = [
         "The pump in Lyon runs at 40 bar. It is serviced every 30 days by two technicians, who write a report.",
@@ -169,38 +185,7 @@ def faulty_response(name: str = "pump", **changes: Any) -> dict[str, Any]:
         corpus_index={"pump-7": {"confidence": 0.9, "role": "pump"}, "lyon": {"confidence": 0.8}},
         claims=[{"subject": "pump-7", "relation": "stands in", "object": "Lyon", "version": "1"}],
         relations=[{"subject": "pump-7", "relation": "stands in", "object": "Lyon", "version": "2"}],
-        **changes,
     )
-
-
-def in_review(records: Sequence[dict[str, Any]]) -> tuple[Decision, ...]:
-    """Decide records as the gate does, and send all to review, for one reason after the other."""
-    now = datetime.now(UTC)
-    return tuple(
-        _sent_to_review(one, REASONS[n % len(REASONS)], now - timedelta(minutes=n))
-        for n, one in enumerate(_decided(records))
-    )
-
-
-def _decided(records: Sequence[dict[str, Any]]) -> list[Decision]:
-    with ThreadPoolExecutor(1) as pool:  # a thread of its own: the test's may have an event loop already
-        return pool.submit(asyncio.run, decide(list(records), datetime.now(UTC))).result()
-
-
-def _sent_to_review(decision: Decision, reason: ReasonCode, at: datetime) -> Decision:
-    values = decision.model_dump(by_alias=True)
-    subject = Subject(decision.tenant_id, decision.user_id, Kind(decision.kind), decision.subject_id)
-    values |= {
-        "decision_id": decision_id(subject, 1),
-        "revision": 1,
-        "tier": IngestionTier.FLAG_REVIEW,
-        "verdict": Verdict.REVIEW,
-        "approved": False,
-        "reason_code": reason,
-        "facts": {**values["facts"], "place": "free"},
-        "decided_at": at,
-    }
-    return Decision.model_validate(values)
 
 
 def put(board: Board, *decisions: Decision) -> list[str]:
@@ -211,7 +196,6 @@ def put(board: Board, *decisions: Decision) -> list[str]:
 
 
 def board_of(decisions: Sequence[Decision]) -> Board:
-    """Return a board with these decisions."""
     board = Board()
     put(board, *decisions)
     return board
@@ -231,7 +215,7 @@ def full_board() -> Board:
         _response(900),
         _response(901, answer="Payments are retried.", sources=sources),
     ]
-    board = board_of([*_decided(others), *waiting(32), *in_review([faulty_response()])])
+    board = board_of([*decided(others), *waiting(32), *in_review([faulty_response()])])
     headers = [("gw-error", b"invalid_record"), ("__connect.errors.topic", b"groundwire.claims")]
     key, value = f"{TENANT}:ben@acme.example".encode(), b'{"claim_id": "c-1", "content": "x"}'
     at = to_milliseconds(datetime.now(UTC))
@@ -239,14 +223,11 @@ def full_board() -> Board:
     return board
 
 
+@cache
+def hostile() -> tuple[Decision, ...]:
+    return in_review([claim(name, text) for name, text in HOSTILE.items()])
+
+
 def hostile_board() -> tuple[Board, dict[str, str]]:
     """Return a board with every hostile text, in review, and their ids by name."""
-    board = Board()
-    found = _hostile()
-    put(board, *found)
-    return board, {one.subject_id: one.decision_id for one in found}
-
-
-@cache
-def _hostile() -> tuple[Decision, ...]:
-    return in_review([claim(name, text) for name, text in HOSTILE.items()])
+    return board_of(hostile()), {one.subject_id: one.decision_id for one in hostile()}

@@ -12,18 +12,14 @@ import shutil
 import struct
 import sys
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from groundwire.review.board import Board
 from tests.browser.items import full_board
-from tests.browser.reader import Complaints, Reader
-from tests.browser.site import Running, running
-from tests.browser.test_accessible import PAGES, worker_metrics
+from tests.browser.site import Reader, Running, running
+from tests.browser.test_accessible import visit, waiting_worker
 
 FOLDER: Final = Path(__file__).parents[2] / "docs/use/console"
 SIZES: Final = {"light": (1180, 760), "dark": (1180, 760), "phone": (390, 760)}
@@ -31,13 +27,8 @@ SHOTS: Final[dict[str, tuple[str, ...]]] = {
     "queue": ("light", "dark", "phone"),
     "a claim": ("light", "phone"),
     "an answer with faults": ("light", "dark"),
-    "a conflict": ("light",),
-    "reject form": ("light",),
-    "bulk confirmation": ("light",),
-    "responses": ("light",),
-    "approved list": ("light",),
-    "blocked list": ("light",),
-    "dead letters": ("light",),
+    **dict.fromkeys(("a conflict", "reject form", "bulk confirmation", "responses"), ("light",)),
+    **dict.fromkeys(("approved list", "blocked list", "dead letters"), ("light",)),
     "status": ("light", "dark"),
     "help": ("light",),
 }
@@ -76,7 +67,7 @@ def small_png(page: Page, png: bytes) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
 
 
-def decide_some(reader: Reader, board: Board) -> None:
+def decide_some(reader: Reader) -> None:
     """Decide some items, so that figures are not empty."""
     for key in ("a", "a", "r", "a", "r", "a", "a", "r"):
         reader.open("/?kind=claim&sort=oldest")
@@ -87,57 +78,38 @@ def decide_some(reader: Reader, board: Board) -> None:
     reader.console.clock.forward(minutes=1)  # nothing is told of what was done any more
 
 
-@contextmanager
-def browser() -> Iterator[Browser]:
-    """The Chromium of the tests."""
-    args = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=args)
-        yield opened
-        opened.close()
+def shoot(folder: Path, opened: Browser, console: Running) -> None:
+    def keep(name: str, png: bytes) -> None:
+        small = small_png(plain, png)
+        (folder / name).write_bytes(small)
+        sys.stdout.write(f"{name} {len(small) // 1000} kB\n")
 
-
-def shoot(folder: Path, opened: Browser, console: Running) -> Iterator[tuple[str, int]]:
-    """Write the pictures; yield their names and sizes."""
     page = opened.new_page()
-    reader = Reader(page, console, Complaints())
+    reader = Reader(page, console)
     page.set_viewport_size({"width": 1180, "height": 760})
     plain = opened.new_page()
     reader.open("/signin")
-    yield _keep(folder / "sign-in-light.png", small_png(plain, page.screenshot()))
+    keep("sign-in-light.png", page.screenshot())
     reader.sign_in(console.link)
-    decide_some(reader, console.board)
+    decide_some(reader)
     for name, looks in SHOTS.items():
         for look in looks:
             width, height = SIZES[look]
             page.set_viewport_size({"width": width, "height": height})
             page.emulate_media(color_scheme="dark" if look == "dark" else "light", reduced_motion="reduce")
-            PAGES[name](reader)
+            visit(reader, name)
             page.mouse.move(0, 0)
             page.wait_for_timeout(300)
-            whole = name == "status"
-            file = folder / f"{name.replace(' ', '-')}-{look}.png"
-            yield _keep(file, small_png(plain, page.screenshot(full_page=whole)))
-
-
-def _keep(file: Path, png: bytes) -> tuple[str, int]:
-    file.write_bytes(png)
-    return file.name, len(png)
+            keep(f"{name.replace(' ', '-')}-{look}.png", page.screenshot(full_page=name == "status"))
 
 
 if __name__ == "__main__":
     where = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     where.mkdir(parents=True, exist_ok=True)
-    with (
-        worker_metrics() as address,
-        browser() as chromium,
-        running(
-            full_board(),
-            workers=address,
-            grafana_url="https://grafana.acme.example/d/groundwire",
-            rate_identity=100_000,
-            undo_seconds=5,
-        ) as console,
-    ):
-        for file, size in shoot(where, chromium, console):
-            sys.stdout.write(f"{file} {size // 1000} kB\n")
+    args = ["--no-sandbox"] if os.geteuid() == 0 else []
+    grafana = "https://grafana.acme.example/d/groundwire"
+    with waiting_worker() as address, sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=args)
+        with running(full_board(), workers=address, grafana_url=grafana, rate_identity=100_000) as console:
+            shoot(where, chromium, console)
+        chromium.close()

@@ -1,4 +1,4 @@
-"""A console to look at: a board of mixed items, and actions whose outcomes come back to the board at once.
+"""A console to look at, whose outcomes come back to the board at once, and a person who looks at it with a browser.
 
 python -m tests.browser.site [ITEMS] starts it on a free loopback port and prints its address with a sign-in link.
 """
@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from playwright.sync_api import Dialog, Page, Request, expect
 
 from groundwire.console.app import create_app, make_server, serve
 from groundwire.console.live import Shared
 from groundwire.console.settings import ConsoleSettings
 from groundwire.console.site import Parts, Site
-from groundwire.keys.attestation import Keys
 from groundwire.keys.watched import WatchedKeys
-from groundwire.messages.decisions import AuditEvent, Decision, Facts, IngestionTier, Kind, Origin, Verdict
+from groundwire.messages.base import format_time
+from groundwire.messages.decisions import AuditEvent, Decision, Kind
 from groundwire.messages.identity import Subject, decision_id, event_id
 from groundwire.messages.records import ReviewDecision
 from groundwire.messages.topics import TopicName
@@ -32,19 +36,18 @@ from groundwire.review.actions import ActionOutcome, outcome_of
 from groundwire.review.board import Board
 from groundwire.review.permissions import Permissions, Person, ViewScope
 from tests.browser.items import KEYS, LEAD, as_record, board_of, read_record, waiting
+from tests.unit.console.rooms import Clock
 
 
 @dataclass
 class RecordingReviews:
     """Stands for the reviews topic and its agent: keeps what is sent, and brings the outcome to the board.
 
-    Attributes:
-        sent: every record, in order.
-        refuse: codes with which the next actions are refused.
-        silent: whether nothing comes back.
+    `refuse` holds the codes with which the next actions are refused; while `silent`, no outcome comes back.
     """
 
     board: Board
+    scope: ViewScope
     sent: list[ReviewDecision] = field(default_factory=list)
     refuse: list[str] = field(default_factory=list)
     silent: bool = False
@@ -52,97 +55,60 @@ class RecordingReviews:
     async def send(self, decision: ReviewDecision) -> None:
         self.sent.append(decision)
 
-    async def outcome(self, decision: ReviewDecision, timeout: float) -> ActionOutcome | None:  # noqa: ASYNC109 - as in Actions
+    async def outcome(self, action: ReviewDecision, timeout: float) -> ActionOutcome | None:  # noqa: ASYNC109 - as in Actions
         if self.silent:
             await asyncio.sleep(timeout)
             return None
-        event = self._apply(decision)
-        return outcome_of(event)
-
-    def _apply(self, action: ReviewDecision) -> AuditEvent:
         subject = Subject(action.tenant_id, action.user_id, Kind(action.kind), action.subject_id)
-        scope = Permissions(Keys.parse(KEYS, Path("keys.toml"))).scope(LEAD)
-        known = self.board.item(scope, decision_id(subject, action.expected_revision))
-        code = self.refuse.pop(0) if self.refuse else None
+        known = self.board.item(self.scope, decision_id(subject, action.expected_revision))
+        now, code = datetime.now(UTC), self.refuse.pop(0) if self.refuse else None
+        detail: dict[str, Any] = {"action_id": action.action_id, "action": action.action}
+        records, decided = [], None
         if known is None or known.current.revision != action.expected_revision:
             code = "stale"
-        now = datetime.now(UTC)
-        if code is not None or known is None:
-            event = self._event(action, "refused_action", code or "unknown", None, now)
-        else:
-            decision = self._next(action, Decision.model_validate(known.decision), subject, now)
-            self.board.add(
-                [as_record(decision, TopicName.of(decision.verdict), 10_000 + len(self.sent), now)]
-            )
-            event = self._event(action, "review_action", decision.reason_code, decision, now)
-        self.board.add([as_record(event, TopicName.AUDIT, len(self.sent), now)])
-        return event
-
-    def _next(self, action: ReviewDecision, last: Decision, subject: Subject, now: datetime) -> Decision:
-        approved = action.action in ("approve", "edit")
-        code = {"reject": "human_rejected", "retract": "retracted"}.get(action.action, "human_approved")
-        review = {
-            "action": action.action,
-            "action_id": action.action_id,
-            "reviewer": action.reviewer,
-            "reason": action.reason,
-        }
-        facts = Facts.model_validate(
-            {**last.facts.model_dump(by_alias=True), "place": "not_needed", "review": review}
-        )
-        changes: dict[str, Any] = {
-            "decision_id": decision_id(subject, last.revision + 1),
-            "revision": last.revision + 1,
-            "supersedes": last.decision_id,
-            "tier": IngestionTier.AUTO_APPROVE if approved else IngestionTier.BLOCK,
-            "verdict": Verdict.APPROVED if approved else Verdict.BLOCKED,
-            "approved": approved,
-            "reason": f"Decided by {action.reviewer}",
-            "reason_code": code,
-            "facts": facts,
-            "subject_origin": last.subject_origin or last.origin,
-            "origin": Origin(topic="review-decisions", partition=0, offset=0, timestamp=now, sha256="0" * 64),
-            "decided_at": now,
-        }
-        if action.content is not None and last.evidence is not None:
-            evidence = json.loads(last.model_dump_json())["evidence"] | {"claim": action.content}
-            changes |= {"evidence": evidence, "hedges": [], "citations": []}
-        return Decision.model_validate(last.model_dump(by_alias=True) | changes)
-
-    def _event(
-        self, action: ReviewDecision, kind: Any, code: str, decision: Decision | None, now: datetime
-    ) -> AuditEvent:
-        detail = {"action_id": action.action_id, "action": action.action, "outcome": code}
-        if decision is not None:
-            detail |= {"revision": decision.revision, "verdict": str(decision.verdict)}
-        return AuditEvent(
+        elif code is None:
+            last, approved = known.decision, action.action in ("approve", "edit")
+            code = {"reject": "human_rejected", "retract": "retracted"}.get(action.action, "human_approved")
+            review = {name: getattr(action, name) for name in ("action", "action_id", "reviewer", "reason")}
+            decided = {
+                **last,
+                "decision_id": decision_id(subject, last["revision"] + 1),
+                "revision": last["revision"] + 1,
+                "supersedes": last["decision_id"],
+                "tier": "tier_1" if approved else "tier_3",
+                "verdict": "approved" if approved else "blocked",
+                "approved": approved,
+                "reason": f"Decided by {action.reviewer}",
+                "reason_code": code,
+                "facts": {**last["facts"], "place": "not_needed", "review": review},
+                "subject_origin": last["subject_origin"] or last["origin"],
+                "origin": {**last["origin"], "topic": "review-decisions", "offset": 0},
+                "decided_at": format_time(now),
+            }
+            if action.content is not None:
+                edited = {**last["evidence"], "claim": action.content}
+                decided |= {"evidence": edited, "hedges": [], "citations": []}
+            detail |= {"revision": decided["revision"], "verdict": decided["verdict"]}
+            message = Decision.model_validate_json(json.dumps(decided))
+            records.append(as_record(message, TopicName.of(message.verdict), 10_000 + len(self.sent), now))
+        kind: Any = "review_action" if decided else "refused_action"
+        event = AuditEvent(
             event_id=event_id(kind, action.action_id),
             type=kind,
             at=now,
             tenant_id=action.tenant_id,
             actor=action.reviewer,
             subject_id=action.subject_id,
-            decision_id=decision.decision_id if decision else None,
-            detail=detail,
+            decision_id=decided["decision_id"] if decided else None,
+            detail=detail | {"outcome": code},
         )
-
-
-@dataclass
-class Clock:
-    """The time of day, which stands still until a test moves it: nobody races the seconds for undoing."""
-
-    now: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def forward(self, **spans: float) -> None:
-        self.now += timedelta(**spans)
+        self.board.add([*records, as_record(event, TopicName.AUDIT, len(self.sent), now)])
+        return outcome_of(event)
 
 
 @dataclass(frozen=True)
 class Running:
-    """A console that runs: where, how to sign in once, and what stands behind it."""
+    """A console that runs: where, how to sign in once, and what it is made of."""
 
     url: str
     link: str
@@ -167,20 +133,18 @@ class Running:
 
 @contextmanager
 def running(
-    board: Board, person: Person = LEAD, *, port: int = 0, shared: Shared | None = None, **settings: Any
+    board: Board, *, port: int = 0, shared: Shared | None = None, **settings: Any
 ) -> Iterator[Running]:
     """Run a console over a board on a loopback port, 0: a free one; in a thread. `shared`: that of an earlier one."""
-    reviews = RecordingReviews(board)
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", port)) as listening:
         file = Path(folder, "keys.toml")
         file.touch(mode=0o600)
         file.write_bytes(KEYS)
-        keys = WatchedKeys(file)  # as a console has them
-        port = listening.getsockname()[1]
-        given = ConsoleSettings(port=port, **settings)
-        clock = Clock()
-        parts = Parts(board, Permissions(keys), reviews, shared=shared, read=read_record, clock=clock)
-        app, secret = create_app(given, parts, person)
+        permissions = Permissions(WatchedKeys(file))  # as a console has them
+        reviews, clock = RecordingReviews(board, permissions.scope(LEAD)), Clock(datetime.now(UTC))
+        given = ConsoleSettings(port=listening.getsockname()[1], **settings)
+        parts = Parts(board, permissions, reviews, shared=shared, read=read_record, clock=clock)
+        app, secret = create_app(given, parts, LEAD)
         server = make_server(app)
         thread = threading.Thread(target=lambda: asyncio.run(serve(server, app, listening)))
         thread.start()
@@ -193,8 +157,113 @@ def running(
             thread.join(15)
 
 
+class Reader:
+    """One person at one browser window.
+
+    `complaints` lists what a page of the console never does: dialogs, requests elsewhere, errors of scripts.
+    """
+
+    def __init__(self, page: Page, console: Running) -> None:
+        self.page, self.console = page, console
+        self.complaints: list[str] = []
+        page.on("dialog", self._dismiss)
+        page.on("request", self._hear)
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def _dismiss(self, dialog: Dialog) -> None:
+        self.complaints.append(dialog.message)
+        dialog.dismiss()
+
+    def _hear(self, request: Request) -> None:
+        if not request.url.startswith(f"{self.console.url}/"):
+            self.complaints.append(request.url)
+
+    def sign_in(self, link: str) -> None:
+        """Sign in as people do, by the link."""
+        self.page.goto(link)
+        self.page.wait_for_url(f"{self.console.url}/")
+
+    def arrive(self, link: str) -> None:
+        """Sign in with the secret of a link, without looking at the pages between, and look at the queue."""
+        address, _, secret = link.partition("#")
+        token = re.search(r'data-csrf="([^"]+)"', self.page.request.get(address).text())
+        assert token is not None
+        self.page.request.post(f"{address}/link", form={"csrf": token[1], "secret": secret}, max_redirects=0)
+        self.open("/")
+
+    def open(self, path: str) -> None:
+        self.page.goto(f"{self.console.url}{path}")
+
+    def ready(self) -> None:
+        """Wait until the page was there for a moment, before which nothing is decided."""
+        self.page.locator("html.ready").wait_for(state="attached")
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            if key in ("a", "r", "p", "Enter", "Control+Enter"):
+                self.ready()
+            self.page.keyboard.press(key)
+
+    def go(self, *keys: str) -> None:
+        """Press keys of which the last one leads to another page."""
+        self.press(*keys[:-1])
+        with self.page.expect_navigation():
+            self.press(keys[-1])
+
+    def open_first(self, kind: str = "claim") -> None:
+        """Open the first item of a kind from the queue."""
+        self.open(f"/?kind={kind}")
+        self.go("Enter")
+
+    @property
+    def item(self) -> str | None:
+        return self.page.locator("#item").get_attribute("data-id")
+
+    @property
+    def subject(self) -> str:
+        return self.page.locator("#title").inner_text()
+
+    @property
+    def focused(self) -> str:
+        """What has the focus: its id, else its name, else its class, else its tag."""
+        e = "document.activeElement"
+        found: str = self.page.evaluate(f"{e}.id || {e}.name || {e}.className || {e}.tagName")
+        return found
+
+    @property
+    def selected(self) -> str | None:
+        """The id of the item that has the focus in a list."""
+        script = "document.activeElement.closest('#list > .item')?.dataset.id ?? null"
+        found: str | None = self.page.evaluate(script)
+        return found
+
+    def ids(self) -> list[str]:
+        found: list[str] = self.page.locator("#list > .item").evaluate_all(
+            "all => all.map(i => i.dataset.id)"
+        )
+        return found
+
+    def said(self, text: str) -> None:
+        """Wait until an outcome says a text."""
+        expect(self.page.locator("#outcomes")).to_contain_text(text)
+
+    def fits(self) -> bool:
+        root = "document.documentElement"
+        found: bool = self.page.evaluate(f"{root}.scrollWidth <= {root}.clientWidth")
+        return found
+
+
+def eventually(holds: Callable[[], object], seconds: float = 120.0) -> None:
+    """Wait until something holds."""
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until, "it never came to hold"
+        time.sleep(0.05)
+
+
 if __name__ == "__main__":
-    with running(board_of(waiting(int(sys.argv[1]) if len(sys.argv) > 1 else 100))) as site:
-        sys.stdout.write(f"{site.link}\n")
+    with running(board_of(waiting(int(sys.argv[1]) if len(sys.argv) > 1 else 100))) as console:
+        sys.stdout.write(f"{console.link}\n")
         sys.stdout.flush()
         threading.Event().wait()

@@ -1,27 +1,23 @@
-"""Texts that mean harm are shown as text."""
+"""Texts that mean harm are shown as text, responses are judged from their pages, and pages fit a telephone."""
 
 from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.items import HOSTILE, LEAD, hostile_board
-from tests.browser.reader import eventually
+from tests.browser.items import (
+    HOSTILE,
+    LEAD,
+    OWNER,
+    TENANT,
+    board_of,
+    faulty_response,
+    hostile_board,
+    in_review,
+)
+from tests.browser.site import eventually
 
 NARROW = {"width": 320, "height": 700}
-
-
-def fits(page) -> bool:
-    """Say whether the page does not scroll sideways."""
-    found: bool = page.evaluate(
-        "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
-    )
-    return found
-
-
-def refused(reader) -> list[str]:
-    """Return what the browser refused to run."""
-    return [text for text in reader.complaints.errors if "Content Security Policy" in text]
 
 
 def test_the_list_shows_hostile_texts_as_text_and_stays_as_wide_as_the_window(consoles, people) -> None:
@@ -31,8 +27,8 @@ def test_the_list_shows_hostile_texts_as_text_and_stays_as_wide_as_the_window(co
     for name, item in ids.items():
         shown = reader.page.locator(f'[data-id="{item}"] .excerpt').text_content()
         assert shown[:60] == HOSTILE[name][:60]
-    assert fits(reader.page)
-    reader.complaints.none()
+    assert reader.fits()
+    assert reader.complaints == []
 
 
 @pytest.mark.smoke
@@ -48,27 +44,19 @@ def test_the_page_of_a_hostile_text_shows_every_letter_of_it_and_runs_and_loads_
         assert page.title() == f"{name} · Groundwire"
         assert page.locator("#text").text_content() == text
         assert page.locator("#text *:not(mark)").count() == 0
-        assert fits(page), name
+        assert reader.fits(), name
+        addresses = page.locator("a").evaluate_all("all => all.map(a => a.href)")
+        assert [one for one in addresses if not one.startswith(console.url)] == []
         reader.press("e")
         assert page.locator("#content").input_value() == text
-        assert fits(page), name
+        assert reader.fits(), name
         page.keyboard.press("Control+End")
         page.keyboard.type("!")
         reader.go("Control+Enter")
     consoles.stop(console)
     sent = {one.subject_id: one.content for one in console.reviews.sent}
     assert sent == {name: f"{text}!" for name, text in HOSTILE.items()}
-    reader.complaints.none()
-
-
-def test_nothing_of_a_hostile_text_can_be_followed(consoles, people) -> None:
-    board, ids = hostile_board()
-    reader = people(consoles.start(board=board))
-    for item in ids.values():
-        reader.open(f"/items/{item}")
-        addresses = reader.page.locator("a").evaluate_all("all => all.map(a => a.href)")
-        assert [one for one in addresses if not one.startswith(reader.console.url)] == []
-    reader.complaints.none()
+    assert reader.complaints == []
 
 
 def test_what_cannot_be_seen_in_a_text_is_named_and_what_turns_it_ends_with_it(consoles, people) -> None:
@@ -86,19 +74,12 @@ def test_what_cannot_be_seen_in_a_text_is_named_and_what_turns_it_ends_with_it(c
 
 def test_no_page_scrolls_sideways_on_a_telephone(consoles, people) -> None:
     reader = people(consoles.start_full(), viewport=NARROW)
-    for path in (
-        "/",
-        "/responses",
-        "/approved",
-        "/blocked",
-        "/dead-letters",
-        "/status",
-    ):
+    for path in ("/", "/responses", "/approved", "/blocked", "/dead-letters", "/status"):
         reader.open(path)
-        assert fits(reader.page), path
+        assert reader.fits(), path
     reader.press("?")
-    assert fits(reader.page)
-    reader.complaints.none()
+    assert reader.fits()
+    assert reader.complaints == []
 
 
 @pytest.mark.smoke
@@ -108,8 +89,12 @@ def test_the_browser_itself_would_refuse_a_script_that_got_into_a_page(consoles,
         "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran = 1\">');"
         "const s = document.createElement('script'); s.textContent = 'window.ran = 2'; document.body.append(s)"
     )
+
+    def refused() -> int:
+        return sum("Content Security Policy" in text for text in reader.complaints)
+
     # what a page says is heard while it is asked for something
-    eventually(lambda: reader.page.evaluate("1") and len(refused(reader)) == 2)
+    eventually(lambda: reader.page.evaluate("1") and refused() == 2)
     assert reader.page.evaluate("window.ran ?? null") is None
 
 
@@ -124,17 +109,15 @@ def test_on_a_telephone_what_decides_stays_in_view_and_is_large_enough_for_a_thu
             reader.page.evaluate("top => scrollTo(0, top)", place)
             box = approve.bounding_box()
             assert 0 <= box["y"] <= 640 - box["height"]
-        assert fits(reader.page)
-
-
-SMALL = """() => [...document.querySelectorAll("button, summary, select, label.choice, .retract, .exports a, textarea")]
-  .filter(one => one.checkVisibility() && one.getBoundingClientRect().height < 43.9).map(one => one.outerHTML)"""
-"""What is lower than a thumb needs."""
+        assert reader.fits()
 
 
 def test_on_a_telephone_no_target_is_lower_than_44_pixels_and_undo_is_within_the_window(
     consoles, people
 ) -> None:
+    low = """() => [...document.querySelectorAll(
+        "button, summary, select, label.choice, .retract, .exports a, textarea"
+      )].filter(one => one.checkVisibility() && one.getBoundingClientRect().height < 43.9).map(one => one.outerHTML)"""
     reader = people(consoles.start_full(undo_seconds=60), viewport=NARROW)
     reader.open("/?kind=claim&sort=oldest")
     reader.go("Enter")
@@ -143,8 +126,110 @@ def test_on_a_telephone_no_target_is_lower_than_44_pixels_and_undo_is_within_the
     reader.go("Control+Enter")
     undo = reader.page.locator(".outcome.held button").bounding_box()
     assert undo["x"] + undo["width"] <= NARROW["width"]
-    small = {"/item": reader.page.evaluate(SMALL)}
+    small = {"/item": reader.page.evaluate(low)}
     for path in ("/?kind=response", "/approved", "/status"):
         reader.open(path)
-        small[path] = reader.page.evaluate(SMALL)
+        small[path] = reader.page.evaluate(low)
     assert {path: found for path, found in small.items() if found} == {}
+
+
+def opened(consoles, people, record, **options):
+    """Somebody at the page of a response."""
+    decided = in_review([record])
+    reader = people(consoles.start(board=board_of(decided)), **options)
+    reader.open(f"/items/{decided[0].decision_id}")
+    return reader
+
+
+@pytest.mark.smoke
+def test_by_keyboard_or_pointer_one_sees_what_the_source_says_of_each_fault(consoles, people) -> None:
+    reader = opened(consoles, people, faulty_response())
+    lit = reader.page.locator(".place.lit")
+    for key, says in (
+        ("f", "The pump in Lyon runs at 40 bar."),
+        ("f", "Visitors are not allowed in the pump hall."),
+    ):
+        reader.press(key)
+        expect(lit).to_have_text(says)
+        expect(lit).to_have_class("place lit against")
+    reader.press("F")
+    expect(lit).to_have_text("The pump in Lyon runs at 40 bar.")
+    reader.page.locator(".place", has_text="serviced every 30 days").hover()
+    expect(reader.page.locator("#answer .lit")).to_contain_text("It is serviced every 30 days")
+    assert reader.complaints == []
+
+
+def test_an_answer_and_sources_that_mean_harm_are_shown_as_text_and_fit_a_telephone(consoles, people) -> None:
+    for number, text in enumerate(HOSTILE.values()):
+        chunk = {"chunk_id": text[:50], "file": text[:50], "content": text, "start_line": 1, "end_line": 1}
+        record = faulty_response(f"harm-{number}") | {"answer": f"{text} 7", "chunks": [chunk], "query": text}
+        reader = opened(consoles, people, record, viewport=NARROW)
+        assert reader.page.locator("#answer").text_content() == f"{text} 7"
+        assert reader.page.locator("#question").text_content() == text
+        assert reader.page.locator("#answer *:not(mark, a.claim)").count() == 0
+        assert reader.fits()
+        assert reader.complaints == []
+
+
+def test_each_answer_is_judged_as_its_planted_fault_demands_by_keyboard_from_what_its_page_shows(
+    consoles, people
+) -> None:
+    kiln, owls = "The kiln reaches {} degrees after six hours.", "{} hunt {}."
+    valve = "The relief valve must {}be opened by hand while the boiler is under pressure."
+    roof = "The roof of the chapel was repaired by Brandt and Sons in 2011."
+    mill, crane = "The mill grinds rye for three bakeries in the valley.", "The crane stood still for a day."
+    bridge, lamp = (
+        "The weight limit of the bridge is set by the county",
+        "The lamp in the tower is a Fresnel lamp.",
+    )
+    said = "We stopped the crane at {} because of the wind."
+    quote = {"transcript": f"Driver: {said.format('seven')}", "evidence": {"safety": [said.format("eleven")]}}
+    files = {"sources": [{"file": "notes.md"}, {"file": "config/bridge_limits.yaml"}]}
+    lamps = {"entities": [{"id": "phantom-lamp"}], "corpus_index": {"tower-lamp": {"confidence": 0.9}}}
+    # question, source, answer, what the page has to name of the fault (None: there is none), and more of the record
+    sitting = (
+        ("How hot does the kiln get?", kiln.format(1240), kiln.format(1420), "1240", {}),
+        ("May it be opened by hand?", valve.format("not "), valve.format(""), "must not be opened", {}),
+        ("Who repaired the roof?", f"{roof} The work took nine weeks.", roof, None, {}),
+        (
+            "Who hunts?",
+            owls.format("Owls", "polecats"),
+            owls.format("Polecats", "owls"),
+            "Owls hunt polecats",
+            {},
+        ),
+        ("What is made?", mill, f"{mill} Its miller won a medal for saffron bread in Vienna.", "saffron", {}),
+        ("What did the driver say?", crane, crane, "eleven", quote),
+        (
+            "Where is the limit?",
+            f"{bridge}.",
+            f"{bridge}, see config/bridge_limits.yaml.",
+            "bridge_limits.yaml",
+            files,
+        ),
+        ("Which lamp is it?", lamp, lamp, "phantom-lamp", lamps),
+    )
+    records, planted = [], {}
+    for n, (question, source, answer, shows, given) in enumerate(sitting):
+        chunk = {"chunk_id": "c1", "file": "notes.md", "content": source, "start_line": 1, "end_line": 2}
+        record = {"tenant_id": TENANT, "user_id": OWNER.name, "response_id": f"r-{n}", "confidence": 0.9}
+        record |= {"query": question, "answer": answer, "chunks": [chunk], "sources": [{"file": "notes.md"}]}
+        records.append(record | given)
+        planted[f"r-{n}"] = shows
+    console = consoles.start(board=board_of(in_review(records)), undo_seconds=0)
+    reader, judged = people(console), {}
+    reader.open("/?sort=oldest")
+    reader.go("Enter")
+    faults = "#faults li, #quotes li, #entities tr:has(.badge), #why .check.failed, .warnings li"
+    while len(judged) < len(sitting):
+        name = reader.subject
+        assert name not in judged, "it was decided already"
+        wrong = " ".join(one.inner_text() for one in reader.page.locator(faults).all())
+        assert planted[name] is None or planted[name] in wrong, (name, planted[name], wrong)
+        judged[name] = "reject" if wrong.strip() else "approve"
+        reader.go(*(("r", "1", "Enter") if wrong.strip() else ("a",)))
+    expect(reader.page.locator("#total")).to_have_text("0")
+    eventually(lambda: len(console.reviews.sent) == len(sitting))
+    sent = {one.subject_id: one.action for one in console.reviews.sent}
+    assert sent == {name: "reject" if shows else "approve" for name, shows in planted.items()}
+    assert reader.complaints == []

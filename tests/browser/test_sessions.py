@@ -1,4 +1,4 @@
-"""What a person is told whose session is over, and that nothing of theirs is published then."""
+"""Signing in and out, typed text when a session is over, addresses of searches, and pages without JavaScript."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.items import LEAD
-from tests.browser.reader import eventually
+from tests.browser.site import Reader, eventually
 
 TYPED = "Corrected, at length and with care."
 
 
-def _typed(reader) -> str:
+def type_edit(reader: Reader) -> str:
     """Type an edit of an item; return its address."""
-    reader.open("/?kind=claim")
-    reader.go("Enter")
+    reader.open_first()
     reader.press("e", "Control+a")
     reader.page.keyboard.type(TYPED)
     return reader.page.url
 
 
-def _is_back(reader) -> None:
+def send_again(reader: Reader) -> None:
     """See that what was typed stands in the form again, and send it."""
     expect(reader.page.locator("#content")).to_have_value(TYPED)
     expect(reader.page.locator("#content")).to_be_focused()
@@ -28,12 +27,20 @@ def _is_back(reader) -> None:
     reader.said("Edited and approved")
 
 
+def search(reader: Reader, text: str) -> None:
+    """Search as people do, from the keyboard."""
+    reader.press("/")
+    reader.page.keyboard.type(text)
+    with reader.page.expect_navigation():
+        reader.page.keyboard.press("Enter")
+
+
 def test_who_signed_out_in_another_tab_is_told_so_and_has_what_was_typed_after_signing_in_again(
     consoles, people
 ) -> None:
     console = consoles.start(undo_seconds=60)
     reader = people(console)
-    _typed(reader)
+    type_edit(reader)
     other = reader.page.context.new_page()
     other.goto(console.url)
     other.get_by_role("button", name="Sign out").click()
@@ -45,7 +52,7 @@ def test_who_signed_out_in_another_tab_is_told_so_and_has_what_was_typed_after_s
     assert console.reviews.sent == []
     reader.page.goto(console.invite(LEAD))
     reader.page.wait_for_url(f"{console.url}/items/**")
-    _is_back(reader)
+    send_again(reader)
     consoles.stop(console)
     assert [one.content for one in console.reviews.sent] == [TYPED]
 
@@ -55,14 +62,14 @@ def test_a_form_of_an_older_session_is_refused_with_a_reason_and_what_was_typed_
 ) -> None:
     console = consoles.start(undo_seconds=60)
     reader = people(console)
-    _typed(reader)
+    type_edit(reader)
     reader.page.locator("#edit [name=csrf]").evaluate("field => { field.value = 'of another session' }")
     reader.go("Control+Enter")
     expect(reader.page.get_by_role("heading")).to_have_text("Refused")
     expect(reader.page.get_by_label("The text you wrote")).to_have_value(TYPED)
     assert console.reviews.sent == []
     reader.page.get_by_role("link", name="Open it again").click()
-    _is_back(reader)
+    send_again(reader)
     consoles.stop(console)
     assert [one.content for one in console.reviews.sent] == [TYPED]
 
@@ -72,7 +79,7 @@ def test_a_page_that_is_left_keeps_what_was_typed_on_it_and_j_k_and_q_do_not_lea
 ) -> None:
     console = consoles.start()
     reader = people(console)
-    address = _typed(reader)
+    address = type_edit(reader)
     reader.page.locator("#title").focus()
     reader.press("j", "k", "q", "u")
     assert reader.page.url == address
@@ -95,7 +102,7 @@ def test_a_refused_edit_is_given_back_with_the_reason_whether_the_console_refuse
     console = consoles.start(undo_seconds=60)
     console.reviews.refuse.append("unreadable")
     reader = people(console)
-    address = _typed(reader)
+    address = type_edit(reader)
     reader.page.keyboard.type(" I think so.")
     reader.go("Control+Enter")
     expect(reader.page.get_by_role("alert")).to_contain_text("speculates and cannot be approved")
@@ -113,7 +120,7 @@ def test_a_refused_edit_is_given_back_with_the_reason_whether_the_console_refuse
     expect(reader.page.get_by_role("alert")).to_contain_text("Refused by the gate.")
     assert reader.page.url.startswith(address.partition("?")[0])
     expect(refused).to_have_count(0)
-    _is_back(reader)
+    send_again(reader)
 
 
 def test_nothing_that_was_typed_stays_in_the_tab_once_it_is_published_or_its_writer_signs_out(
@@ -122,14 +129,14 @@ def test_nothing_that_was_typed_stays_in_the_tab_once_it_is_published_or_its_wri
     kept = "Object.keys(sessionStorage).filter(name => sessionStorage.getItem(name).includes('Corrected')).length"
     console = consoles.start(undo_seconds=60)
     reader = people(console)
-    _typed(reader)
+    type_edit(reader)
     assert reader.page.evaluate(kept) == 1
     reader.go("Control+Enter")
     reader.said("Edited and approved")
     console.release()
     expect(reader.page.locator(".outcome.held")).to_have_count(0)
     eventually(lambda: reader.page.evaluate(kept) == 0)
-    _typed(reader)
+    type_edit(reader)
     assert reader.page.evaluate(kept) == 1
     reader.page.get_by_role("button", name="Sign out").click()
     reader.page.wait_for_url(f"{console.url}/signin")
@@ -155,7 +162,7 @@ def test_while_the_console_is_away_nothing_is_sent_and_the_page_with_what_was_ty
 ) -> None:
     console = consoles.start()
     reader = people(console)
-    address = _typed(reader)
+    address = type_edit(reader)
     consoles.stop(console)
     expect(reader.page.locator("#away")).to_contain_text("does not answer")
     reader.press("Control+Enter")
@@ -164,27 +171,134 @@ def test_while_the_console_is_away_nothing_is_sent_and_the_page_with_what_was_ty
     expect(reader.page.locator("#content")).to_have_value(TYPED)
 
 
-def test_a_sign_in_link_works_once_and_leads_to_the_page_that_was_asked_for(consoles, people) -> None:
+def test_a_sign_in_link_works_once_leads_to_the_page_that_was_asked_for_and_keeps_its_secret(
+    consoles, people
+) -> None:
     console = consoles.start()
-    reader = people(console, None)
+    reader, late, secret = people(console, None), people(console, None), console.link.partition("#")[2]
+    asked: list[str] = []
+    reader.page.on("request", lambda request: asked.append(request.url))
     reader.open("/?sort=oldest")
     assert reader.page.url == f"{console.url}/signin"
     reader.page.goto(console.link)
     reader.page.wait_for_url(f"{console.url}/?sort=oldest")
-    late = people(console, None)
-    late.page.goto(console.link)
-    expect(late.page.locator("main")).to_contain_text("works once")
-    assert console.link.partition("#")[2] not in late.page.content() + late.page.url
-
-
-def test_the_secret_of_a_sign_in_link_is_in_no_request_and_not_in_the_history(consoles, people) -> None:
-    console = consoles.start()
-    reader = people(console, None)
-    asked: list[str] = []
-    reader.page.on("request", lambda request: asked.append(request.url))
-    reader.sign_in(console.link)
-    secret = console.link.partition("#")[2]
     assert len(asked) > 3
     assert [url for url in asked if secret in url and "#" not in url] == []
     reader.page.go_back()
     assert secret not in reader.page.url
+    late.page.goto(console.link)
+    expect(late.page.locator("main")).to_contain_text("works once")
+    assert secret not in late.page.content() + late.page.url
+
+
+def test_a_search_lives_in_its_address_under_filters_back_forward_and_in_other_tabs(consoles, people) -> None:
+    reader = people(consoles.start(items=40))
+    page, matches = reader.page, reader.page.locator("#matches")
+    whole = reader.ids()
+    search(reader, "mail")
+    found = reader.ids()
+    assert 0 < len(found) < len(whole)
+    assert "search=mail" in page.url
+    search(reader, "billing")
+    other = page.context.new_page()
+    other.goto(reader.console.url)
+    expect(other.locator("#list > .item")).to_have_count(len(whole))
+    page.reload()
+    expect(matches).to_contain_text("billing")
+    page.go_back()
+    assert reader.ids() == found
+    expect(page.locator("#search")).to_have_value("mail")
+    page.locator("#filter-kind").select_option("claim")
+    page.locator("#sort").select_option("oldest")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(matches).to_contain_text("1 filter")
+    expect(matches).to_contain_text("mail")
+    filtered = reader.ids()
+    page.go_back()
+    assert reader.ids() == found
+    page.go_forward()
+    assert reader.ids() == filtered
+    page.locator("#clear").click()
+    expect(page.locator("#list > .item")).to_have_count(len(whole))
+
+
+def test_what_is_done_to_what_a_search_found_leads_back_to_it(consoles, people) -> None:
+    reader = people(consoles.start(items=40, undo_seconds=60))
+    page = reader.page
+    reader.open("/?sort=newest")
+    search(reader, "billing")
+    place, found = page.url, reader.ids()
+    box = page.locator("#list > :not([data-own-page]) input").first
+    box.check()
+    page.get_by_role("button", name="Reject selected…").click()
+    page.get_by_role("link", name="Cancel").click()
+    assert page.url == place
+    box.check()
+    page.get_by_role("button", name="Reject selected…").click()
+    page.locator("fieldset input").first.check()
+    page.get_by_role("button", name="Reject 1").focus()
+    reader.go("Enter")
+    assert page.url == place
+    reader.go("u")
+    reader.go("q")
+    assert page.url == place
+    assert reader.ids() == found
+    reader.go("Enter")
+    assert page.locator("#place").inner_text() == f"1 of {len(found)}"
+    reader.go("a")
+    reader.go("q")
+    assert page.url == place
+
+
+@pytest.mark.smoke
+def test_one_item_is_found_edited_undone_and_rejected_without_javascript(consoles, people) -> None:
+    console = consoles.start(undo_seconds=60)
+    reader = people(console, None, java_script_enabled=False)
+    page = reader.page
+    address, _, secret = console.link.partition("#")
+    page.goto(address)
+    page.get_by_label("One-time code").fill(secret)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_label("Search the texts").fill("mail")
+    page.get_by_role("button", name="Search").click()
+    page.locator("#filters > summary").click()
+    page.get_by_label("Kind").select_option("claim")
+    page.get_by_role("button", name="Show").click()
+    assert "search=mail" in page.url
+    assert "kind=claim" in page.url
+    page.locator("#list .open").first.click()
+    item, subject = reader.item, reader.subject
+    page.locator("summary", has_text="Edit").click()
+    page.get_by_label("The text as it should be remembered").fill("Better.")
+    page.get_by_role("button", name="Approve the edited text").click()
+    page.get_by_role("button", name="Undo").click()
+    assert reader.item == item
+    page.locator("summary", has_text="Reject").click()
+    page.get_by_label("Outdated").check()
+    page.locator("#reject-note").fill("Of last year.")
+    page.get_by_role("button", name="Reject", exact=True).click()
+    expect(page.locator("#outcomes")).to_contain_text("Rejected")
+    consoles.stop(console)
+    assert [(one.subject_id, one.action, one.reason, one.note) for one in console.reviews.sent] == [
+        (subject, "reject", "outdated", "Of last year.")
+    ]
+
+
+def test_several_are_selected_and_rejected_at_once_without_javascript(consoles, people) -> None:
+    console = consoles.start(100, undo_seconds=60)
+    reader = people(console, java_script_enabled=False)
+    page = reader.page
+    page.goto(f"{console.url}/?sort=newest")
+    for box in page.locator("#list > :not([data-own-page]) input").all()[:22]:
+        box.check()
+    page.get_by_role("button", name="Reject selected…").click()
+    expect(page.get_by_role("heading")).to_have_text("Reject 22 items")
+    page.get_by_label("Duplicate").check()
+    page.get_by_role("button", name="Reject 22").click()
+    assert page.get_by_label("Type the number of items").evaluate("e => e.validity.valueMissing")
+    page.get_by_label("Type the number of items").fill("22")
+    page.get_by_role("button", name="Reject 22").click()
+    consoles.stop(console)
+    sent = console.reviews.sent
+    assert {(one.action, one.reason) for one in sent} == {("reject", "duplicate")}
+    assert len({one.subject_id for one in sent}) == len(sent) == 22
