@@ -60,12 +60,7 @@ def origin(offset: int, *, timestamp: int | None = None, topic: str = "groundwir
 def dedup(text: str, who: Subject, *, material: bool = True) -> DedupQuery:
     form = read_form(text)
     scope = digest(who.tenant_id, who.user_id, "fact")
-    return DedupQuery(
-        scope,
-        *KEYS.of(form),
-        signature(form),
-        MatchRules(THRESHOLDS, material),
-    )
+    return DedupQuery(scope, *KEYS.of(form), signature(form), MatchRules(THRESHOLDS, material))
 
 
 @dataclass(slots=True)

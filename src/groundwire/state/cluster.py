@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -54,15 +55,7 @@ log = structlog.get_logger()
 
 _LOOK: Final = 0.25
 """Seconds between probes of an unreachable slot."""
-_PROBE: Final = 1.0
-"""Seconds per probe."""
-_LONGEST: Final = 30.0
-"""Longest pause between probes of a slot whose server answers but refuses to write."""
-_FORGOTTEN: Final = 60.0
-"""Seconds after which a recovered slot that was not asked to decide counts as one that never failed."""
-_REDIRECTS: Final = 5
-_ERRORS_LOGGED: Final = 3
-"""Errors per log line."""
+
 _NOT_NOW: Final = (AskError, ClusterDownError, ReadOnlyError, TryAgainError)
 """Errors of a live server that does not serve a slot."""
 
@@ -95,10 +88,6 @@ class Cluster(Server):
     Calls to a failed slot fail at once until a probe succeeds, so that it delays a batch once, by `patience`. With
     `watch_servers`, a bucket that was away or has another primary takes no decisions until `trust`: a replica may lack
     the last of what was published.
-
-    Args:
-        redis: a client that returns bytes; its slot map is used and updated.
-        patience: seconds per call.
     """
 
     def __init__(self, redis: RedisCluster, patience: float = PATIENCE) -> None:
@@ -182,7 +171,8 @@ class Cluster(Server):
 
     async def call(self, *command: Argument, needed: bool = False) -> Any:  # noqa: ANN401 - a reply is what the server sends
         """Send a command to the server of its first key; see `Server.call`."""
-        call = _Call(_slot_of(command), command)
+        key = _key_of(command)
+        call = _Call(key_slot(key if isinstance(key, bytes) else str(key).encode()), command)
         await self._send([call], needed=needed)
         return _answer_of(call)
 
@@ -263,7 +253,11 @@ class Cluster(Server):
         away: list[StateUnavailable] = []
         for node in self._primaries():
             try:
-                await self._check_node(node, require_aof=require_aof)
+                setting = partial(self._setting, node)
+                await refuse_settings(setting, f"Redis {node.name}", require_aof=require_aof)
+                if await setting("cluster-require-full-coverage") == "yes":
+                    hint = "one unreachable primary stops all users, not only its own: set it to no"
+                    log.warning("state.full_coverage", server=node.name, hint=hint)
             except StateUnavailable as error:
                 away.append(error)
         if len(away) == len(self._primaries()):
@@ -304,7 +298,7 @@ class Cluster(Server):
         await self._open()
         left = list(calls)
         answered: dict[int, _Call] = {}
-        for _ in range(_REDIRECTS):
+        for _ in range(5):  # redirections
             by_node: defaultdict[ClusterNode, list[_Call]] = defaultdict(list)
             for call in left:
                 node = None if deciding and call.slot in self._doubtful else self._node_of(call.slot)
@@ -319,7 +313,14 @@ class Cluster(Server):
             if not left:
                 break
         for call in answered.values():
-            self._note(call, deciding=deciding, needed=needed)
+            error = call.answer
+            if not isinstance(error, Exception):
+                if deciding and call.slot not in self._away:
+                    self._failing.pop(call.slot, None)
+                    self._refusals.pop(call.slot, None)
+            elif not isinstance(error, StateUnavailable | NoScriptError) and (needed or _is_away(error)):
+                probe = _probe_of(call.slot) if needed else ("EXISTS", _key_of(call.command))
+                self._lose(call.slot, probe, error)
 
     async def _exchange(self, node: ClusterNode, calls: Sequence[_Call]) -> None:
         """Send commands over one connection, and once more if that broke: all commands are idempotent."""
@@ -364,24 +365,15 @@ class Cluster(Server):
                 await self._exchange(node, [asking, call])
         return False
 
-    def _note(self, call: _Call, *, deciding: bool, needed: bool) -> None:
-        error = call.answer
-        if not isinstance(error, Exception):
-            if deciding and call.slot not in self._away:
-                self._failing.pop(call.slot, None)
-                self._refusals.pop(call.slot, None)
-        elif not isinstance(error, StateUnavailable | NoScriptError) and (needed or _is_away(error)):
-            probe = _probe_of(call.slot) if needed else ("EXISTS", _key_of(call.command))
-            self._lose(call.slot, probe, error)
-
     def _lose(self, slot: int, probe: Command, error: Exception) -> None:
         if slot not in self._away:
             now = due = time.monotonic()
             if not _is_away(error):
                 self._refusals[slot] += 1
-                due += min(_LOOK * 2 ** min(self._refusals[slot], 10), _LONGEST)
+                due += min(_LOOK * 2 ** min(self._refusals[slot], 10), 30.0)
             self._away[slot] = _Away(probe, due, f"{type(error).__name__}: {str(error)[:200]}")
-            if now - self._back.pop(slot, now) > _FORGOTTEN:
+            # a recovered slot that was not asked to decide counts as one that never failed
+            if now - self._back.pop(slot, now) > 60.0:
                 self._failing[slot] = now
             self._failing.setdefault(slot, now)
         self._doubt(slot)
@@ -401,7 +393,7 @@ class Cluster(Server):
             watched.update(self._away)
             names = {self._name_of(slot) for slot in self._away}
             if names - logged:
-                why = sorted({away.why for away in self._away.values()})[:_ERRORS_LOGGED]
+                why = sorted({away.why for away in self._away.values()})[:3]
                 log.warning("state.shard_away", servers=sorted(names), slots=len(self._away), why=why)
                 logged |= names
             await asyncio.sleep(_LOOK)
@@ -420,14 +412,19 @@ class Cluster(Server):
             for node in self._nodes.slots_cache.get(slot, ())[:1] if away.due <= now else ():
                 by_node[node].append(_Call(slot, away.probe))
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PROBE):
+            async with asyncio.timeout(1.0):
                 await asyncio.gather(*map(self._try, by_node.keys(), by_node.values()))
         for call in (call for calls in by_node.values() for call in calls):
             if isinstance(call.answer, MovedError):
                 await self._move(call.answer)
-            elif call.answer is not None and not _is_away(call.answer) and not _refuses(call):
-                self._away.pop(call.slot, None)
-                self._back[call.slot] = time.monotonic()
+            elif call.answer is not None and not _is_away(call.answer):
+                # a server that forbids only the probe is retried by a decision
+                refused = isinstance(call.answer, Exception) and not isinstance(
+                    call.answer, NoPermissionError
+                )
+                if not (refused and call.command[0] == "SETRANGE"):
+                    self._away.pop(call.slot, None)
+                    self._back[call.slot] = time.monotonic()
 
     async def _open(self) -> None:
         if self._owners and self._nodes.slots_cache:
@@ -484,20 +481,12 @@ class Cluster(Server):
     def _primaries(self) -> list[ClusterNode]:
         return list({nodes[0].name: nodes[0] for nodes in self._nodes.slots_cache.values()}.values())
 
-    async def _check_node(self, node: ClusterNode, *, require_aof: bool) -> None:
-        """Refuse an unsuitable primary. Raises: as `check`."""
-
-        async def setting(name: str) -> str | None:
-            call = _Call(0, ("CONFIG GET", name))
-            error = await self._try(node, [call])
-            if error is None and isinstance(call.answer, ResponseError):
-                return None  # managed servers often hide it
-            return text_of(_answer_of(call).get(name))
-
-        await refuse_settings(setting, f"Redis {node.name}", require_aof=require_aof)
-        if await setting("cluster-require-full-coverage") == "yes":
-            hint = "one unreachable primary stops all users, not only its own: set it to no"
-            log.warning("state.full_coverage", server=node.name, hint=hint)
+    async def _setting(self, node: ClusterNode, name: str) -> str | None:
+        call = _Call(0, ("CONFIG GET", name))
+        error = await self._try(node, [call])
+        if error is None and isinstance(call.answer, ResponseError):
+            return None  # managed servers often hide it
+        return text_of(_answer_of(call).get(name))
 
 
 def _probe_of(slot: int) -> Command:
@@ -505,20 +494,8 @@ def _probe_of(slot: int) -> Command:
     return "SETRANGE", f"{tags_by_slot()[slot]}never:1", 0, b""
 
 
-def _refuses(probed: _Call) -> bool:
-    """Return whether a server refuses writes; one that forbids only the probe is retried by a decision."""
-    error = probed.answer
-    writes = probed.command[0] == "SETRANGE"
-    return writes and isinstance(error, Exception) and not isinstance(error, NoPermissionError)
-
-
 def _key_of(command: Command) -> Argument:
     return command[3] if command[0] in {"EVALSHA", "EVAL"} else command[1]
-
-
-def _slot_of(command: Command) -> int:
-    key = _key_of(command)
-    return key_slot(key if isinstance(key, bytes) else str(key).encode())
 
 
 def _is_away(error: object) -> bool:

@@ -32,7 +32,6 @@ BATCH: Final = 500
 """Entities or relations per command."""
 
 _WHOLE: Final = b""
-_STAGED_SECONDS: Final = 3600
 
 Item = TypeVar("Item")
 _ADD: Final = script("corpus_add")
@@ -56,7 +55,6 @@ class Loading:
         self.given_up = True
 
     async def add_entities(self, entities: Iterable[CorpusEntity]) -> None:
-        """Add or replace entities."""
         for batch in _batches(entities):
             fields: list[Argument] = []
             for entity in batch:
@@ -70,7 +68,9 @@ class Loading:
         for number, batch in enumerate(_batches(relations)):
             fields: list[Argument] = []
             for relation in batch:
-                fields += [_pair(relation.subject, relation.object), _line(relation)]
+                written = relation.model_dump(mode="json", exclude_none=True)
+                line = json.dumps(written, ensure_ascii=False, sort_keys=True)
+                fields += [_pair(relation.subject, relation.object), line]
             places = await self._server.run(_ADD, (self._keys.relations,), MAX_PAIR_BYTES, *fields)
             refused += [number * BATCH + int(place) for place in places]
             await self._progress()
@@ -79,17 +79,11 @@ class Loading:
     async def _progress(self) -> None:
         if self._staged:
             for key in self._keys:
-                await self._server.call("EXPIRE", key, _STAGED_SECONDS)
+                await self._server.call("EXPIRE", key, 3600)
 
 
 class CorpusIndex:
-    """The entities of each tenant, and their relations. Every method raises StateUnavailable.
-
-    Args:
-        redis: a client of `groundwire.state.server.connect`.
-        prefix: of every key.
-        patience: seconds per call.
-    """
+    """The entities of each tenant, and their relations. Every method raises StateUnavailable."""
 
     def __init__(self, redis: Client, prefix: str, *, patience: float = PATIENCE) -> None:
         self._redis = redis
@@ -139,7 +133,11 @@ class CorpusIndex:
             loading.give_up()
             raise
         finally:
-            await self._finish(loading, staged, live)
+            if loading.given_up:
+                with suppress(StateUnavailable):  # then it expires
+                    await self._server.call("UNLINK", *staged)
+            elif not await self._server.run(_SWITCH, (*staged, *live)):
+                raise StateUnavailable("what was loaded of the corpus is gone: load it again")
 
     async def load(
         self,
@@ -168,18 +166,10 @@ class CorpusIndex:
                 raise ValueError(f"there are more than {MAX_PAIR_BYTES} bytes of relations between two names")
 
     async def forget(self, tenant: str) -> bool:
-        """Remove a tenant's corpus; return whether there was one."""
         return bool(await self._server.call("UNLINK", *self._keys(tenant)))
 
     async def close(self) -> None:
         await self._server.close()
-
-    async def _finish(self, loading: Loading, staged: _Keys, live: _Keys) -> None:
-        if loading.given_up:
-            with suppress(StateUnavailable):  # then it expires
-                await self._server.call("UNLINK", *staged)
-        elif not await self._server.run(_SWITCH, (*staged, *live)):
-            raise StateUnavailable("what was loaded of the corpus is gone: load it again")
 
     def _keys(self, tenant: str, load: str = "") -> _Keys:
         stem = f"{self._prefix}corpus:{tagged(self._redis, short(digest(tenant)))}:{load}"
@@ -200,10 +190,6 @@ def _batches(items: Iterable[Item]) -> Iterator[Sequence[Item]]:
 
 def _pair(subject: str, obj: str) -> bytes:
     return digest(*sorted((comparable(subject), comparable(obj))))
-
-
-def _line(relation: RelationClaim) -> str:
-    return json.dumps(relation.model_dump(mode="json", exclude_none=True), ensure_ascii=False, sort_keys=True)
 
 
 def _parsed(value: bytes) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
+from typing import Any
 
 from groundwire.checks.dedup.signature import Difference, compare
 from groundwire.checks.dedup.similarity import is_near
@@ -118,16 +119,6 @@ class ScopeIndex:
         return [self.claims[number] for number in ids if number in self.claims]
 
 
-def matches_of(query: DedupQuery, candidates: Iterable[Indexed]) -> list[Match]:
-    found = []
-    for indexed in candidates:
-        rejected = indexed.match_class is MatchClass.REJECTED
-        compared = compare(query.signature, indexed.signature, query.rules.thresholds, rejected=rejected)
-        if compared:
-            found.append(Match(indexed, *compared))
-    return found
-
-
 def choose(matches: Iterable[Match], rules: MatchRules) -> tuple[Sequence[Match], dict[MatchKind, Match]]:
     """Return at most five matches to report, nearest first, deciding ones included, and the best of each kind."""
     ranked = sorted(matches, key=lambda match: match.rank)
@@ -167,10 +158,13 @@ class StoredEntry:
     indexed: tuple[bytes, int] | None = None
     affected: tuple[int, Sequence[str]] | None = None
 
+    @classmethod
+    def of(cls, outcome: Outcome, answered: int, **more: Any) -> StoredEntry:  # noqa: ANN401 - the other attributes
+        names = (outcome.fingerprint, outcome.origin, answered, outcome.state, outcome.revision)
+        return cls(*names, outcome.first_origin, outcome, **more)
+
 
 class EntryStore:
-    """Entries, indexes by scope, waiting subjects, places with their bytes, and derived claims."""
-
     def __init__(self, max_candidates: int) -> None:
         self.entries: dict[Subject, StoredEntry] = {}
         self.scopes: defaultdict[bytes, ScopeIndex] = defaultdict(ScopeIndex)
@@ -200,7 +194,7 @@ class EntryStore:
     def index(
         self, query: DedupQuery, subject: Subject, match_class: MatchClass, times: tuple[int, int]
     ) -> tuple[bytes, int] | None:
-        """Index a claim; return `indexed` of its entry. `times`: approval and horizon."""
+        """Index a claim; return `indexed` of its entry."""
         number = self.scopes[query.scope].add(query, subject, match_class, times)
         return None if match_class is MatchClass.REJECTED else (query.scope, number)
 
@@ -223,7 +217,7 @@ class EntryStore:
     def deduplicate(
         self, request: StepRequest | ReviewRequest
     ) -> tuple[str, Sequence[Match], dict[MatchKind, Match]]:
-        """Compare a claim: the status, the matches to report, and the best of each kind that decides."""
+        """Compare a claim; return the status, the matches to report, and the best of each kind that decides."""
         if request.dedup_failed or request.dedup is None:
             return "failed" if request.dedup_failed else "disabled", (), {}
         query = request.dedup
@@ -231,14 +225,16 @@ class EntryStore:
         compared = sum(len(indexed.signature) for indexed in candidates)
         if len(candidates) > self.max_candidates or compared > CANDIDATE_BYTES * self.max_candidates:
             return "failed", (), {}
-        found = matches_of(
-            query,
-            [c for c in candidates if not c.hides(request.subject.subject_id, request.origin.timestamp)],
-        )
+        found = []
+        for indexed in candidates:
+            if not indexed.hides(request.subject.subject_id, request.origin.timestamp):
+                rejected = indexed.match_class is MatchClass.REJECTED
+                thresholds = query.rules.thresholds
+                if match := compare(query.signature, indexed.signature, thresholds, rejected=rejected):
+                    found.append(Match(indexed, *match))
         return "ok", *choose(found, query.rules)
 
     def state_of(self, subject: Subject) -> str:
-        """Return the state of a parent as facts name it."""
         entry = self.entries.get(subject)
         return entry.state.name.lower() if entry else "unknown"
 

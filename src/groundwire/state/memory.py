@@ -40,8 +40,6 @@ _REJECTING = {ReviewAction.REJECT, ReviewAction.RETRACT}
 
 
 class MemoryState:
-    """State of one process; `max_candidates` as for `groundwire.state.redis.RedisState`."""
-
     def __init__(self, *, max_candidates: int = MAX_CANDIDATES) -> None:
         self._store = EntryStore(max_candidates)
         self._reviews = _Reviews(self._store)
@@ -51,64 +49,45 @@ class MemoryState:
     async def step(
         self, requests: Sequence[StepRequest], limits: QueueLimits, *, deferred: bool = False
     ) -> list[StepAnswer]:
-        """See `State`; atomic, because it awaits nothing."""
         return [self._answer(request, limits, deferred=deferred) for request in requests]
 
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
-        """See `State`."""
         taken = 0
         for stored in outcomes:
             outcome, before = stored.outcome, self._entries.get(stored.subject)
             if before and before.revision >= outcome.revision:
                 continue
-            entry = StoredEntry(
-                outcome.fingerprint,
-                outcome.origin,
-                outcome.origin.timestamp,
-                outcome.state,
-                outcome.revision,
-                outcome.first_origin,
-                outcome,
-                stored.joined_to,
-            )
+            entry = StoredEntry.of(outcome, outcome.origin.timestamp, joined_to=stored.joined_to)
             self._replace(stored, before, entry, (outcome.origin.timestamp, stored.horizon))
             taken += 1
         return taken
 
     async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
-        """See `State`."""
         entries = [self._entries.get(subject) for subject in subjects]
         return [entry.outcome.payload if entry and entry.outcome else None for entry in entries]
 
     async def review(self, requests: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
-        """See `State`."""
         return [self._reviews.answer(request) for request in requests]
 
     async def held(self, subjects: Sequence[Subject]) -> list[HeldEntry | None]:
-        """See `State`."""
         found = [entry and entry.outcome for entry in map(self._entries.get, subjects)]
         return [
-            HeldEntry(held.state, held.revision, held.fingerprint, held.payload, held.record)
-            if held
-            else None
-            for held in found
+            HeldEntry(one.state, one.revision, one.fingerprint, one.payload, one.record) if one else None
+            for one in found
         ]
 
     async def statuses(self, subjects: Sequence[Subject]) -> list[SubjectStatus | None]:
-        """See `State`."""
         entries = [self._entries.get(subject) for subject in subjects]
         return [SubjectStatus(entry.state, entry.revision) if entry else None for entry in entries]
 
     async def waiting_count(self) -> int:
-        """See `State`."""
         return sum(map(len, self._store.waiting.values()))
 
     async def queue_depth(self) -> int:
-        """See `State`."""
         return self._store.places[""]
 
     async def close(self) -> None:
-        """No-op."""
+        pass
 
     def _answer(self, request: StepRequest, limits: QueueLimits, *, deferred: bool) -> StepAnswer:
         before = self._entries.get(request.subject)
@@ -122,45 +101,37 @@ class MemoryState:
                 return self._decide(request, before, limits)
             self._note(request, before)
             return Waiting(publish=before.origin == request.origin)
-        if not deferred and (
+        if deferred or not (
             request.wait or (request.ordered and self._store.waiting[user_of(request.subject)])
         ):
-            return self._wait(request, before)
-        return self._decide(request, before, limits)
+            return self._decide(request, before, limits)
+        revision, first = history(before)
+        at = request.origin.timestamp
+        entry = StoredEntry(request.fingerprint, request.origin, at, SubjectState.WAITING, revision, first)
+        self._supersede(request, before)
+        self._store.put(request.subject, entry)
+        return Waiting(publish=True)
 
     def _recorded(self, request: StepRequest, before: StoredEntry | None) -> Outcome | None:
         """Return the outcome of this record, even if superseded, else its subject's."""
         own = self._superseded.get((request.subject, request.origin))
         if own:
             return own.outcome
-        if before is None or before.outcome is None or self._may_be_decided_again(request, before):
+        if before is None or before.outcome is None:
             return None
-        if before.state is SubjectState.JOINED:
+        joined = before.state is SubjectState.JOINED
+        if request.origin.timestamp > before.answered and (joined or before.state is SubjectState.REFUSED):
+            leader = self._entries.get(before.joined_to) if before.joined_to else None
+            if not leader or leader.state is not SubjectState.PENDING:
+                return None  # it is decided again
+        if joined:
             self._note(request, before)
         return before.outcome
-
-    def _may_be_decided_again(self, request: StepRequest, before: StoredEntry) -> bool:
-        if request.origin.timestamp <= before.answered:
-            return False
-        if before.state is SubjectState.JOINED:
-            joined = before.joined_to and self._entries.get(before.joined_to)
-            return not joined or joined.state is not SubjectState.PENDING
-        return before.state is SubjectState.REFUSED
 
     def _note(self, request: StepRequest, before: StoredEntry) -> None:
         """Record that a record was answered: it is not decided afresh when it comes again."""
         answered = max(before.answered, request.origin.timestamp)
         self._entries[request.subject] = replace(before, answered=answered)
-
-    def _wait(self, request: StepRequest, before: StoredEntry | None) -> Waiting:
-        revision, first = history(before)
-        origin = request.origin
-        entry = StoredEntry(
-            request.fingerprint, origin, origin.timestamp, SubjectState.WAITING, revision, first
-        )
-        self._supersede(request, before)
-        self._store.put(request.subject, entry)
-        return Waiting(publish=True)
 
     def _supersede(self, request: StepRequest, before: StoredEntry | None) -> None:
         """Keep the outcome of an earlier record, which may not be published yet."""
@@ -172,7 +143,17 @@ class MemoryState:
         parents = [
             ParentFact(id=name, state=self._store.state_of(parent)) for name, parent in request.parents
         ]
-        tier = _tier(request, status, best, parents)
+        tier = request.base_tier
+        if MatchKind.DUPLICATE in best:
+            tier = 3
+        elif tier == 1 and (
+            request.capped
+            or status == "failed"
+            or MatchKind.CONFLICT in best
+            or MatchKind.REJECTED in best
+            or any(parent.state != "approved" for parent in parents)
+        ):
+            tier = 2
         state, place = self._state_and_place(request, tier, best, limits)
         revision, first = history(before)
         pending = state is SubjectState.PENDING
@@ -193,9 +174,7 @@ class MemoryState:
         )
         joined_to = best[MatchKind.PENDING].indexed.subject if state is SubjectState.JOINED else None
         answered = max(request.origin.timestamp, before.answered) if before else request.origin.timestamp
-        entry = StoredEntry(
-            request.fingerprint, request.origin, answered, state, revision + 1, first, outcome, joined_to
-        )
+        entry = StoredEntry.of(outcome, answered, joined_to=joined_to)
         dedup = request.dedup if status == "ok" else None  # else it is not indexed either
         rests_on = [parent for _, parent in request.parents]
         stored = StoredOutcome(request.subject, outcome, dedup, request.horizon, parents=rests_on)
@@ -223,35 +202,15 @@ class MemoryState:
             return SubjectState.REVIEW, Place.NOT_NEEDED
         if MatchKind.PENDING in best:
             return SubjectState.JOINED, Place.NOT_NEEDED
-        place = self._ask_for_place(request, limits)
-        return SubjectState.PENDING if place is Place.FREE else SubjectState.REFUSED, place
-
-    def _ask_for_place(self, request: StepRequest, limits: QueueLimits) -> Place:
-        if self._store.places[user_of(request.subject)] >= limits.per_user:
-            return Place.USER_FULL
-        tenant = request.subject.tenant_id
-        if self._store.places[tenant] >= limits.per_tenant:
-            return Place.TENANT_FULL
-        if self._store.bytes[tenant] + len(request.record) > limits.tenant_bytes:
-            return Place.TENANT_FULL
-        if self._store.places[""] >= limits.total:
-            return Place.TOTAL_FULL
-        return Place.FREE
-
-
-def _tier(
-    request: StepRequest, status: str, best: dict[MatchKind, Match], parents: Sequence[ParentFact]
-) -> int:
-    if request.base_tier == 3 or MatchKind.DUPLICATE in best:
-        return 3
-    doubtful = (
-        request.capped
-        or status == "failed"
-        or MatchKind.CONFLICT in best
-        or MatchKind.REJECTED in best
-        or any(parent.state != "approved" for parent in parents)
-    )
-    return 2 if request.base_tier == 1 and doubtful else request.base_tier
+        tenant, places = request.subject.tenant_id, self._store.places
+        stored = self._store.bytes[tenant] + len(request.record)
+        if places[user_of(request.subject)] >= limits.per_user:
+            return SubjectState.REFUSED, Place.USER_FULL
+        if places[tenant] >= limits.per_tenant or stored > limits.tenant_bytes:
+            return SubjectState.REFUSED, Place.TENANT_FULL
+        if places[""] >= limits.total:
+            return SubjectState.REFUSED, Place.TOTAL_FULL
+        return SubjectState.PENDING, Place.FREE
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,9 +252,11 @@ class _Reviews:
             return before
         code = _obstacle(request, entry)
         if entry is None or entry.outcome is None or code:
-            return self._refuse(
-                request, RefusedAction(code, SubjectStatus(entry.state, entry.revision) if entry else None)
-            )
+            refused = RefusedAction(code, SubjectStatus(entry.state, entry.revision) if entry else None)
+            if not request.forgets and _key(request) not in self._actions:
+                refused = replace(refused, at=request.origin.timestamp)
+                self._actions[_key(request)] = _Recorded(request, refused)
+            return refused
         self._carry_out(request, entry, entry.outcome)
         after = self._store.entries[request.subject]
         return replace(self._remember_carried_out(request, after), fresh=True)
@@ -326,14 +287,6 @@ class _Reviews:
             self._actions[_key(request)] = carried_out
         return self._reviewed(carried_out, entry)
 
-    def _refuse(self, request: ReviewRequest, refused: RefusedAction) -> RefusedAction:
-        """Record a refusal unless the action is recorded."""
-        if request.forgets or _key(request) in self._actions:
-            return refused
-        refused = replace(refused, at=request.origin.timestamp)
-        self._actions[_key(request)] = _Recorded(request, refused)
-        return refused
-
     def _reviewed(self, done: _Recorded, entry: StoredEntry) -> Reviewed:
         if entry.outcome is None:
             raise AssertionError("a decided subject does not wait again")
@@ -359,14 +312,9 @@ class _Reviews:
             payload=request.payload,
             record=b"",
         )
-        known = StoredEntry(
-            entry.fingerprint,
-            request.origin,
-            request.origin.timestamp,
-            after.state,
-            after.revision,
-            first,
+        known = StoredEntry.of(
             after,
+            request.origin.timestamp,
             indexed=self._index_anew(request, entry, match_class),
             affected=self._affected_by(request.subject) if request.action is ReviewAction.RETRACT else None,
         )

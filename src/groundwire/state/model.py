@@ -84,7 +84,6 @@ class MatchRules:
     """When two claims say the same, and what a difference means.
 
     Attributes:
-        thresholds: in basis points.
         material_difference: a materially different near-duplicate is a conflict.
         word_difference: another content word is a material difference.
     """
@@ -102,8 +101,6 @@ class DedupQuery:
         scope: 16 bytes; claims are compared within a scope.
         stored: index keys once approved or pending, 8 bytes each.
         probed: keys to look up, 8 bytes each.
-        signature: see `groundwire.checks.dedup.signature`.
-        rules: for the claims it is compared with.
     """
 
     scope: bytes
@@ -159,7 +156,6 @@ class Outcome:
         fresh: recorded by this very step.
         first_origin: of the subject's first record, from revision 2 on.
         dedup_status: `ok`, `failed` or `disabled`.
-        payload: as given when it was recorded.
         record: in canonical form while pending, else empty.
     """
 
@@ -250,7 +246,6 @@ class ReviewRequest:
     forget: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError if `decisive` is too long or `only_recorded` lacks `refused`."""
         if len(self.decisive) > DECISIVE_BYTES:
             raise ValueError(f"decisive is at most {DECISIVE_BYTES} bytes, not {len(self.decisive)}")
         if self.only_recorded and not self.refused:
@@ -341,10 +336,7 @@ class StoredOutcome:
         return _CLASSES.get(self.outcome.state)
 
 
-_CLASSES: Final = {
-    SubjectState.APPROVED: MatchClass.APPROVED,
-    SubjectState.PENDING: MatchClass.PENDING,
-}
+_CLASSES: Final = {SubjectState.APPROVED: MatchClass.APPROVED, SubjectState.PENDING: MatchClass.PENDING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,12 +390,8 @@ class State(Protocol):
         """Return the status of each subject or None; cheap for thousands."""
         ...
 
-    async def waiting_count(self) -> int:
-        """Return the number of claims that wait on `deferred`."""
-        ...
+    async def waiting_count(self) -> int: ...
 
-    async def queue_depth(self) -> int:
-        """Return the number of claims and responses in the review queue."""
-        ...
+    async def queue_depth(self) -> int: ...
 
     async def close(self) -> None: ...

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Final, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -14,8 +14,6 @@ from groundwire.errors import UsageError
 from groundwire.policy import Policy, load_policy, parse_policy
 
 log = structlog.get_logger()
-
-_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class PolicyKeeper(Protocol):
@@ -30,12 +28,7 @@ class PolicyKeeper(Protocol):
 
 
 class PolicyStore:
-    """Finds the policies that decisions name.
-
-    Args:
-        folder: holds `<sha256>.json`, or None.
-        keeper: state, or None.
-    """
+    """Finds the policies that decisions name, in a folder of `<sha256>.json` and in state."""
 
     def __init__(self, folder: Path | None, keeper: PolicyKeeper | None) -> None:
         self._folder = folder
@@ -56,7 +49,9 @@ class PolicyStore:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 if not path.exists():
-                    _write_whole(path, policy.canonical)
+                    with NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+                        file.write(policy.canonical)
+                    Path(file.name).replace(path)
             except OSError as exc:
                 raise UsageError(f"GROUNDWIRE_POLICIES_DIR: {exc}") from None
 
@@ -66,35 +61,25 @@ class PolicyStore:
         Raises:
             StateUnavailable: the folder has none and state does not answer: the policy's absence cannot be confirmed.
         """
-        if sha256 not in self._known and _SHA256.fullmatch(sha256):
-            policy = await self._read(sha256)
-            if policy is not None and policy.sha256 == sha256:
-                self._known[sha256] = policy
-        return self._known.get(sha256)
-
-    async def _read(self, sha256: str) -> Policy | None:
-        """Return the policy from the folder, else from state."""
+        if sha256 in self._known or not re.fullmatch(r"[0-9a-f]{64}", sha256):
+            return self._known.get(sha256)
         path = self._folder / f"{sha256}.json" if self._folder else None
         policy = None
         try:
             policy = load_policy(path, {}) if path is not None and path.exists() else None
         except UsageError as exc:
             log.warning("policy.unreadable", sha256=sha256, error=str(exc))
-        if self._keeper is None or (policy is not None and policy.sha256 == sha256):
-            return policy
-        try:
+        if self._keeper is not None and (policy is None or policy.sha256 != sha256):
             data = await self._keeper.get_policy(sha256)
-            return parse_policy(data) if data else None
-        except UsageError as exc:
-            log.warning("policy.unreadable", sha256=sha256, error=str(exc))
+            try:
+                policy = parse_policy(data) if data else None
+            except UsageError as exc:
+                log.warning("policy.unreadable", sha256=sha256, error=str(exc))
+                return None
+        if policy is None or policy.sha256 != sha256:
             return None
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write a file atomically."""
-    with NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        file.write(data)
-    Path(file.name).replace(path)
+        self._known[sha256] = policy
+        return policy
 
 
 class KnownPolicies:

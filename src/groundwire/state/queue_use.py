@@ -13,7 +13,7 @@ import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -22,29 +22,13 @@ from groundwire.state.model import QueueLimits, StepRequest
 from groundwire.state.server import Server, script
 
 LOOK: Final = 1.0
-"""Seconds between two counts; more if a count takes over a fiftieth of that."""
+"""Seconds between two counts; more if a count takes over a fiftieth of that, but at most 5."""
 
-LONGEST: Final = 5.0
-"""Longest time between two counts, also after a slow one."""
-
-_OLD: Final = 2
-"""Pauses after which a count is too old to grant places by."""
-_SHARE: Final = 50
-_PAGE: Final = 1_000
 _NAME: Final = b"name"
-_LIFETIME: Final = 600
-"""Seconds until a new ledger begins, without tenants that are gone."""
-_AT_ONCE: Final = 4
-"""A step asks several buckets at once for at most 1/n of the places left."""
 
 
 class QueueUse:
-    """Counts the buckets, and reads and writes the ledger.
-
-    Args:
-        server: has the buckets.
-        prefixes: of the keys of each bucket.
-    """
+    """Counts the buckets, and reads and writes the ledger."""
 
     def __init__(self, server: Server, prefixes: Sequence[str]) -> None:
         self._server = server
@@ -74,19 +58,28 @@ class QueueUse:
         """
         if len(self._keys) == 1:
             return {0: b""}
-        await self._renew_count()
+        if self._looked < 0:  # never counted
+            await asyncio.shield(self._look_beside())
+        elif (age := time.monotonic() - self._looked) > self._pause:
+            looking = self._look_beside()
+            if age > 2 * self._pause:  # this worker stalled: the count is too old to grant places by
+                await asyncio.wait({looking})
         fields = {
             bucket: {b"total", *(field for at in some for field in _place(requests[at]))}
             for bucket, some in left.items()
         }
         named = sorted(set().union(*fields.values()))
         given = await self._given(named)
-        room = {name: _limit(name, limits) - self._sums[name] - given[name] for name in named}
-        undecided = {bucket: [requests[at] for at in some] for bucket, some in left.items()}
-        return {
-            bucket: self._remote_counts(bucket, fields[bucket], given)
-            for bucket in _side_by_side(undecided, room)
-        }
+        most = {b"t:": limits.per_tenant, b"b:": limits.tenant_bytes}
+        room = {name: most.get(name[:2], limits.total) - self._sums[name] - given[name] for name in named}
+        turn: dict[int, bytes] = {}
+        for bucket in _side_by_side({at: [requests[n] for n in some] for at, some in left.items()}, room):
+            own = self._counts.get(bucket, Counter())
+            # per counter: count of other buckets, count of this one, grants since
+            counts = {n.decode(): (self._sums[n] - own[n], own[n], given[n]) for n in fields[bucket]}
+            remote = any(others or new for others, _, new in counts.values())
+            turn[bucket] = json.dumps(counts).encode() if remote else b""
+        return turn
 
     async def report(self, pending: Iterable[StepRequest]) -> None:
         """Add the places that a step granted to the ledger; they stay local while its server is away."""
@@ -98,7 +91,10 @@ class QueueUse:
         if not added:
             return
         parts = [part for field in added.items() for part in field]
-        call = ((), (self._ledger, secrets.token_hex(8), _LIFETIME, *parts))
+        call = (
+            (),
+            (self._ledger, secrets.token_hex(8), 600, *parts),
+        )  # a new ledger has no tenants that are gone
         try:
             await self._server.run_each(script("given"), self._prefix, {0: call})
         except BaseException as error:
@@ -116,33 +112,19 @@ class QueueUse:
     async def tenants(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
         """Return places and bytes by tenant."""
         found: dict[bytes, dict[bytes, int]] = {b"t:": {}, b"b:": {}}
-        async for page in self._fields_of_tenants():
-            for name, count in page.items():
-                kind = found.get(name[:2])
-                if kind is not None and int(count):
-                    kind[name[2:]] = int(count)
-        return found[b"t:"], found[b"b:"]
 
-    async def _fields_of_tenants(self) -> AsyncIterator[Mapping[bytes, bytes | int]]:
+        def add(counts: Mapping[bytes, bytes | int]) -> None:
+            for name, count in counts.items():
+                if int(count) and (kind := found.get(name[:2])) is not None:
+                    kind[name[2:]] = int(count)
+
         if len(self._keys) > 1:
             await asyncio.shield(self._look_beside())
-            yield self._sums
-            return
-        cursor = 0
-        while True:
-            scan = ("HSCAN", self._keys[0], cursor, "MATCH", "[tb]:*", "COUNT", _PAGE)
-            cursor, page = await self._server.call(*scan)
-            yield page
-            if not int(cursor):
-                return
-
-    async def _renew_count(self) -> None:
-        if self._looked < 0:  # never counted
-            await asyncio.shield(self._look_beside())
-        elif (age := time.monotonic() - self._looked) > self._pause:
-            looking = self._look_beside()
-            if age > _OLD * self._pause:  # this worker stalled
-                await asyncio.wait({looking})
+            add(self._sums)
+        else:
+            async for page in self._server.scan_hash(self._keys[0], "[tb]:*"):
+                add(page)
+        return found[b"t:"], found[b"b:"]
 
     async def _given(self, fields: Sequence[bytes]) -> Counter[bytes]:
         """Return what was granted since the count began, by counter."""
@@ -158,14 +140,13 @@ class QueueUse:
         return given
 
     def _look_beside(self) -> asyncio.Task[None]:
-        """Count the buckets in a task, unless a count is running; a failed one keeps the counts before."""
+        """Count the buckets that answer in a task, unless a count is running; others keep their last count."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
             self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
         return self._looking
 
     async def _look(self) -> None:
-        """Count the buckets that answer; others keep their last count."""
         began = time.monotonic()
         unreported = Counter(self._unreported)
         base: Mapping[bytes, bytes] = {_NAME: b""}
@@ -180,14 +161,7 @@ class QueueUse:
         self._base = base
         self._unreported -= unreported
         self._looked = began
-        self._pause = min(max(LOOK, _SHARE * (time.monotonic() - began)), LONGEST)
-
-    def _remote_counts(self, bucket: int, fields: Collection[bytes], given: Counter[bytes]) -> bytes:
-        """Encode per counter: count of other buckets, count of this one, grants since."""
-        own = self._counts.get(bucket, Counter())
-        counts = {name.decode(): (self._sums[name] - own[name], own[name], given[name]) for name in fields}
-        remote = any(others or new for others, _, new in counts.values())
-        return json.dumps(counts).encode() if remote else b""
+        self._pause = min(max(LOOK, 50 * (time.monotonic() - began)), 5.0)
 
 
 def _place(request: StepRequest) -> dict[bytes, int]:
@@ -196,26 +170,21 @@ def _place(request: StepRequest) -> dict[bytes, int]:
     return {b"total": 1, b"t:" + tenant: 1, b"b:" + tenant: len(request.record)}
 
 
-def _limit(field: bytes, limits: QueueLimits) -> int:
-    return {b"t:": limits.per_tenant, b"b:": limits.tenant_bytes}.get(field[:2], limits.total)
-
-
 def _side_by_side(requests: Mapping[int, Sequence[StepRequest]], room: Mapping[bytes, int]) -> list[int]:
     """Return the buckets that may grant places concurrently, at least one."""
     planned: Counter[bytes] = Counter()
     chosen: list[int] = []
     for bucket, some in requests.items():
         more = Counter(planned)
-        for place in (_place(request) for request in some if _asks(request)):
-            if all(by <= room[field] for field, by in place.items()):
-                more.update(place)
-        if not chosen or all(by == planned[f] or by * _AT_ONCE <= room[f] for f, by in more.items()):
+        for request in some:
+            # it asks for a place unless it is a duplicate; others do only if they conflict
+            doubtful = request.capped or request.dedup_failed or request.parents
+            if request.queued and (request.base_tier == 2 or (request.base_tier == 1 and doubtful)):
+                place = _place(request)
+                if all(by <= room[field] for field, by in place.items()):
+                    more.update(place)
+        # several at once ask for at most a quarter of the places left
+        if not chosen or all(by == planned[f] or by * 4 <= room[f] for f, by in more.items()):
             chosen.append(bucket)
             planned = more
     return chosen
-
-
-def _asks(request: StepRequest) -> bool:
-    """Return whether a request asks for a place unless it is a duplicate; others do only if they conflict."""
-    doubtful = request.capped or request.dedup_failed or request.parents
-    return request.queued and (request.base_tier == 2 or (request.base_tier == 1 and bool(doubtful)))

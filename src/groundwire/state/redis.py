@@ -78,7 +78,6 @@ ACTION_TTL: Final = 91 * 86_400
 LAYOUT: Final = "layout-2"
 """Part of the scheme: other layouts cannot be read."""
 
-_MARK_TTL: Final = 86_400
 _LOCK: Final = "rebuild"
 _LOST: Final = b"LOST"
 _STEP: Final = ("entries", "near", "step")
@@ -88,8 +87,6 @@ _LOOK_UP: Final = ("entries", "look_up")
 
 _REBUILT_KEYS: Final = ("s:*", "k:*", "b:*", "m:*", "x:*", "w:*", "d:*", "r:*")
 _SCANNED: Final = 1000
-_COPIES: Final = 16
-"""Buckets that store a policy, so that each of up to as many primaries has one."""
 GLOB: Final = str.maketrans({char: f"\\{char}" for char in "\\*?[]^-"})
 """Escapes a prefix in a pattern of SCAN."""
 
@@ -98,12 +95,10 @@ class RedisState:
     """The state of a deployment in Redis.
 
     Args:
-        redis: a client of `groundwire.state.server.connect`.
         prefix: the topic prefix, of every key.
         scheme: of keys and signatures, from `groundwire.checks.dedup.keys.scheme`.
         idempotency_ttl: seconds for outcomes without a place in index or queue.
         action_ttl: seconds for actions of people, and what they blocked.
-        patience: seconds per call.
         require_aof: refuse a server without an append-only file.
         max_candidates: stored claims to compare one claim with, at 400 bytes of signature on average.
     """
@@ -134,7 +129,6 @@ class RedisState:
 
     @property
     def epoch(self) -> str | None:
-        """The adopted epoch, or None before `open`."""
         return self._epoch
 
     async def open(self) -> str | None:
@@ -174,7 +168,6 @@ class RedisState:
     async def step(
         self, requests: Sequence[StepRequest], limits: QueueLimits, *, deferred: bool = False
     ) -> list[StepAnswer]:
-        """See `State`."""
         if not requests:
             return []
         head: list[Argument] = [await self._known_epoch(), int(deferred), limits.per_user, limits.per_tenant]
@@ -194,7 +187,6 @@ class RedisState:
             return [read_answer(request, answer) for request, answer in zip(requests, answers, strict=True)]
 
     async def review(self, requests: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
-        """See `State`."""
         if not requests:
             return []
         head: list[Argument] = [await self._known_epoch(), self._max_candidates]
@@ -236,24 +228,20 @@ class RedisState:
         return reused
 
     async def held(self, subjects: Sequence[Subject]) -> list[HeldEntry | None]:
-        """See `State`."""
         entries = await self._look_up("entry", subjects)
         with _readable("held"):
             return [read_held(entry) for entry in entries]
 
     async def statuses(self, subjects: Sequence[Subject]) -> list[SubjectStatus | None]:
-        """See `State`."""
         texts = await self._look_up("status", subjects)
         with _readable("statuses"):
             return [read_status(text) for text in texts]
 
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
-        """See `State`."""
         head = ("epoch", await self._known_epoch(), self._action_ttl)
         return sum((await self._run(_LOAD, _loaded(self.server, head, outcomes), needed=True)).values())
 
     async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
-        """See `State`."""
         return [payload or None for payload in await self._look_up("payload", subjects)]
 
     @asynccontextmanager
@@ -272,10 +260,9 @@ class RedisState:
         if mark is None:
             return await self.server.send_in_order("DEL", key)
         value = f"{mark.first} {mark.last} {mark.crashes}"
-        return await self.server.send_in_order("SET", key, value, "EX", _MARK_TTL)
+        return await self.server.send_in_order("SET", key, value, "EX", 86_400)
 
     async def marks(self, topic: str, partition: int) -> InFlightMark | None:
-        """Return the in-flight mark that the last worker left, or None."""
         value = await self.server.call("GET", self._mark_key(topic, partition))
         return None if value is None else InFlightMark(*map(int, value.split()))
 
@@ -306,18 +293,15 @@ class RedisState:
         return await self._queue.count("total")
 
     async def tenants_use(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
-        """Return places in the review queue, and bytes of pending records, by tenant."""
         return await self._queue.tenants()
 
     def away(self) -> Mapping[int, float]:
-        """Return unreachable buckets, and since when in monotonic seconds."""
         return self.server.away()
 
     def bucket_of(self, subject: Subject) -> int:
         return self.server.bucket_of(subject.tenant_id, subject.user_id)
 
     def actions_bucket(self, tenant_id: str) -> int:
-        """Return the bucket that reserves action ids of a tenant."""
         return self.server.bucket_of(tenant_id, "")
 
     async def put_policy(self, sha256: str, policy: bytes) -> None:
@@ -335,7 +319,7 @@ class RedisState:
         return policy
 
     def _policy_keys(self, sha256: str) -> dict[int, str]:
-        apart = max(len(self._prefixes) // _COPIES, 1)
+        apart = max(len(self._prefixes) // 16, 1)  # so that each of up to 16 primaries has one
         return {
             bucket: f"{self._prefixes[bucket]}policy:{sha256}"
             for bucket in range(0, len(self._prefixes), apart)
@@ -479,9 +463,8 @@ async def hold(server: Server, prefix: str, ttl: float) -> AsyncIterator[Fence |
         yield fence if taken else None
     finally:
         if renewing is not None:
-            while (
-                not renewing.done()
-            ):  # Python 3.11 may lose a cancellation in a call that ends at the same moment
+            # Python 3.11 may lose a cancellation in a call that ends at the same moment
+            while not renewing.done():
                 renewing.cancel()
                 await asyncio.wait({renewing}, timeout=1)
             if not renewing.cancelled():
@@ -510,8 +493,18 @@ class Rebuild:
         await self._fence.run_everywhere(
             lambda own: ("UNLINK", own + "epoch", own + "scheme", own + "q", own + "g")
         )
+        prefix = self._fence.prefix
+        tag = "{*}" if len(self._server.tags) > 1 else ""
         for pattern in _REBUILT_KEYS:
-            await self._clear(pattern)
+            async for keys in self._server.scan(prefix.translate(GLOB) + tag + pattern, _SCANNED):
+                found: defaultdict[int, list[bytes]] = defaultdict(list)
+                for key in keys:
+                    bucket = self._server.bucket_of_key(key[len(prefix.encode()) :])
+                    if bucket is not None:
+                        found[bucket].append(key)
+                for first in range(0, max(map(len, found.values()), default=0), _SCANNED):
+                    parts = {at: some[first : first + _SCANNED] for at, some in found.items()}
+                    await self._fence.run({at: ("UNLINK", *part) for at, part in parts.items() if part})
         await self._fence.run_everywhere(lambda own: ("PEXPIRE", own + _LOCK, self._fence.milliseconds))
         await self._insist_unmoved("cleared")
 
@@ -549,24 +542,6 @@ class Rebuild:
     async def _insist_unmoved(self, done: str) -> None:
         if self._layout and await self._runs() != self._layout:
             raise StateUnavailable(f"slots were moved, or a server took over, while state was {done}")
-
-    async def _clear(self, pattern: str) -> None:
-        prefix = self._fence.prefix
-        tag = "{*}" if len(self._server.tags) > 1 else ""
-        async for keys in self._server.scan(prefix.translate(GLOB) + tag + pattern, _SCANNED):
-            found: defaultdict[int, list[bytes]] = defaultdict(list)
-            for key in keys:
-                bucket = self._server.bucket_of_key(key[len(prefix.encode()) :])
-                if bucket is not None:
-                    found[bucket].append(key)
-            for first in range(0, max(map(len, found.values()), default=0), _SCANNED):
-                await self._fence.run(
-                    {
-                        at: ("UNLINK", *some[first : first + _SCANNED])
-                        for at, some in found.items()
-                        if some[first:]
-                    }
-                )
 
 
 @contextmanager

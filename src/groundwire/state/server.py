@@ -141,10 +141,6 @@ def _unavailable(command: Sequence[Argument], error: Exception) -> StateUnavaila
 class Server:
     """One primary, with one bucket for all users; `Cluster` has more of both.
 
-    Args:
-        redis: a client that returns bytes.
-        patience: seconds per call, whatever the client's own limits.
-
     Attributes:
         tags: suffix of the prefix in keys of each bucket.
     """
@@ -165,11 +161,10 @@ class Server:
         return 0
 
     def away(self) -> Mapping[int, float]:
-        """Return unreachable buckets while others answer: none."""
         return {}
 
     def watch_servers(self) -> None:
-        """Prepare for comparing servers; see `Cluster.watch_servers`."""
+        """See `Cluster.watch_servers`."""
 
     def suspect(self) -> None:
         """Note an outage: the next answer may be another server's."""
@@ -180,11 +175,9 @@ class Server:
         return {0: 0} if self._suspected else {}
 
     def doubted_at(self, buckets: Collection[int]) -> float:  # noqa: ARG002 - as the cluster
-        """See `Cluster.doubted_at`: no longer than all of state."""
         return math.inf
 
     async def server_runs(self, buckets: Collection[int]) -> dict[int, ServerRun]:
-        """Return the server of each bucket. Raises: StateUnavailable."""
         return dict.fromkeys(buckets, ("", (await self._section("server")).get("run_id")))
 
     def trust(self, runs: Mapping[int, ServerRun], doubtful: Mapping[int, int]) -> None:  # noqa: ARG002 - as the cluster
@@ -243,8 +236,15 @@ class Server:
             if int(cursor) == 0:
                 return
 
+    async def scan_hash(self, key: str, pattern: str) -> AsyncIterator[Mapping[bytes, bytes]]:
+        cursor: Argument = 0
+        while True:
+            cursor, page = await self.call("HSCAN", key, cursor, "MATCH", pattern, "COUNT", 1_000)
+            yield page
+            if not int(cursor):
+                return
+
     async def infos(self, section: str) -> list[dict[str, Any]]:
-        """Return a section of INFO per server. Raises: StateUnavailable."""
         return [await self.call("INFO", section)]
 
     async def refresh_layout(self) -> None:
@@ -286,7 +286,20 @@ class Server:
             StateUnavailable: as `call`.
         """
         await self.check_kind()
-        await refuse_settings(self._setting, "Redis", require_aof=require_aof)
+
+        async def setting(name: str) -> str | None:
+            try:
+                async with asyncio.timeout(self._patience):
+                    found = await self._redis.config_get(name)
+            except (RedisError, OSError, TimeoutError) as error:
+                unavailable = StateUnavailable(f"CONFIG GET: {type(error).__name__}")
+                unavailable.__cause__ = error
+                if _refused(unavailable):
+                    return None  # as on managed servers
+                raise unavailable from error
+            return {text_of(key): text_of(value) for key, value in found.items()}.get(name)
+
+        await refuse_settings(setting, "Redis", require_aof=require_aof)
 
     async def close(self) -> None:
         await self._in_order.close()
@@ -299,19 +312,6 @@ class Server:
             if _refused(error):
                 return {}
             raise
-
-    async def _setting(self, name: str) -> str | None:
-        """Return a setting, or None if it is hidden, as on managed servers."""
-        try:
-            async with asyncio.timeout(self._patience):
-                found = await self._redis.config_get(name)
-        except (RedisError, OSError, TimeoutError) as error:
-            unavailable = StateUnavailable(f"CONFIG GET: {type(error).__name__}")
-            unavailable.__cause__ = error
-            if _refused(unavailable):
-                return None
-            raise unavailable from error
-        return {text_of(key): text_of(value) for key, value in found.items()}.get(name)
 
 
 async def refuse_settings(
@@ -329,10 +329,6 @@ class SharedConnection:
     """Pipelines commands of several tasks over one connection, in the order of the calls.
 
     A broken connection fails what is pending; the next command opens another.
-
-    Args:
-        redis: the client that knows the server.
-        patience: seconds per call.
     """
 
     def __init__(self, redis: Redis, patience: float = PATIENCE) -> None:
@@ -347,7 +343,15 @@ class SharedConnection:
         On return the operating system has the command: it is sent even if this process dies. Raises: StateUnavailable.
         """
         async with bounded(command, self._patience), self._writing:
-            line = await self._open()
+            line = self._line
+            if line is None or line.is_closed or line.waits_for() > self._patience:
+                if line is not None:
+                    line.close()
+                connection = self._pool.make_connection()  # type: ignore[no-untyped-call]
+                connection.socket_timeout = None  # calls are bounded here
+                connection.health_check_interval = 0  # its PING would be read as an answer
+                await connection.connect()
+                line = self._line = _PipelinedConnection(connection)
             answer = line.expect(command)
             try:
                 await line.connection.send_command(*command)
@@ -362,18 +366,6 @@ class SharedConnection:
             self._line.close()
             await asyncio.wait([self._line.reading])
 
-    async def _open(self) -> _PipelinedConnection:
-        line = self._line
-        if line is None or line.is_closed or line.waits_for() > self._patience:
-            if line is not None:
-                line.close()
-            connection = self._pool.make_connection()  # type: ignore[no-untyped-call]
-            connection.socket_timeout = None  # calls are bounded here
-            connection.health_check_interval = 0  # its PING would be read as an answer
-            await connection.connect()
-            line = self._line = _PipelinedConnection(connection)
-        return line
-
 
 class _PipelinedConnection:
     """A connection whose answers are read, in order, while it is open."""
@@ -387,7 +379,8 @@ class _PipelinedConnection:
     def expect(self, command: Sequence[Argument]) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         due = _Due(command, loop.time(), loop.create_future())
-        due.answer.add_done_callback(_retrieve)
+        # retrieve an error, so that asyncio does not log it
+        due.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         self._due.append(due)
         return due.answer
 
@@ -433,12 +426,6 @@ class _Due(NamedTuple):
     def fail(self, error: Exception) -> None:
         if not self.answer.done():
             self.answer.set_exception(_unavailable(self.command, error))
-
-
-def _retrieve(answer: asyncio.Future[Any]) -> None:
-    """Retrieve an error, so that asyncio does not log it."""
-    if not answer.cancelled():
-        answer.exception()
 
 
 def _refused(error: StateUnavailable) -> bool:

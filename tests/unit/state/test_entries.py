@@ -30,12 +30,7 @@ CLASS, DIFFERENCE = (
     st.sampled_from(["none", "negation", "number", "unit", "order"]),
 )
 MATCH = st.builds(
-    DedupMatch,
-    subject_id=TEXT,
-    inter=NUMBER,
-    union=NUMBER,
-    difference=DIFFERENCE,
-    match_class=CLASS,
+    DedupMatch, subject_id=TEXT, inter=NUMBER, union=NUMBER, difference=DIFFERENCE, match_class=CLASS
 )
 PARENT = st.builds(ParentFact, id=TEXT, state=st.sampled_from(["approved", "joined", "blocked", "unknown"]))
 OUTCOME = st.builds(
