@@ -25,15 +25,7 @@ from groundwire.state.model import (
     SubjectState,
 )
 
-A, P, J, R, B, V, W = (
-    SubjectState.APPROVED,
-    SubjectState.PENDING,
-    SubjectState.JOINED,
-    SubjectState.REFUSED,
-    SubjectState.BLOCKED,
-    SubjectState.REVIEW,
-    SubjectState.WAITING,
-)
+A, P, J, R, B, V, W = map(SubjectState, "APJRBVW")
 
 THRESHOLDS = Thresholds(9200, 8500, 8000)
 SCHEME = scheme("partition", THRESHOLDS)

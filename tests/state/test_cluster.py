@@ -71,10 +71,8 @@ def slot_of(user: str) -> int:
 
 def asks_of(claims: Claims, turn: int = 0):
     """Return a claim of each user; those of a later turn are new."""
-    return [
-        claims.ask(f"c{turn}", None if turn else "the harbour is closed at night", user=user)
-        for user in USERS
-    ]
+    text = None if turn else "the harbour is closed at night"
+    return [claims.ask(f"c{turn}", text, user=user) for user in USERS]
 
 
 def for_review(users: list[str], claims: Claims | None = None):
@@ -95,9 +93,6 @@ async def settled(*states: RedisState) -> None:
     async with asyncio.timeout(60):
         while any(state.away() for state in states):  # noqa: ASYNC110 - Redis sends no event
             await asyncio.sleep(0.05)
-
-
-# Users in buckets
 
 
 def test_buckets_follow_partitions_and_are_spread_evenly_over_primaries():
@@ -132,9 +127,6 @@ async def test_an_action_id_is_used_once_within_a_tenant_whichever_buckets_its_u
         assert first.state is A
         assert {other.code for other in others} == {"action_id_reused"}
         assert (await state.review(acts[:1]))[0].state is A
-
-
-# Limits of tenants and of the queue
 
 
 async def test_a_limit_counts_the_places_in_all_buckets(own_cluster):
@@ -192,9 +184,6 @@ async def test_while_a_server_is_away_the_users_of_others_are_decided_within_lim
             assert places(answers) <= 4
             own_cluster.restart(node)
             await settled(*workers)
-
-
-# Servers that are lost, away, or moved
 
 
 async def test_a_shard_that_lost_its_data_makes_state_lost_until_it_is_rebuilt(own_cluster):
@@ -380,9 +369,6 @@ async def test_a_rebuild_during_which_slots_were_moved_is_refused_and_only_one_w
         await start(other)
 
 
-# What else is kept in the same Redis
-
-
 async def test_corpus_citations_policies_and_marks_are_kept_wherever_their_slot_is(own_cluster):
     index = CorpusIndex(connect(own_cluster.url), f"{secrets.token_hex(8)}.")
     truth = {"subject": "Acme", "relation": "sued", "object": "Globex"}
@@ -436,9 +422,6 @@ async def test_the_size_of_state_is_that_of_all_primaries(own_cluster):
         assert set(found.kinds) == {"outcomes", "index", "epoch, scheme"}
         used = [own_cluster.ask(node, "INFO", "memory")["used_memory"] for node in own_cluster.primaries]
         assert found.used > max(used)
-
-
-# Addresses and settings that are refused
 
 
 async def test_one_redis_and_a_cluster_are_told_apart_with_how_each_is_written(

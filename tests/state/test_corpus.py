@@ -51,9 +51,6 @@ def entry(confidence=0.9, **more):
     return {"confidence": confidence, **more}
 
 
-# Entities and relations
-
-
 async def test_entities_are_found_by_id_and_relations_from_either_end_under_any_spelling(corpus):
     truth = {**SUED, "timestamp": "2026-01-31T12:00:00Z", "qualifiers": {"court": "NY"}}
     odd = {**SUED, "object": "Initech", "relation": 'said "a\r\nb" to\u2028'}
@@ -94,9 +91,6 @@ async def test_any_number_of_entities_is_one_call(corpus, monkeypatch):
     monkeypatch.setattr(Server, "call", counted)
     assert len(await corpus.entities("acme", [f"e{n}" for n in range(5 * BATCH)] * 2)) == 3 * BATCH + 1
     assert calls == [("HMGET", 3 + 5 * BATCH)]
-
-
-# Whole or missing
 
 
 async def test_a_missing_corpus_is_not_an_empty_one_and_forgetting_leaves_no_key(corpus, redis, prefix):
@@ -205,9 +199,6 @@ async def test_an_invalid_entity_or_relation_is_refused_and_nothing_is_loaded(co
         assert not await corpus.loaded("acme")
 
 
-# Lines of a corpus file
-
-
 def test_a_bad_line_names_the_field_at_fault():
     relation = {"subject": "a", "relation": "r", "object": "b"}
     rows = [
@@ -238,9 +229,6 @@ def test_further_fields_of_an_entity_are_kept(more):
     fields = {**more, "id": "e1", "confidence": 0.5}
     fields.pop("role", None)
     assert CorpusEntity.of("e1", fields).model_dump(exclude_none=True) == fields
-
-
-# The command
 
 
 def test_the_command_loads_shows_and_drops(run, tmp_path):

@@ -129,8 +129,6 @@ class Lifecycle(RuleBasedStateMachine):
         self.limits = QueueLimits(per_user, per_tenant, total, tenant_bytes)
         self.few = few
 
-    # Producers
-
     @rule(
         name=st.sampled_from(NAMES),
         user=st.sampled_from(USERS),
@@ -175,8 +173,6 @@ class Lifecycle(RuleBasedStateMachine):
         self.sent.append(replace(ask, origin=where, wait=wait and ask.ordered, payload=payload))
         self.logs[partition].append(self.sent[-1])
 
-    # Workers
-
     @precondition(lambda self: self.behind() and self.idle())
     @rule(data=st.data(), most=st.integers(1, 4), undisturbed=st.booleans())
     def step(self, data, most, undisturbed) -> None:
@@ -205,9 +201,7 @@ class Lifecycle(RuleBasedStateMachine):
     @precondition(lambda self: len(self.idle()) < len(WORKERS))
     @rule(data=st.data())
     def kill(self, data) -> None:
-        self.workers[data.draw(st.sampled_from([worker for worker in WORKERS if self.workers[worker]]))] = (
-            None
-        )
+        self.workers[data.draw(st.sampled_from(self.in_flight() + self.in_flight(published=True)))] = None
 
     @precondition(lambda self: any(self.committed.values()))
     @rule(data=st.data(), most=st.integers(1, 4))
@@ -220,8 +214,6 @@ class Lifecycle(RuleBasedStateMachine):
         if partition != DEFERRED:
             assert self.decided == before
         self.orphans |= self.decided.keys() - before.keys()
-
-    # Reviewers
 
     @precondition(lambda self: self.asks)
     @rule(
@@ -270,8 +262,6 @@ class Lifecycle(RuleBasedStateMachine):
         self.logs[REVIEWS].append(replace(act, origin=where, **changes))
         if at_once:
             self.finish(REVIEWS)
-
-    # What must hold at any time
 
     @invariant()
     def counters_are_the_subjects_and_within_limits(self) -> None:
@@ -340,24 +330,16 @@ class Lifecycle(RuleBasedStateMachine):
         current = self.current()
         asks = [self.asks[who] for who in current]
         assert self.run(self.redis.step(asks, self.limits)) == list(current.values())
-        probes = [
-            self.claims.ask(f"probe {n}", text, 3, user=user)
-            for n, text in enumerate(TEXTS)
-            for user in USERS
+        texts = [(n, text, user) for n, text in enumerate(TEXTS) for user in USERS]
+        probes = [self.claims.ask(f"probe {n}", text, 3, user=user) for n, text, user in texts]
+        ours, theirs = [
+            self.run(s.step(probes, self.limits, deferred=True)) for s in (self.redis, self.memory)
         ]
-        answers = [
-            self.run(state.step(probes, self.limits, deferred=True)) for state in (self.redis, self.memory)
-        ]
-        assert answers[0] == answers[1]
-        acts = [
-            self.people.act("retract", self.asks[who], revision=outcome.revision)
-            for who, outcome in current.items()
-            if outcome.state is A
-        ]
-        answers = [self.run(state.review(acts)) for state in (self.redis, self.memory)]
-        assert answers[0] == answers[1], "the same claims rest on each"
-
-    # Helpers
+        assert ours == theirs
+        approved = [(who, outcome.revision) for who, outcome in current.items() if outcome.state is A]
+        acts = [self.people.act("retract", self.asks[who], revision=number) for who, number in approved]
+        ours, theirs = [self.run(state.review(acts)) for state in (self.redis, self.memory)]
+        assert ours == theirs, "the same claims rest on each"
 
     def subjects(self) -> list[Subject]:
         return sorted({ask.subject for ask in self.sent})
@@ -402,11 +384,9 @@ class Lifecycle(RuleBasedStateMachine):
             self.commit_batch(worker)
 
     def ask(self, partition: str, asks: list) -> list:
-        return (
-            self.review(asks)
-            if partition == REVIEWS
-            else self.decide_both(asks, deferred=partition == DEFERRED)
-        )
+        if partition == REVIEWS:
+            return self.review(asks)
+        return self.decide_both(asks, deferred=partition == DEFERRED)
 
     def review(self, asks: list[ReviewRequest]) -> list[ReviewAnswer]:
         answers = self.run(self.redis.review(asks))
@@ -478,11 +458,9 @@ class Lifecycle(RuleBasedStateMachine):
 
     def publish_one(self, ask: StepRequest | ReviewRequest, answer: StepAnswer | ReviewAnswer) -> None:
         match answer:
-            case Reviewed():
-                assert self.decided[ask.subject, answer.revision] == answer.outcome
-                self.published.add((ask.subject, answer.revision))
-            case Outcome():
-                assert self.decided[ask.subject, answer.revision] == replace(answer, fresh=False)
+            case Reviewed() | Outcome():
+                outcome = answer.outcome if isinstance(answer, Reviewed) else replace(answer, fresh=False)
+                assert self.decided[ask.subject, answer.revision] == outcome
                 self.published.add((ask.subject, answer.revision))
             case Waiting(publish=True):
                 assert ask.subject.kind is Kind.CLAIM
@@ -502,16 +480,13 @@ class Lifecycle(RuleBasedStateMachine):
             if outcome.state is not A or theirs is None or theirs.scope != query.scope:
                 continue
             match = compare(query.signature, theirs.signature, THRESHOLDS)
-            if other.subject_id == who.subject_id or not match or self.waits(other):
+            (status,) = self.run(self.memory.statuses([other]))
+            if other.subject_id == who.subject_id or not match or (status and status.state is W):
                 continue
             near = is_near(match.inter, match.union, THRESHOLDS.duplicate)
             if near and (match.difference == "none" or not query.rules.material_difference):
                 found.append(other)
         return found
-
-    def waits(self, who: Subject) -> bool:
-        (status,) = self.run(self.memory.statuses([who]))
-        return status is not None and status.state is W
 
     def known(self, who: Subject, revision: int):
         outcome, leader = self.decided[who, revision], None

@@ -99,9 +99,6 @@ def calls(monkeypatch):
     return record
 
 
-# Keys and lifetimes
-
-
 async def test_every_key_has_the_prefix_and_a_documented_form(redis_state, redis, prefix, claims):
     """X-04."""
     forms = (
@@ -262,9 +259,6 @@ async def test_two_prefixes_share_nothing_and_clearing_leaves_what_is_not_rebuil
             await state.step([claims.ask("c4")], LIMITS)
 
 
-# Work in one call
-
-
 async def test_too_much_to_compare_fails_deduplication_but_no_approval(redis_server, prefix, claims, people):
     async with opened(redis_server, prefix, max_candidates=3) as state:
         await start(state)
@@ -332,9 +326,6 @@ async def test_looking_back_at_thousands_takes_one_call_each(redis_state, claims
     assert [len(command) < 10_010 for command in sent] == [True] * 3, "each subject is sent once"
 
 
-# Races
-
-
 async def test_of_identical_claims_at_once_exactly_one_is_approved(redis_server, redis_state, prefix, claims):
     async with opened(redis_server, prefix) as left, opened(redis_server, prefix) as right:
         for turn in range(20):
@@ -380,9 +371,6 @@ async def test_of_two_reviewers_at_once_one_decides_each_item(
         assert answers[0][0].outcome.revision == 2
     for state in states:
         await state.close()
-
-
-# Epoch and scheme
 
 
 async def test_state_that_lost_its_epoch_is_lost_to_every_call_and_nothing_is_changed(
@@ -433,9 +421,6 @@ async def test_keys_of_another_scheme_are_refused_and_a_rebuild_is_advised(redis
     with pytest.raises(SchemeMismatch):
         await redis_state.adopt_epoch()
     await other.close()
-
-
-# Servers that fail
 
 
 async def test_a_server_that_lost_its_scripts_gets_them_again(redis_state, redis, claims, people):
@@ -533,13 +518,10 @@ async def test_a_server_that_may_forget_is_refused_unless_that_is_allowed_or_hid
     assert await hidden.open() is None, "a managed server often does not show its settings"
     await hidden.close()
     await client.aclose()
-
-
-async def test_a_client_that_decodes_is_refused(redis_server):
-    client = Redis.from_url(redis_server.url, decode_responses=True)
-    with pytest.raises(UsageError):
-        RedisState(client, "gw.", scheme=SCHEME)
-    await client.aclose()
+    decoding = Redis.from_url(own_server.url, decode_responses=True)
+    with pytest.raises(UsageError, match="decode"):
+        RedisState(decoding, "gw.", scheme=SCHEME)
+    await decoding.aclose()
 
 
 async def test_a_request_that_would_break_the_layout_is_an_error(redis_state, claims, people):
@@ -567,9 +549,6 @@ def test_an_address_that_is_no_redis_is_refused_and_no_password_is_shown():
     ):
         with pytest.raises(UsageError, match="GROUNDWIRE_REDIS_URL"):
             connect(url)
-
-
-# Rebuilds
 
 
 async def test_a_rebuilt_state_answers_as_the_one_before(redis_state, claims):
@@ -725,9 +704,6 @@ async def test_who_lost_the_lock_changes_and_releases_nothing(
         assert await decide(other, ask) == [replace(outcome, fresh=False)]
 
 
-# Marks, policies, records that are given up
-
-
 async def test_marks_and_policies_are_kept(redis_state, redis, prefix):
     assert await redis_state.marks("groundwire.claims", 0) is None
     await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 19, 0))
@@ -798,9 +774,6 @@ async def test_giving_up_a_record_leaves_the_outcome_before_it(redis_state, clai
     answer = await review_one(redis_state, people.act("approve", joined, revision=2))
     assert (answer.revision, answer.outcome.state, answer.outcome.first_origin) == (3, A, joined.origin)
     assert await decide(redis_state, first, second, claims.again(joined)) == [answer.outcome] * 3
-
-
-# Writes in the order of the calls
 
 
 async def call(line: SharedConnection, *command: str) -> object:

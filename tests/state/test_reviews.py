@@ -51,9 +51,6 @@ STANDINGS = {
 }
 
 
-# What an action brings
-
-
 async def test_an_approved_claim_is_retracted_whether_the_gate_or_a_person_approved_it(
     state: State, claims, people
 ):
@@ -202,9 +199,6 @@ async def test_a_parent_counts_from_its_approval_to_its_retraction(state: State,
     assert (one.state, two.state, two.parents[0].state) == (A, P, "blocked")
 
 
-# Places
-
-
 async def test_a_decision_gives_its_place_back_once(new_state):
     wrong = []
     for action in FOUR:
@@ -248,9 +242,6 @@ async def test_of_ten_thousand_places_in_all_one_is_given_back(state: State, cla
     assert (again.state, more.place, await state.queue_depth()) == (P, Place.TOTAL_FULL, 10_000)
     standings = await state.statuses([ask.subject for ask in asks])
     assert standings == [SubjectStatus(A, 2), *[SubjectStatus(P, 1)] * 9_999, SubjectStatus(P, 2)]
-
-
-# Refusals
 
 
 async def test_an_action_that_cannot_be_is_refused_and_changes_nothing(new_state):
@@ -312,9 +303,6 @@ async def test_of_two_actions_in_one_batch_the_first_counts(state: State, claims
     )
     assert isinstance(first, Reviewed)
     assert others == [RefusedAction(code, SubjectStatus(B, 2)) for code in ("stale", "not_pending")]
-
-
-# The same action again
 
 
 async def test_an_action_that_comes_again_gets_its_answer_again(new_state):
@@ -428,9 +416,6 @@ def test_a_request_that_says_too_much_or_too_little_is_an_error(claims, people):
             people.act("approve", claims.ask(), **changes)
 
 
-# Who is affected by a retraction
-
-
 async def test_a_retraction_names_the_approved_claims_that_rest_on_the_subject(state: State, claims, people):
     """One level, by id, whoever approved them; as of the retraction."""
     parent = claims.ask("p", parents=[subject("p")], tier=2)
@@ -486,9 +471,6 @@ async def test_a_retraction_looks_at_a_bounded_number_of_claims(new_state, claim
     assert (answer.affected_total, len(answer.affected)) == (3, 3)
 
 
-# What is held
-
-
 async def test_held_entries_and_statuses_are_those_of_the_steps_in_the_order_asked_for(
     state: State, claims, people
 ):
@@ -514,9 +496,6 @@ async def test_held_entries_and_statuses_are_those_of_the_steps_in_the_order_ask
     names = [subject("nobody"), *[ask.subject for ask in reversed(more)], more[0].subject]
     standings = list(STANDINGS.values())
     assert await state.statuses(names) == [None, *reversed(standings), standings[0]]
-
-
-# What a rebuild brings back
 
 
 async def test_what_people_decided_is_reasserted_as_it_was(state: State, claims, people):
