@@ -676,7 +676,7 @@ async def test_a_rebuild_ends_though_the_renewal_of_its_lock_loses_a_cancellatio
                     raise
                 lost.append("the first")
 
-    monkeypatch.setattr("groundwire.state.redis.Fence.renew", renew)
+    monkeypatch.setattr("groundwire.state.redis.Rebuild.renew", renew)
     async with asyncio.timeout(60) as limit, redis_state.rebuilding():
         await renewing.wait()
     assert lost

@@ -32,7 +32,7 @@ import asyncio
 import secrets
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable
@@ -85,7 +85,6 @@ _LOAD: Final = ("entries", "load")
 _REVIEW: Final = ("entries", "near", "review")
 _LOOK_UP: Final = ("entries", "look_up")
 
-_REBUILT_KEYS: Final = ("s:*", "k:*", "b:*", "m:*", "x:*", "w:*", "d:*", "r:*")
 _SCANNED: Final = 1000
 GLOB: Final = str.maketrans({char: f"\\{char}" for char in "\\*?[]^-"})
 """Escapes a prefix in a pattern of SCAN."""
@@ -244,11 +243,9 @@ class RedisState:
     async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
         return [payload or None for payload in await self._look_up("payload", subjects)]
 
-    @asynccontextmanager
-    async def rebuilding(self, ttl: float = 30.0) -> AsyncIterator[Rebuild | None]:
+    def rebuilding(self, ttl: float = 30.0) -> AbstractAsyncContextManager[Rebuild | None]:
         """Hold the rebuild lock; None if another worker does. A dead worker's lock expires after `ttl` seconds."""
-        async with hold(self.server, self._prefix, ttl) as fence:
-            yield None if fence is None else Rebuild(fence, self._scheme, (self._ttl, self._action_ttl))
+        return Rebuild(self.server, self._prefix, self._scheme, ttl, (self._ttl, self._action_ttl)).held()
 
     async def mark(self, topic: str, partition: int, mark: InFlightMark | None) -> asyncio.Future[Any]:
         """Set the in-flight mark of a partition, or clear it (None); marks take effect in the order of calls.
@@ -409,78 +406,60 @@ def _loaded(
     return {bucket: (*head, *[write_stored(outcomes[at]) for at in some]) for bucket, some in places.items()}
 
 
-class Fence:
-    """The rebuild lock of its holder, one key per bucket.
+class Rebuild:
+    """A rebuild: `clear`, `load` repeatedly, `start_epoch`. All raise StateUnavailable, also if the lock was lost.
 
-    A stalled worker may lose the lock unnoticed, so every command of a rebuild checks it in the same script.
+    The lock is one key per bucket. A stalled worker may lose it unnoticed, so every command checks it in its script.
     """
 
-    def __init__(self, server: Server, prefix: str, token: str, ttl: float) -> None:
-        self.server = server
-        self.prefix = prefix
-        self.prefixes = [prefix + tag for tag in server.tags]
-        self.token = token
-        self.milliseconds = round(ttl * 1000)
+    def __init__(
+        self, server: Server, prefix: str, scheme: str, ttl: float, lifetimes: tuple[int, int]
+    ) -> None:
+        self._server = server
+        self._prefix = prefix
+        self._prefixes = [prefix + tag for tag in server.tags]
+        self._scheme = scheme
+        self._lifetime, self._action_lifetime = lifetimes
+        self._token = secrets.token_hex(16)
+        self._milliseconds = round(ttl * 1000)
+        self._layout: dict[int, ServerRun] = {}
 
-    async def take(self) -> bool:
-        locks = {at: self._key(at) for at in range(len(self.prefixes))}
-        taking = ("NX", "PX", self.milliseconds)
-        answers = await self.server.each({at: ("SET", key, self.token, *taking) for at, key in locks.items()})
-        return all(answers.values())
-
-    async def run(self, commands: Mapping[int, Command]) -> None:
-        """Run a command per bucket. Raises: StateUnavailable: the lock was lost in one, where nothing changed."""
-        calls = {at: ((self._key(at),), (self.token, *command)) for at, command in commands.items()}
-        if not all((await self.server.run_each(script("fenced"), self.prefix, calls)).values()):
-            raise StateUnavailable("the rebuild's lock was lost to another worker")
-
-    async def run_everywhere(self, command: Callable[[str], Command]) -> None:
-        """Run a command made from the prefix of each bucket. Raises: as `run`."""
-        await self.run({at: command(own) for at, own in enumerate(self.prefixes)})
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[Rebuild | None]:
+        """Hold the lock, renewed; None if it is taken."""
+        renewing: asyncio.Task[None] | None = None
+        try:
+            taking = (self._token, "NX", "PX", self._milliseconds)
+            locks = {at: ("SET", own + _LOCK, *taking) for at, own in enumerate(self._prefixes)}
+            taken = all((await self._server.each(locks)).values())
+            renewing = asyncio.create_task(self.renew()) if taken else None
+            yield self if taken else None
+        finally:
+            if renewing is not None:
+                # Python 3.11 may lose a cancellation in a call that ends at the same moment
+                while not renewing.done():
+                    renewing.cancel()
+                    await asyncio.wait({renewing}, timeout=1)
+                if not renewing.cancelled():
+                    renewing.result()
+            with suppress(StateUnavailable):  # it expires
+                await self._run_everywhere(lambda own: ("DEL", own + _LOCK))
 
     async def renew(self) -> None:
         while True:
-            await asyncio.sleep(self.milliseconds / 3000)
+            await asyncio.sleep(self._milliseconds / 3000)
             with suppress(StateUnavailable):  # the next command raises it
-                await self.run_everywhere(lambda own: ("PEXPIRE", own + _LOCK, self.milliseconds))
+                await self._run_everywhere(lambda own: ("PEXPIRE", own + _LOCK, self._milliseconds))
 
-    async def release(self) -> None:
-        with suppress(StateUnavailable):  # it expires
-            await self.run_everywhere(lambda own: ("DEL", own + _LOCK))
+    async def _run(self, commands: Mapping[int, Command]) -> None:
+        """Run a command per bucket. Raises: StateUnavailable: the lock was lost in one, where nothing changed."""
+        calls = {at: ((self._prefixes[at] + _LOCK,), (self._token, *one)) for at, one in commands.items()}
+        if not all((await self._server.run_each(script("fenced"), self._prefix, calls)).values()):
+            raise StateUnavailable("the rebuild's lock was lost to another worker")
 
-    def _key(self, bucket: int) -> str:
-        return self.prefixes[bucket] + _LOCK
-
-
-@asynccontextmanager
-async def hold(server: Server, prefix: str, ttl: float) -> AsyncIterator[Fence | None]:
-    """Hold the rebuild lock, renewed; None if it is taken."""
-    fence = Fence(server, prefix, secrets.token_hex(16), ttl)
-    renewing: asyncio.Task[None] | None = None
-    try:
-        taken = await fence.take()
-        renewing = asyncio.create_task(fence.renew()) if taken else None
-        yield fence if taken else None
-    finally:
-        if renewing is not None:
-            # Python 3.11 may lose a cancellation in a call that ends at the same moment
-            while not renewing.done():
-                renewing.cancel()
-                await asyncio.wait({renewing}, timeout=1)
-            if not renewing.cancelled():
-                renewing.result()
-        await fence.release()
-
-
-class Rebuild:
-    """A rebuild: `clear`, `load` repeatedly, `start_epoch`. All raise StateUnavailable, also if the lock was lost."""
-
-    def __init__(self, fence: Fence, scheme: str, lifetimes: tuple[int, int]) -> None:
-        self._fence = fence
-        self._server = fence.server
-        self._scheme = scheme
-        self._lifetime, self._action_lifetime = lifetimes
-        self._layout: dict[int, ServerRun] = {}
+    async def _run_everywhere(self, command: Callable[[str], Command]) -> None:
+        """Run a command made from the prefix of each bucket. Raises: as `_run`."""
+        await self._run({at: command(own) for at, own in enumerate(self._prefixes)})
 
     async def clear(self) -> None:
         """Remove outcomes, index, queue and epoch; workers pause from here on.
@@ -490,22 +469,21 @@ class Rebuild:
         """
         self._layout = await self._runs()
         # first, so that nobody decides on a partial state
-        await self._fence.run_everywhere(
+        await self._run_everywhere(
             lambda own: ("UNLINK", own + "epoch", own + "scheme", own + "q", own + "g")
         )
-        prefix = self._fence.prefix
-        tag = "{*}" if len(self._server.tags) > 1 else ""
-        for pattern in _REBUILT_KEYS:
-            async for keys in self._server.scan(prefix.translate(GLOB) + tag + pattern, _SCANNED):
+        pattern = self._prefix.translate(GLOB) + ("{*}" if len(self._server.tags) > 1 else "")
+        for kind in ("s:*", "k:*", "b:*", "m:*", "x:*", "w:*", "d:*", "r:*"):
+            async for keys in self._server.scan(pattern + kind, _SCANNED):
                 found: defaultdict[int, list[bytes]] = defaultdict(list)
                 for key in keys:
-                    bucket = self._server.bucket_of_key(key[len(prefix.encode()) :])
+                    bucket = self._server.bucket_of_key(key[len(self._prefix.encode()) :])
                     if bucket is not None:
                         found[bucket].append(key)
                 for first in range(0, max(map(len, found.values()), default=0), _SCANNED):
                     parts = {at: some[first : first + _SCANNED] for at, some in found.items()}
-                    await self._fence.run({at: ("UNLINK", *part) for at, part in parts.items() if part})
-        await self._fence.run_everywhere(lambda own: ("PEXPIRE", own + _LOCK, self._fence.milliseconds))
+                    await self._run({at: ("UNLINK", *part) for at, part in parts.items() if part})
+        await self._run_everywhere(lambda own: ("PEXPIRE", own + _LOCK, self._milliseconds))
         await self._insist_unmoved("cleared")
 
     async def load(self, outcomes: Sequence[StoredOutcome]) -> int:
@@ -513,13 +491,12 @@ class Rebuild:
 
         Raises: ValueError: an outcome is invalid.
         """
-        head = (_LOCK, self._fence.token, self._action_lifetime)
-        own = self._fence.prefixes
+        head = (_LOCK, self._token, self._action_lifetime)
         calls: dict[int, ScriptCall] = {
-            bucket: ((), (own[bucket], self._lifetime, *rest))
+            bucket: ((), (self._prefixes[bucket], self._lifetime, *rest))
             for bucket, rest in _loaded(self._server, head, outcomes).items()
         }
-        taken = await self._server.run_each(script(*_LOAD), self._fence.prefix, calls)
+        taken = await self._server.run_each(script(*_LOAD), self._prefix, calls)
         if _LOST in taken.values():
             raise StateUnavailable("the rebuild's lock was lost to another worker")
         return sum(taken.values())
@@ -527,9 +504,7 @@ class Rebuild:
     async def start_epoch(self, epoch: str) -> None:
         """Set epoch and scheme: workers decide again. Raises: StateUnavailable, also if servers changed meanwhile."""
         await self._insist_unmoved("loaded")
-        await self._fence.run_everywhere(
-            lambda own: ("MSET", own + "epoch", epoch, own + "scheme", self._scheme)
-        )
+        await self._run_everywhere(lambda own: ("MSET", own + "epoch", epoch, own + "scheme", self._scheme))
 
     async def _runs(self) -> dict[int, ServerRun]:
         """Return the server of each bucket of a cluster."""

@@ -17,9 +17,7 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
 from agents import faust_patches
-from agents.app import build_app
 from agents.faust_patches import FETCH_WAIT, BatchConsumer, LoopConsumer, NoTables, PatientProducer
-from groundwire.config import Settings
 
 A, B = TP("claims", 0), TP("claims", 1)
 
@@ -166,15 +164,6 @@ async def test_a_broker_is_asked_to_answer_soon_while_records_of_a_partition_wai
         fetcher._records = records
         fetcher._get_actions_per_node(None)
     assert waits == [10, FETCH_WAIT, FETCH_WAIT], "one whose batches take for long is in no hurry"
-
-
-def test_workers_have_such_a_consumer_and_no_tables(monkeypatch):
-    app = build_app("claims", Settings())
-    assert isinstance(app.tables, NoTables)
-    assert app._new_transport().Consumer is BatchConsumer
-    monkeypatch.setattr(LoopConsumer, "__init__", lambda *_made, **_options: None)
-    consumer: Any = SimpleNamespace(loop=None, beacon=None)
-    assert isinstance(BatchConsumer._new_consumer_thread(consumer), LoopConsumer)
 
 
 async def test_topics_are_subscribed_once_those_of_every_agent_are_known_unless_the_worker_ends() -> None:

@@ -1,17 +1,21 @@
-"""How entries are encoded for the scripts, and decoded."""
+"""How entries are encoded for the scripts and decoded; which matches are reported, and which decide."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groundwire.checks.dedup.signature import Difference, Thresholds
 from groundwire.messages.decisions import DedupMatch, Kind, MatchClass, ParentFact, Place
 from groundwire.messages.identity import Subject
 from groundwire.state.codec import read_answer, read_entry, read_origin, short, write_origin, write_stored
+from groundwire.state.matching import Indexed, Match, MatchKind, choose, kind_of
 from groundwire.state.model import (
     Conflict,
     GivenUp,
+    MatchRules,
     Outcome,
     RecordOrigin,
     StoredOutcome,
@@ -25,12 +29,13 @@ NUMBER = st.integers(0, 2**53 - 1)
 TOPIC = st.from_regex(r"[A-Za-z0-9._-]{1,40}[a-z]", fullmatch=True)
 ORIGIN = st.builds(RecordOrigin, TOPIC, st.integers(0, 999), NUMBER, st.integers(-1, 2**53 - 1), SHA256)
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20)
-CLASS, DIFFERENCE = (
-    st.sampled_from(MatchClass),
-    st.sampled_from(["none", "negation", "number", "unit", "order"]),
-)
 MATCH = st.builds(
-    DedupMatch, subject_id=TEXT, inter=NUMBER, union=NUMBER, difference=DIFFERENCE, match_class=CLASS
+    DedupMatch,
+    subject_id=TEXT,
+    inter=NUMBER,
+    union=NUMBER,
+    difference=st.sampled_from(["none", "negation", "number", "unit", "order"]),
+    match_class=st.sampled_from(MatchClass),
 )
 PARENT = st.builds(ParentFact, id=TEXT, state=st.sampled_from(["approved", "joined", "blocked", "unknown"]))
 OUTCOME = st.builds(
@@ -88,3 +93,37 @@ def test_short_answers_are_read_and_anything_else_is_an_error():
     for answer in (b"", b"?", b"+", b"=A 1 1\non\n{}\n", b"+Q 1 1 f o - - -\non\n\n"):
         with pytest.raises((ValueError, LookupError)):
             read_answer(ask, answer)
+
+
+@st.composite
+def matches(draw) -> list[Match]:
+    found = []
+    for number in range(draw(st.integers(0, 12))):
+        who = Subject("acme", "ada", Kind.CLAIM, draw(st.sampled_from("abcdé")))
+        indexed = Indexed(number, who, draw(st.sampled_from(MatchClass)), draw(st.integers(0, 2)), 0, b"")
+        inter = draw(st.integers(1, 4))
+        found.append(Match(indexed, inter, draw(st.integers(inter, 5)), draw(st.sampled_from(Difference))))
+    return draw(st.permutations(found))
+
+
+@given(found=matches(), material=st.booleans(), data=st.data())
+def test_five_are_reported_nearest_first_with_the_nearest_of_each_kind_that_decides(found, material, data):
+    rules = MatchRules(Thresholds(7500, 7000, 6000), material)
+    kept, best = choose(found, rules)
+    assert (kept, best) == choose(data.draw(st.permutations(found)), rules), (
+        "in whichever order they are found"
+    )
+    assert len(kept) == min(5, len(found))
+    ratios = [match.inter / match.union for match in kept]
+    assert ratios == sorted(ratios, reverse=True)
+    for kind in MatchKind:
+        of_kind = [match for match in found if kind_of(match.fact(), rules) is kind]
+        assert (kind in best) == bool(of_kind)
+        if of_kind:
+            assert best[kind] in kept
+            assert best[kind].rank == min(match.rank for match in of_kind)
+    assert material or MatchKind.CONFLICT not in best
+    for first, second in pairwise(kept):
+        if first.inter * second.union == second.inter * first.union:
+            approved = [match.indexed.match_class is MatchClass.APPROVED for match in (first, second)]
+            assert approved != [False, True], "of equally near ones the approved come first"
