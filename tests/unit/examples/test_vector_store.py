@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
@@ -23,7 +24,7 @@ from deploy.embedded import MissingServiceError
 from groundwire.client import ApprovedTable
 from tests.services.fixtures import or_skip
 from tests.services.postgres import with_pgvector
-from tests.unit.client.test_followed_table import AFTER, LATER, LIFE, NOW, SAMPLE, decided, erased, retracted
+from tests.unit.client.test_followed_table import AFTER, LIFE, NOW, SAMPLE, decided, erased, retracted
 
 pytestmark = pytest.mark.slow  # needs PostgreSQL with pgvector
 ROOT = Path(__file__).resolve().parents[3]
@@ -119,8 +120,9 @@ def test_what_is_held_already_is_not_embedded_again(program, store):
 
 
 def test_what_is_decided_anew_after_an_erasure_replaces_what_had_the_same_decision_id(program, store):
+    later = SAMPLE.decided_at + timedelta(seconds=1)
     follow(program, store, [decided(1)])
-    follow(program, store, [decided(1), ERASED, decided(1, "Redis is slow", at=LATER)])
+    follow(program, store, [decided(1), ERASED, decided(1, "Redis is slow", decided_at=later)])
     assert rows(store) == [("c1", "Redis is slow")]
 
 
@@ -129,15 +131,15 @@ def test_a_search_finds_the_nearest_of_a_user_and_nothing_that_expired_or_was_wi
         program,
         store,
         [
-            decided(1, "Search runs on PostgreSQL"),
+            decided(1, "Search runs on Elastic"),
             decided(1, "Lunch is at noon", claim_id="c2"),
             decided(1, "Search ran on Solr", claim_id="c3", horizon=NOW),
-            decided(1, "Search runs on Elastic", claim_id="c4"),
-            retracted(1, claim_id="c4"),
+            decided(1, "Search runs on PostgreSQL", claim_id="c4"),
+            retracted(1),
         ],
     )
     found = store.nearest("acme", "maria", "what does search run on?")
-    assert [one.claim_id for one in found] == ["c1", "c2"]
+    assert [one.claim_id for one in found] == ["c4", "c2"]
     assert found[0].likeness > found[1].likeness
     assert store.nearest("acme", "bob", "search") == []
 
