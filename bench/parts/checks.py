@@ -15,7 +15,7 @@ from bench.inside import batches, fresh_state, new_gate
 from bench.measure import Figure, Options, Part, Target
 from bench.services import open_redis
 from groundwire.checks.citations import CitationDetector
-from groundwire.checks.dedup.similarity import jaccard_similarity
+from groundwire.checks.dedup.signature import jaccard_similarity
 from groundwire.checks.hedges import HedgeDetector
 from groundwire.gate.gate import Gate
 from groundwire.messages.decode import decode_claim

@@ -2,12 +2,12 @@
 
 from .checks.citations import Citation as Citation
 from .checks.citations import CitationDetector as CitationDetector
-from .checks.dedup.similarity import jaccard_similarity as jaccard_similarity
-from .checks.fields import FieldChecker as FieldChecker
+from .checks.dedup.signature import jaccard_similarity as jaccard_similarity
 from .checks.hedges import HedgeAction as HedgeAction
 from .checks.hedges import HedgeDetector as HedgeDetector
 from .checks.hedges import HedgeResult as HedgeResult
-from .checks.prompts import grounded_prompt as grounded_prompt
+from .checks.source_tags import grounded_prompt as grounded_prompt
+from .checks.sources import FieldChecker as FieldChecker
 from .checks.sources import SourceVerifier as SourceVerifier
 from .epistemic.types import ClaimVerification as ClaimVerification
 from .epistemic.types import EpistemicGap as EpistemicGap

@@ -25,8 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from groundwire.checks.dedup.signature import compare
-from groundwire.checks.dedup.similarity import is_near
+from groundwire.checks.dedup.signature import compare, is_near
 from groundwire.messages.decisions import Kind, MatchClass, Place
 from groundwire.messages.identity import Subject, digest
 from groundwire.state.memory import MemoryState

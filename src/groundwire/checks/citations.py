@@ -1,10 +1,8 @@
 """Citations: what a claim points at (S0-46..S0-63, C-18).
 
-Detection finds what looks like an ADR, a commit, a URL or an issue, and decides nothing: only a citation that
-was verified gives credit, and only where the claim rests on it: not where it is denied or set against
-(`groundwire.checks.reliance`), and not a bare `#12` that no word makes an issue. Where a token could be something else
-(a colour, an ordinal, part of a UUID, an anchor, an issue of another repository, a longer name such as FOO-ADR-003 or
-ADR-003.1) it is left out, so that no credit is given for what was not cited.
+Detection finds what looks like an ADR, a commit, a URL or an issue, and decides nothing: only a verified citation gives
+credit, and only where the claim rests on it (`groundwire.checks.reliance`). A token that could be something else (a
+colour, part of a UUID, an issue of another repository, a longer name such as FOO-ADR-003) is left out.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ class Citation(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name of this citation in checks, as "adr:003"."""
+        """As in checks: "adr:003"."""
         return f"{self.type}:{self.value}"
 
     @property
@@ -171,13 +169,32 @@ class CitationDetector:
         """
         shown, starts, ends = seen(text)
         shown = shown if shown.isascii() else shown.translate(_NARROW)
-        if not _may_cite(shown):
+        if not _may_cite(shown):  # as most claims; this costs less than the patterns
             return _in_tags(text)
-        urls = list(_urls(shown))
-        rest = _blank(shown, urls)  # S0-52: a hash or an anchor in a URL is no citation of its own
+        urls: list[Citation] = []
+        pieces: list[str] = []
+        position = 0
+        while "://" in shown and (match := _URL.search(shown, position)):
+            start, behind = match.start(), position
+            position = start + len(_trim(match.group()))
+            urls.append(Citation("url", shown[start:position], start, position))
+            pieces += [shown[behind:start], " " * (position - start)]
+        rest = "".join(
+            [*pieces, shown[position:]]
+        )  # S0-52: a hash or an anchor in a URL is no citation of its own
+        if "://" in rest:
+            rest = _OTHER_URL.sub(lambda match: " " * len(match.group()), rest)
         found = _doubted(shown, sorted([*urls, *_others(rest)], key=lambda citation: citation.start))
-        placed = (cited._replace(start=starts[cited.start], end=ends[cited.end - 1]) for cited in found)
-        return _with_unshown(text, list(placed))
+        placed = [cited._replace(start=starts[cited.start], end=ends[cited.end - 1]) for cited in found]
+        parts = unshown(text)
+        marked = [
+            cited._replace(doubt=UNSHOWN)
+            if any(start <= cited.start < end for start, end in parts)
+            else cited
+            for cited in placed
+        ]
+        held = [cited for cited in _in_tags(text) if all(other.start != cited.start for other in placed)]
+        return sorted([*marked, *held], key=lambda cited: cited.start) if held else marked
 
     @takes(text=str)
     def summary(self, text: str) -> dict[str, list[Citation]]:
@@ -189,7 +206,6 @@ class CitationDetector:
 
 
 def _may_cite(text: str) -> bool:
-    """Tell whether there can be a citation: most claims have none, and this costs less than the patterns."""
     return (
         "://" in text
         or "#" in text
@@ -208,25 +224,7 @@ def _in_tags(text: str) -> list[Citation]:
     ]
 
 
-def _with_unshown(text: str, citations: list[Citation]) -> list[Citation]:
-    parts = unshown(text)
-    marked = [
-        cited._replace(doubt=UNSHOWN) if any(start <= cited.start < end for start, end in parts) else cited
-        for cited in citations
-    ]
-    held = [cited for cited in _in_tags(text) if all(other.start != cited.start for other in citations)]
-    return sorted([*marked, *held], key=lambda cited: cited.start) if held else marked
-
-
-def _urls(text: str) -> Iterator[Citation]:
-    position = 0
-    while "://" in text and (match := _URL.search(text, position)):
-        position = match.start() + len(_trim(match.group()))
-        yield Citation("url", text[match.start() : position], match.start(), position)
-
-
 def _trim(url: str) -> str:
-    """Take off what ends the sentence rather than the URL: punctuation, brackets not opened in it (S0-62)."""
     surplus = {closing: url.count(closing) - url.count(opening) for closing, opening in _BRACKETS.items()}
     end = len(url)
     while url[end - 1] in _TRAILING or surplus.get(url[end - 1], 0) > 0:
@@ -234,16 +232,6 @@ def _trim(url: str) -> str:
         if url[end] in surplus:
             surplus[url[end]] -= 1
     return url[:end]
-
-
-def _blank(text: str, urls: list[Citation]) -> str:
-    pieces: list[str] = []
-    last = 0
-    for url in urls:
-        pieces += [text[last : url.start], " " * (url.end - url.start)]
-        last = url.end
-    rest = "".join([*pieces, text[last:]])
-    return _OTHER_URL.sub(lambda match: " " * len(match.group()), rest) if "://" in rest else rest
 
 
 def _others(text: str) -> Iterator[Citation]:

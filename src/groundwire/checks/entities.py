@@ -1,6 +1,6 @@
-"""Entity grounding: what an answer names has to stand in the corpus, with enough confidence (S3-01..S3-14, C-55).
+"""What the corpus has to hold: the entities that an answer names, and one version of each document.
 
-`comparable`, `part` and `bounded` serve relation preservation too.
+S3-01..S3-14, C-55; S3-30, S3-31.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from numbers import Real
 from typing import Any, Final
 from unicodedata import normalize
 
+from groundwire.checks import ReportWarning, WarningType
 from groundwire.messages.events import Event
-from groundwire.messages.records import Entity, IndexEntry
+from groundwire.messages.records import Chunk, Entity, IndexEntry
 
 MAX_ITEMS: Final = 100
 """Most entries of a list in an event; how many more there were stands beside it (S3-29)."""
 MAX_ID: Final = 200
 """Most characters of an id or a version in an event."""
+
+MAX_VERSIONS: Final = 20
+"""Most versions that a warning or an event names."""
 
 # Sorting combining marks takes quadratic time, so what is no name any more is compared without composing it.
 _COMPOSED: Final = 256
@@ -38,18 +42,15 @@ def comparable(name: object) -> str:
 
 
 def part(record: object, name: str) -> Any:  # noqa: ANN401 - a plain mapping may hold anything
-    """Return a field of a record or of a plain mapping of the same shape; None where it has none."""
     if type(record) is dict:  # what most are; the question whether it is a mapping costs more than the rest
         return record.get(name)
     return record.get(name) if isinstance(record, Mapping) else getattr(record, name, None)
 
 
 def bounded(items: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Cut a list for an event (S3-29).
+    """Cut a list for an event (S3-29): at most `MAX_ITEMS` entries with strings of at most `MAX_ID` characters.
 
-    Returns:
-        At most `MAX_ITEMS` entries, their strings cut to `MAX_ID` characters; and how many were left out, as
-        `{"truncated": n}`, empty where none was.
+    The second result is `{"truncated": n}`, empty where nothing was left out.
     """
     shown = [
         {key: value[:MAX_ID] if isinstance(value, str) else value for key, value in item.items()}
@@ -63,7 +64,7 @@ REQUIRED_CONFIDENCE: Final = 0.6
 
 
 class MissingReason(StrEnum):
-    """Why an entity is not grounded; of an entity the first that applies, in this order, is reported."""
+    """Why an entity is not grounded; the first that applies, in this order, is reported."""
 
     NOT_FOUND = "not_found"
     LOW_CONFIDENCE = "low_confidence"
@@ -73,13 +74,7 @@ class MissingReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MissingEntity:
-    """An entity that is not grounded.
-
-    Attributes:
-        entity_id: Its id, empty where it has none.
-        reason: A member of `MissingReason`.
-        position: Its place among the entities, from 0.
-    """
+    """An entity, by its place among the entities, that is not grounded; its id is empty where it has none."""
 
     entity_id: str
     reason: str
@@ -92,25 +87,15 @@ class MissingEntity:
 
 @dataclass(frozen=True, slots=True)
 class EntityGrounding:
-    """What looking entities up gave.
-
-    Attributes:
-        missing: Entities that are not grounded, in the order in which they came.
-        grounded: Ids of the others, in that order.
-        required_confidence: What an index entry needed at least.
-    """
-
     missing: tuple[MissingEntity, ...]
     grounded: tuple[str, ...]
     required_confidence: float = REQUIRED_CONFIDENCE
 
     @property
     def entity_count(self) -> int:
-        """How many entities there were."""
         return len(self.missing) + len(self.grounded)
 
     def as_report(self) -> dict[str, Any]:
-        """The section `entities` of a response's report."""
         return {
             "missing_entities": [entity.as_dict() for entity in self.missing],
             "grounded_entities": list(self.grounded),
@@ -147,11 +132,10 @@ def ground_entities(
     Args:
         entities: `{id, name?, role?, provenance_id?}`.
         index: Entity id to `{confidence, role?, provenance_id?, ...}`; an empty entry is none (S3-03).
-        also: Another one, which can only lower: an entity has to be in both.
+        also: A second index, which can only lower: an entity has to be in both.
         required_confidence: Least confidence of an entry, 0..1, inclusive (S3-04). A confidence that is missing
             or no number from 0 to 1 is too low.
-        require_provenance: An entity that has no `provenance_id`, neither itself nor in its entry, is missing
-            (S3-13).
+        require_provenance: An entity without `provenance_id`, its own or its entry's, is missing (S3-13).
     """
     missing: list[MissingEntity] = []
     grounded: list[str] = []
@@ -183,7 +167,9 @@ def _reason(
 ) -> MissingReason | None:
     if not (entry if isinstance(entry, Mapping) else hasattr(entry, "confidence")):
         return MissingReason.NOT_FOUND
-    if not _reaches(part(entry, "confidence"), required):
+    confidence = part(entry, "confidence")
+    number = isinstance(confidence, Real) and not isinstance(confidence, bool)
+    if not (number and bool(required <= confidence <= 1)):
         return MissingReason.LOW_CONFIDENCE
     role, known = comparable(part(entity, "role")), comparable(part(entry, "role"))
     if role and known and role != known:
@@ -193,10 +179,53 @@ def _reason(
     return None
 
 
-def _reaches(confidence: Any, required: float) -> bool:  # noqa: ANN401 - a plain mapping may hold anything
-    number = isinstance(confidence, Real) and not isinstance(confidence, bool)
-    return number and bool(required <= confidence <= 1)  # never of NaN
-
-
 def _given(record: object) -> bool:
     return bool(comparable(part(record, "provenance_id")))
+
+
+@dataclass(frozen=True, slots=True)
+class VersionConflict:
+    """A document of which the chunks hold more than one version, in the order in which they first occur."""
+
+    document_id: str
+    versions: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The document and its versions, bounded, with the number of those left out (S3-29, S3-31)."""
+        shown = [version[:MAX_ID] for version in self.versions[:MAX_VERSIONS]]
+        left_out = len(self.versions) - len(shown)
+        truncated = {"truncated": left_out} if left_out else {}
+        return {"document_id": self.document_id[:MAX_ID], "versions": shown, **truncated}
+
+
+@dataclass(frozen=True, slots=True)
+class VersionConflicts:
+    conflicts: tuple[VersionConflict, ...]
+
+    @property
+    def warnings(self) -> tuple[ReportWarning, ...]:
+        found = []
+        for conflict in self.conflicts:
+            details = conflict.as_dict()
+            message = f"{len(conflict.versions)} versions of document {details['document_id']} were retrieved"
+            found.append(ReportWarning(WarningType.VERSION_CONFLICT, message, details))
+        return tuple(found)
+
+    def events(self, tenant_id: str) -> list[Event]:
+        """Return `enrich.version_conflict` for each conflict, at most 100 of them (S3-29..S3-31)."""
+        return [
+            Event("enrich.version_conflict", {**conflict.as_dict(), "tenant_id": tenant_id})
+            for conflict in self.conflicts[:MAX_ITEMS]
+        ]
+
+
+def version_conflicts(chunks: Iterable[Chunk | Mapping[str, Any]]) -> VersionConflicts:
+    versions: dict[str, dict[str, None]] = {}
+    for chunk in chunks:
+        document, version = part(chunk, "document_id"), part(chunk, "version")
+        if document is not None and version is not None:
+            versions.setdefault(str(document), {})[str(version)] = None
+    found = (
+        VersionConflict(document, tuple(kinds)) for document, kinds in versions.items() if len(kinds) > 1
+    )
+    return VersionConflicts(tuple(found))

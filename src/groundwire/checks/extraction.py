@@ -1,17 +1,9 @@
-"""Claims of an answer: the sentences that state something and can stand alone (X-15).
+"""Claims of an answer: the sentences that state something and can be read alone (X-15). English only.
 
-What is extracted goes through the claim gate as a claim of its own, so a sentence is rather left out than made
-up: no text is joined, completed or rephrased. English only. A claim is a sentence, a list item or a quoted line;
-it is none when it
-
--   is code, a heading, a table row, a question, or announces something (it ends with a colon);
--   talks about the answer ("Here is ...", "I hope ...", "Let me know ..."), greets or thanks;
--   says that the sources do not say it ("Not found in provided sources", S2-21): that is a refusal;
--   begins with a pronoun that stands for a sentence before it ("It retries", "This means ...");
--   tells the reader what to do ("Run ...", "Please ..."), or has no word that could be its verb;
--   is longer than a claim should be.
-
-Hedged sentences stay: the claim gate sends them to review or blocks them (S2-22).
+Each goes through the claim gate as a claim of its own, so a sentence is rather left out than made up: no text is joined
+or rephrased. Left out are code, headings, table rows, questions, announcements, talk about the answer, greetings,
+refusals (S2-21), instructions, sentences that begin with a pronoun for one before, without a verb, or too long. Hedged
+sentences stay: the claim gate sends them to review or blocks them (S2-22).
 """
 
 from __future__ import annotations
@@ -63,8 +55,8 @@ _COMMANDS: Final = words_in(__package__, "commands")
 def extract_claims(answer: str, limit: int, citable: Citable | None = None) -> list[str]:
     """Return the claims of an answer, in text order, each once (X-15, S2-21, S2-22).
 
-    Claims are as written, less marks of citation, list markers, emphasis and superfluous white space. Extracting
-    from the claims, one a paragraph, gives the claims again. Work is in proportion to the answer's length.
+    Claims are as written, without marks of citation, list markers, emphasis and superfluous white space. Extracting
+    from the claims, one a paragraph, gives the claims again.
     """
     claims: list[str] = []
     seen: set[str] = set()
@@ -82,7 +74,6 @@ def extract_claims(answer: str, limit: int, citable: Citable | None = None) -> l
 
 
 def _clean(sentence: str) -> str:
-    """Strip what marks a sentence up; what stands in a code span stays."""
     text = _QUOTED.sub("", tidy(sentence), count=1) if sentence.startswith((">", "[")) else tidy(sentence)
     pieces = _CODE.split(text)
     pieces[::2] = [_EMPHASIS.sub("", piece) for piece in pieces[::2]]
@@ -100,15 +91,9 @@ def _is_claim(text: str) -> bool:
     return (
         len(words) >= SHORTEST
         and not (words[0] in _PRONOUNS or (words[0] in _POINTERS and _may_be_verb(words[1])))
-        and _states(words)
+        and not (words[0] in _COMMANDS and words[1] not in _AUXILIARIES)
+        and any(_may_be_verb(word) and before not in _BEFORE_NOUNS for before, word in pairwise(words))
     )
-
-
-def _states(words: list[str]) -> bool:
-    """Tell whether a sentence states something: it has what may be a verb, and does not begin with a command."""
-    if words[0] in _COMMANDS and words[1] not in _AUXILIARIES:
-        return False
-    return any(_may_be_verb(word) and before not in _BEFORE_NOUNS for before, word in pairwise(words))
 
 
 def _may_be_verb(word: str) -> bool:

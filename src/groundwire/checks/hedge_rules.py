@@ -1,15 +1,12 @@
 """The grammar of hedges: the words of a text as it sees them, and the rules of `hedge_grammar.txt` by their word.
 
 Small letters, contractions written out, one token for each number (`N`), its unit (`UNIT`), identifier (`ID`) and
-`URL`: so a rule says "i am not" once, and no rule looks into what the speaker did not word. The file says how it is
-written; of requirements, "perhaps" in it is for C-01 and "around" for C-24. A text without any of the words holds no
-hedge, so most texts cost one look.
+`URL`: so a rule says "i am not" once. The file explains its format; "perhaps" in it is for C-01, "around" for C-24.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cached_property
 from importlib.resources import files
 from itertools import accumulate, chain
@@ -73,15 +70,11 @@ _STOP: Final = "."
 
 _STRETCHED: Final = re.compile(r"([a-z])\1{2,}")
 _WILDCARD: Final = re.compile(r"\w\?[\w=&:,}\]]|^[\"'`*]+\?[\"'`*,]*$|^\W?\?\d|^\?$")
-_KINDS: Final = frozenset(("N", "ID", "URL", "UNIT"))
+_KINDS: Final = ("N", "ID", "URL", "UNIT")
 
 
 class HedgeTokens:
-    """The tokens of a text in normal form (`groundwire.text.normalise`), read in linear time.
-
-    Attributes:
-        each: in text order.
-    """
+    """The tokens of a text in normal form (`groundwire.text.normalise`), read in linear time."""
 
     def __init__(self, text: str) -> None:
         self._chunks = text.split(" ")
@@ -123,35 +116,30 @@ class HedgeTokens:
 
 
 def _read_chunk(chunk: str) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
+    pieces: list[tuple[str, int, int]] = []
     if chunk.isascii() and chunk.isalpha() and (chunk.islower() or chunk[1:].islower()):
         word = _small(chunk)
         pieces = [(_WHOLE.get(word, word), 0, len(chunk))]
+    elif chunk == "-":
+        pieces = [("\u2013", 0, 1)]
     else:
-        pieces = list(_pieces(chunk))
+        for match in _TOKEN.finditer(chunk):
+            kind, written = match.lastgroup, match[0]
+            if written == "?" and _WILDCARD.search(chunk):  # as a word of its own, or inside one
+                continue
+            if kind in _KINDS:
+                written = kind
+            elif kind == "spelt":
+                written = _word(written[::2].lower())
+            else:
+                written = _MARKS.get(written, written) if kind == "mark" else _word(_small(written))
+            pieces.append((written, *match.span()))
     split = [(word, (first, till)) for piece, first, till in pieces for word in piece.split()]
     return tuple(word for word, _ in split), tuple(place for _, place in split)
 
 
 CHUNKS: Final = PerToken(_read_chunk, 1 << 14)
 """The tokens of what stands between two blanks, and the place in it of each."""
-
-
-def _pieces(chunk: str) -> Iterator[tuple[str, int, int]]:
-    if chunk == "-":
-        yield "\u2013", 0, 1
-        return
-    for match in _TOKEN.finditer(chunk):
-        # As a word of its own, or inside one, it is a wildcard.
-        if match[0] != "?" or not _WILDCARD.search(chunk):
-            yield _written_out(match.lastgroup or "", match[0]), *match.span()
-
-
-def _written_out(kind: str, written: str) -> str:
-    if kind in _KINDS:
-        return kind
-    if kind == "spelt":
-        return _word(written[::2].lower())
-    return _MARKS.get(written, written) if kind == "mark" else _word(_small(written))
 
 
 def _small(word: str) -> str:
@@ -181,7 +169,7 @@ _OPENED: Final = re.compile(r"(\\.|\[[^\[\]]+\])|\((?!\?)")
 
 
 class HedgeRule:
-    """A category of hedges, and what must stand around the word that the rule is filed under.
+    """A category of hedges, and what must be around the word that the rule is filed under.
 
     The patterns are compiled when a text first holds the word: all of them take half a second.
     """
@@ -192,12 +180,10 @@ class HedgeRule:
 
     @cached_property
     def before(self) -> re.Pattern[str] | None:
-        """What must stand up to the word, the gap included."""
         return re.compile(f"(?:(?<= )|^){_compiled(self._before)}$") if self._before else None
 
     @cached_property
     def after(self) -> re.Pattern[str] | None:
-        """What must follow the word."""
         return re.compile(f"{_compiled(self._after)}(?= )") if self._after else None
 
     @cached_property
@@ -216,7 +202,6 @@ class HedgeRule:
         return (rights is None or right in rights) and (lefts is None or left in lefts)
 
     def may_begin(self, before: list[str]) -> bool:
-        """Tell at small cost whether the hedge may begin at one of the tokens before the word."""
         firsts = self._edges[0]
         return firsts is None or not firsts.isdisjoint(before)
 
@@ -313,23 +298,14 @@ def _split(atoms: list[str], mark: str) -> list[list[str]]:
     return parts
 
 
-def _lines() -> Iterator[str]:
-    whole = ""
-    for line in (files("groundwire.checks") / "hedge_grammar.txt").read_text("utf-8").splitlines():
-        if line.startswith("    "):
-            whole += line[4:]
-        elif line and not line.startswith("#"):
-            if whole:
-                yield whole
-            whole = line
-    yield whole
-
-
 def _filed() -> tuple[dict[str, str], dict[str, list[HedgeRule]]]:
     classes: dict[str, str] = {}
     rules: dict[str, list[HedgeRule]] = {}
     category = ""
-    for line in _lines():
+    grammar = (files("groundwire.checks") / "hedge_grammar.txt").read_text("utf-8")
+    for line in grammar.replace("\n    ", "").splitlines():
+        if not line or line.startswith("#"):
+            continue
         if line.startswith("[") and line.endswith("]"):
             category = line.strip("[]")
         elif category == "classes":
@@ -346,7 +322,6 @@ def _filed() -> tuple[dict[str, str], dict[str, list[HedgeRule]]]:
 
 
 def _spellings(word: str) -> list[str]:
-    """Return the ways to write a word: "rumou?r" has two, "hypothesi[sz]e" too."""
     found = _OPTIONAL.search(word)
     if found is None:
         return [word]

@@ -1,13 +1,10 @@
-"""Hedges: words by which a speaker tells that a claim may not hold.
+"""Hedges: words by which a speaker says that a claim may not hold (S0-78 to S0-103).
 
-Personal speculation, admitted uncertainty and suggestions block a claim; technical hedges and approximations
-send it to review (S0-78 to S0-103). Nothing else in the text, a citation or "definitely", takes a hedge back
-(C-02, S0-89), and neither do quotation marks or code spans; only inside a URL, which the speaker did not
-word, and inside an identifier or the name of a file a hedge word counts for nothing. Letters of other scripts that look
-like Latin ones are read as these; digits put for letters ("I th1nk") pass (S0-102).
-
-What is built in stands in `hedge_grammar.txt`. A policy can add phrases of its own, or a lexicon for a
-field of knowledge (S0-103).
+Personal speculation, admitted uncertainty and suggestions block a claim; technical hedges and approximations send it to
+review. Nothing else in the text takes a hedge back (C-02, S0-89). A hedge is another's word or none at all in a
+quotation or code span, in a name, a URL or an identifier, and as the month of May; in doubt it is the speaker's own.
+Look-alike letters of other scripts are folded; digits put for letters pass (S0-102). The built-in grammar is
+`hedge_grammar.txt`; a policy can add phrases, or a lexicon of a field (S0-103).
 """
 
 from __future__ import annotations
@@ -22,11 +19,212 @@ from typing import Final, Literal, NamedTuple
 from unicodedata import normalize
 
 from groundwire.arguments import takes
-from groundwire.checks.hedge_context import is_factual, is_month, is_name, reported
 from groundwire.checks.hedge_rules import CHUNKS, RULES, HedgeTokens
 from groundwire.text.normalise import plain, read
 from groundwire.text.tokens import PerToken
 from groundwire.text.visible import splits_words, visible, without_markup
+
+_WINDOW: Final = 64
+"""Characters beside a quotation in which what introduces it stands."""
+
+# Each mark closes at the next one of its kind; a search looks at each character once.
+_QUOTED: Final = re.compile(
+    r"(?P<code>``?[^`]+``?)|\"[^\"]+\"|"
+    r"\u201c[^\u201c\u201d]+\u201d|\u201e[^\u201e\u201c]+\u201c|\u00ab[^\u00ab\u00bb]+\u00bb|"
+    r"(?<![\w'])'(?=\w)(?:[^'\"]|(?<=\w)'(?=\w)){1,150}'(?!\w)"
+)
+_QUOTING: Final = "`'\"\u201c\u201e\u00ab"
+# Nouns of what bears a text or a name, and verbs of saying, printing and naming.
+_BEARER: Final = (
+    "(?:messages?|posters?|"
+    "texts?|errors?|buttons?|labels?|titles?|signs?|fields?|options?|values?|strings?|lines?|phrases?|"
+    "words?|mottos?|motto|slogans?|songs?|books?|questions?|headings?|captions?|commands?|keys?|headers?|answers?|warnings?|"
+    "prompts?|menus?|items?|tags?|status(?:es)?|pages?|chapters?|sections?|keywords?|terms?|names?|tabs?|banners?|placards?|"
+    "columns?|flags?|types?|monads?|macros?|functions?|methods?|classes|class|attributes?|propert(?:y|ies)|variables?|"
+    "parameters?|arguments?|modules?|packages?|crates?|librar(?:y|ies)|files?|scripts?|tables?|enums?|constants?|hints?|"
+    "annotations?|tokens?|operators?|modifiers?|branch(?:es)?|tests?|topics?|queues?|channels?|links?|footers?|notes?|"
+    "comments?|log|logs|entr(?:y|ies)|notices?|stickers?|inscriptions?|headlines?|subjects?|quotes?|quotations?|sayings?|"
+    "proverbs?|poems?|films?|albums?|plays?|novels?|episodes?|articles?|brands?|shops?|restaurants?|games?|levels?|modes?|"
+    "rules?|states?|events?|hooks?|endpoints?|routes?|icons?|dialogs?|dialogues?|pop-?ups?|checkbox(?:es)?|settings?|"
+    "categor(?:y|ies)|choices?|repl(?:y|ies)|responses?|outputs?|issue|editions?|lyrics?|refrain|chorus|badge|badges|plaque|"
+    "statement|disclaimer|feedback|remarks?|reviews?|interviews?|transcripts?|sentences?|paragraphs?|passages?|clauses?|letters?|greeting|adverb|verb|noun|variant|placeholder)"
+)
+_NAMED: Final = (
+    "(?:caf[eé]|bar|band|company|firm|ship|boat|horse|club|magazine|project|team|app|site|street|village|hotel|pub|yacht|"
+    "group|store|startup|newspaper|theatre|gallery|dog|cat|service|tool|plugin|container|cluster|repository|repo|image|tag)"
+)
+_SAYING: Final = (
+    "(?:says?|said|saying|prints?|printed|printing|shows?|showed|shown|showing|displays?|displayed|displaying|reads|read|"
+    "reading|reports?|reported|logs?|logged|logging|returns?|returned|returning|outputs?|emits?|emitted|prompts?|prompted|"
+    "asks?|asked|asking|states?|stated|stating|calls?|called|named|names|titled|entitled|labell?ed|headed|captioned|inscribed|marked|writes?|wrote|"
+    "written|carries|carried|carry|contains?|contained|containing|replies|replied|answers?|answered|warns?|warned|warning|"
+    "responds?|responded|means?|meant|bears?|bearing|announces?|announced|quotes?|quoted|sings?|sang|repeats?|displays|"
+    "matches|match|greps?|search(?:es)? for|starts? with|begins? with|ends? with|renders?|raises?|throws?|raised|"
+    "complains|complained|entered|typed|types|clicks?|click|press|presses|pressed|select|selects|selected|set|sets|add|adds|"
+    "added|removed|removes|remove|renamed|renames|rename|replaces?|replaced|deprecated|deprecates|implements?|defines?)"
+)
+_LINKS: Final = (
+    "(?: (?:is|was|are|were|of|as|with|the|a|an|that|to|out|for|in|on|at|by|says|reads|called|named|line|text|words?|"
+    "message|only|just|still|now|then|back|it|simply|literally|him|her|them|us|me|users?|over|above|below|which|saying|"
+    r"phrase|either|not|this|its|\d{1,6})){0,3}"
+)
+_INTRODUCED: Final = re.compile(
+    rf"\b(?:{_BEARER}|{_SAYING}|{_NAMED}){_LINKS}[ :,=(]{{0,3}}$|"
+    rf"\b{_BEARER} (?:of|on|at|from|by) (?:the |an? |our |its )?[\w-]{{1,30}}(?: (?:reads|says|said)[ :,]{{1,3}}|: )$",
+    re.IGNORECASE,
+)
+_DETERMINED: Final = re.compile(
+    r"(?:^|[\s(])(?:the|a|an|this|that|each|every|its|our|their|of|by|from|in|with|via|between|named|called|and|or|"
+    rf"{_SAYING})[ (]$",
+    re.IGNORECASE,
+)
+_FOLLOWED: Final = re.compile(
+    rf"[ ,]?(?: ?\w{1, 30})? ?(?:{_BEARER})\b|"
+    r" (?:is|was|are|were|has been|became|becomes) (?:a|an|the|one|our|its|his|her|their|not|no|printed|shown|"
+    r"displayed|written|logged|returned|used|set|called|deprecated|removed|renamed|defined|added|replaced|allowed|reserved|part|of|in|on)\b|"
+    r" (?:means|meant|reads|appears|appeared|stands|closes|opens|returns|takes|expects|matches|denotes|marks)\b",
+    re.IGNORECASE,
+)
+# What somebody says or asks in a quotation, as a clause of its own: words that are only set off are the speaker's.
+_SAID: Final = re.compile(r"(?:^|\W)(?:I|[Ww]e)(?:'\w{1,3})? [\w']{1,30} \w")
+# Who says it is somebody else: a word of saying, of a text or of a person stands beside it.
+_SPEAKERS: Final = re.compile(
+    r"\b(?:said|says?|wrote|writes?|written|asked|asks?|told|tells?|repl(?:y|ies|ied)|answer(?:s|ed)?|report(?:s|ed)?|"
+    r"complain(?:s|ed)?|put|quot(?:es?|ed)|call(?:s|ed)?|read|post(?:s|ed)?|comment(?:s|ed)?|message|ticket|review|"
+    r"interview|survey|feedback|thread|email|testers?|users?|customers?|clients?|patients?|students?|guests?|"
+    r"h(?:e|er|is)|she|they|their|people|somebody|someone)\b",
+    re.IGNORECASE,
+)
+_CODE: Final = re.compile(r"[_(){}\[\]=<>$\\/|&+*#@\d]|[a-z][A-Z]|--|\w[.:]\w")
+
+
+def reported(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where a sentence of the text reports words: quotations that are introduced, and code.
+
+    Words in a quotation that nothing introduces are the speaker's: We "probably" use it. So are those in a code span
+    in the place of the sentence's own: I `think` we use it. A whole clause in quotation marks, beside a word for who
+    says it, is reported.
+    """
+    if not any(mark in text for mark in _QUOTING):
+        return
+    for found in _QUOTED.finditer(text):
+        start, end = found.span()
+        before, after = text[max(0, start - _WINDOW) : start], text[end : end + _WINDOW]
+        as_code = found["code"] and (_CODE.search(found["code"]) or _DETERMINED.search(before))
+        spoken = _SAID.search(found[0]) and _SPEAKERS.search(before + after)
+        asked = found[0][-2] == "?" and (before.strip(" *_-") or after.strip(" *_.,"))
+        if (
+            as_code
+            or (" " in found[0] and (spoken or asked))
+            or _INTRODUCED.search(before)
+            or _FOLLOWED.match(after)
+        ):
+            yield start, end
+
+
+_CAPITALS: Final = re.compile(r"[A-Z][\w']*(?:[\s-][A-Z][\w']*)*")
+_COMPANY: Final = re.compile(
+    r",? (?:Inc|Ltd|LLC|GmbH|Corp|Co|AG|plc|PLC|Foundation|Records|Group|Labs)\b| & [A-Z]\w"
+)
+_BEFORE_NAME: Final = re.compile(
+    r"(?:^|[\s(])(?:the|a|an|at|by|from|of|with|called|named|its|our|their|and) $", re.IGNORECASE
+)
+_BEARER_NEXT: Final = re.compile(rf"!?(?: type)? (?:{_BEARER})\b", re.IGNORECASE)
+_BEARER_BEFORE: Final = re.compile(rf"(?:{_BEARER}|{_NAMED}) $", re.IGNORECASE)
+_IN_SENTENCE: Final = re.compile(r"[\w,;)] $")
+_FIRST_PART: Final = re.compile(r"[\w.]{1,30}[/-]$")
+_DETERMINER: Final = re.compile(
+    r"(?:^|[\s(])(?:the|a|an|this|that|each|every|its|our|their) $", re.IGNORECASE
+)
+
+
+def is_name(text: str, start: int, end: int) -> bool:
+    """Tell whether text[start:end] is a part of a name: "the Maybe type", "the likely! macro", "I Think Inc."."""
+    written, before, after = text[start:end], text[max(0, start - _WINDOW) : start], text[end : end + _WINDOW]
+    joined = after.startswith("-") and _is_borne(_FIRST_PART.sub("", before))  # "the branch fix/may-leak"
+    if written.lower() == "may":
+        return joined or _is_named_may(written, before, after)
+    if _BEARER_NEXT.match(after) and _DETERMINER.search(before) and " " not in written:
+        return True
+    if not _CAPITALS.fullmatch(written):
+        return joined
+    if _COMPANY.match(after) or before.endswith("'s "):
+        return True
+    inside = _IN_SENTENCE.search(before) is not None and not written.isupper()
+    return inside and (_is_borne(before) or _BEFORE_NAME.search(before) is not None)
+
+
+def _is_borne(before: str) -> bool:
+    return _BEARER_BEFORE.search(before, before.rfind(" ", 0, -1) + 1) is not None
+
+
+# "May" the month (C-23, S0-90, S0-99). All that is in doubt stays the modal verb, and goes to review.
+_MONTHS = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+_DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
+_YEAR_AFTER = re.compile(r"(?: (?:of )?|[-/])(?:1[6-9]|2[01])\d\d(?![^\W_]|[.,]\d)", re.IGNORECASE)
+_MONTH_AFTER = re.compile(
+    rf",? (?:1[6-9]|2[01])\d\d(?!\w)|(?: (?:the )?|[-/]){_DAY}(?![\w%]|[.:,]\d)|'s\b|"
+    rf"(?:,? | ?[-\u2013/] ?| (?:and|or|to|through|until|till) ){_MONTHS}\b"
+)
+_MONTH_BEFORE = re.compile(
+    r"(?:\b(?:in|by|since|until|till|of|early|mid|late|last|next|during|throughout|before|after|from)[ -]|"
+    rf"\b(?:on|by|since|until|till|from|before|after) (?:the )?{_DAY} |(?<![\w.,]){_DAY}(?:\. | (?:of )?)|"
+    rf"\b{_MONTHS}(?:,? | ?[-\u2013/] ?| (?:and|or|to|through|until|till) ))$",
+    re.IGNORECASE,
+)
+_TITLE: Final = re.compile(r"(?:^|[\s(])(?:Mrs?|Ms|Miss|Dr|Prof|Sir|Lady|Lord|Judge|Captain)\.? $")
+_FINITE: Final = re.compile(
+    r"(?: (?:is|was|has|had|does|did|and|or|issue|day|road|street|said|went|came|took|made|got|wrote|ran|won|will|"
+    r"[A-Z][a-z]+|(?!(?:miss|pass|process|access|discuss|cross|press|need|feed|proceed|exceed|succeed|embed|shed|speed|"
+    r"guess|express|address|toss|dress|seed|spread|read|shred)\b)[a-z]{2,}(?:s|ed))\b|[.,;:)]|$| &)"
+)
+
+
+_KEYWORD_BEFORE: Final = re.compile(
+    r"(?<![A-Za-z])(?!(?i:it|we|he|she|they|this|that|there|i) )[A-Za-z][a-z-]{0,30} $"
+)
+
+
+def is_month(text: str, start: int, end: int) -> bool:
+    """Tell whether text[start:end] is the month of May: any case before a year, else only as "May" (C-23)."""
+    word = text[start:end]
+    if word.lower() != "may":
+        return word == "May's"
+    after = text[end : end + _WINDOW]
+    if _YEAR_AFTER.match(after):
+        return True
+    return word == "May" and bool(
+        _MONTH_AFTER.match(after) or _MONTH_BEFORE.search(text[max(0, start - _WINDOW) : start])
+    )
+
+
+def _is_named_may(written: str, before: str, after: str) -> bool:
+    if written == "MAY":
+        return _KEYWORD_BEFORE.search(before) is not None and after[1:2].islower()
+    if written != "May":
+        return False
+    if re.match(r" (?:[A-Z][a-z]|(?:is|was|has|had|does|did)\b)", after):
+        return True
+    if _DETERMINER.search(before) or _TITLE.search(before):
+        return True
+    return bool(before.strip() and _FINITE.match(after) and not re.search(r"[.!?]\s$", before))
+
+
+# Where an operator's added "could" or "should" states a fact (C-21, C-22); "may not" stays a hedge.
+_FACTUAL = re.compile(
+    r"(?:could|can|should|would|must|shall) not\b|should (?:\w{1,15}ly |always )?be (?:exactly |set to |"
+    r"(?:at (?:least|most)|(?:less|more|greater|fewer) than|below|above|under|over) )?"
+    r"[*_`\"'(\[]{0,3}[<>≤≥$€£¥+\u2212-]{0,3} ?"
+    r"(?:\.?\d|(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|zero)\b)",
+    re.IGNORECASE,
+)
+
+
+def is_factual(text: str, start: int, end: int) -> bool:
+    """Tell whether an added modal states a fact: "could not", "should be 5". Added phrases always count."""
+    word = text[start:end].lower()
+    return (" " not in word or word == "should be") and _FACTUAL.match(text, start) is not None
+
 
 Lexicon = Literal["none", "scientific"]
 LEXICONS: Final[dict[Lexicon, str]] = {"scientific": "hedges_scientific.txt"}
@@ -35,11 +233,7 @@ LEXICONS: Final[dict[Lexicon, str]] = {"scientific": "hedges_scientific.txt"}
 
 @cache
 def hedge_lexicon(name: Lexicon) -> tuple[str, ...]:
-    """Return the phrases of a lexicon, for `HedgeDetector(review=...)`; of "none", none.
-
-    Raises:
-        ValueError: there is no lexicon of that name.
-    """
+    """Return the phrases of a lexicon, for `HedgeDetector(review=...)`. Raises: ValueError for an unknown name."""
     if name == "none":
         return ()
     if name not in LEXICONS:
@@ -79,8 +273,6 @@ class HedgeResult(NamedTuple):
 
 
 class _Match(NamedTuple):
-    """A hedge in a reading of the text; positions are the reading's."""
-
     category: str
     action: HedgeAction
     start: int
@@ -135,41 +327,43 @@ class HedgeDetector:
         )
 
     def _found(self, text: str) -> list[tuple[Hedge, str]]:
-        """Return each hedge with its words as they are reported."""
         # "I\u200bthink" hides a space, "may\u200bbe" splits a word: such a text is read both ways (S0-102).
         ways = (False, True) if splits_words(text) else (False,)
-        bare = text if text.isascii() else _as_latin(text)
-        looks = not text.isascii() and len(ways) == 1 and not self._added
-        if looks and not may_begin(plain(without_markup(bare))):
-            return []  # saves the map of positions, which costs most in other scripts
-        found = [entry for split in ways for entry in self._read(text, bare, split=split)]
-        return _without_overlaps(found) if len(found) > 1 else found
-
-    def _read(self, text: str, bare: str, *, split: bool) -> Iterator[tuple[Hedge, str]]:
-        reading = read(bare, split=split)
-        matches = list(self._matches(reading.text))
-        spans = list(reported(reading.text)) if matches else []
-        for match in matches:
-            first, last = match.start, match.end
-            start, end = reading.span(first, last)
-            written = text[start:end]
-            place = bisect_right(spans, (first, last)) - 1
-            is_reported = place >= 0 and last <= spans[place][1]
-            silent = is_reported or is_name(reading.text, first, last)
-            words = " ".join(visible(written, split=split).split())
-            yield (
-                Hedge(written, match.category, HedgeAction.CONTINUE if silent else match.action, start, end),
-                words,
+        bare = text
+        if not text.isascii():
+            bare = _ACCENTED.sub(
+                lambda word: "".join(
+                    char if char.isascii() else normalize("NFD", char)[0] for char in word[0]
+                ),
+                _MARKS.sub("\u200b", text).translate(_LOOKS),
             )
-
-    def _matches(self, text: str) -> Iterator[_Match]:
-        for match in built_in(text):
-            if not is_month(text, match.start, match.end):
-                yield match
-        for action, pattern in self._added:
-            for found in pattern.finditer(text):
-                if not is_month(text, *found.span()) and not is_factual(text, *found.span()):
-                    yield _Match("configured", action, *found.span())
+            if len(ways) == 1 and not self._added and not may_begin(plain(without_markup(bare))):
+                return []  # saves the map of positions, which costs most in other scripts
+        found: list[tuple[Hedge, str]] = []
+        for split in ways:
+            reading = read(bare, split=split)
+            shown = reading.text
+            matches = [match for match in built_in(shown) if not is_month(shown, match.start, match.end)]
+            for action, pattern in self._added:
+                for added in pattern.finditer(shown):
+                    place = added.span()
+                    if not is_month(shown, *place) and not is_factual(shown, *place):
+                        matches.append(_Match("configured", action, *place))
+            spans = list(reported(shown)) if matches else []
+            for category, action, first, last in matches:
+                start, end = reading.span(first, last)
+                before = bisect_right(spans, (first, last)) - 1
+                silent = (before >= 0 and last <= spans[before][1]) or is_name(shown, first, last)
+                done = HedgeAction.CONTINUE if silent else action
+                words = " ".join(visible(text[start:end], split=split).split())
+                found.append((Hedge(text[start:end], category, done, start, end), words))
+        kept: list[tuple[Hedge, str]] = []
+        for entry in sorted(found, key=lambda entry: entry[0].start):
+            if not kept or entry[0].start >= kept[-1][0].end:
+                kept.append(entry)
+            elif _rank(entry[0]) > _rank(kept[-1][0]):
+                kept[-1] = entry  # of two that overlap the stricter, the longer, the first
+        return kept
 
 
 def built_in(text: str) -> Iterator[_Match]:
@@ -180,26 +374,23 @@ def built_in(text: str) -> Iterator[_Match]:
     tokens = HedgeTokens(text)
     spans: list[tuple[int, int]] = []
     for index in [index for index, word in enumerate(tokens.each) if word in RULES]:
-        if found := _first_match(tokens, index):
-            category, before, behind = found
-            spans = spans or tokens.spans()
-            start, end = spans[max(0, index - before)][0], spans[min(index + behind, len(spans) - 1)][1]
-            yield _Match(category, _ACTIONS[category], start, end)
-
-
-def _first_match(tokens: HedgeTokens, index: int) -> tuple[str, int, int] | None:
-    left, right = tokens.beside(index)
-    before: list[str] = []
-    behind = ""
-    for rule in RULES[tokens.each[index]]:
-        if not rule.may_stand(left, right):
-            continue
-        if not before:
-            before, after = tokens.around(index)
-            behind = " ".join(["", *after])
-        if rule.may_begin(before) and (found := rule.match(before, behind)):
-            return (rule.category, *found) if rule.category in _ACTIONS else None
-    return None
+        left, right = tokens.beside(index)
+        before: list[str] = []
+        behind = ""
+        for rule in RULES[tokens.each[index]]:
+            if not rule.may_stand(left, right):
+                continue
+            if not before:
+                before, after = tokens.around(index)
+                behind = " ".join(["", *after])
+            if not rule.may_begin(before) or not (found := rule.match(before, behind)):
+                continue
+            if rule.category in _ACTIONS:
+                spans = spans or tokens.spans()
+                start = spans[max(0, index - found[0])][0]
+                end = spans[min(index + found[1], len(spans) - 1)][1]
+                yield _Match(rule.category, _ACTIONS[rule.category], start, end)
+            break
 
 
 _MARKS: Final = re.compile("[\u0300-\u036f\u20d0-\u20f0]")
@@ -215,15 +406,6 @@ _ACCENTED: Final = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{4,}")
 """Words that are long enough that their accents tell no other word apart: Vietnamese "m\u00e1y" is no "may"."""
 
 
-def _as_latin(text: str) -> str:
-    bare = _MARKS.sub("\u200b", text).translate(_LOOKS)
-    return _ACCENTED.sub(_without_accents, bare)
-
-
-def _without_accents(word: re.Match[str]) -> str:
-    return word[0] if word[0].isascii() else "".join(normalize("NFD", letter)[0] for letter in word[0])
-
-
 # A question is told by its mark, which is a word of the grammar, or by how it begins.
 _ASKED: Final = re.compile(
     r"(?:(?:is|are|was|were|do|does|did|can|could|should|would|has|have|will) (?:it|we|you|they|he|she|there|i|any\w*)|"
@@ -236,7 +418,7 @@ _ASKED: Final = re.compile(
 
 
 def may_begin(text: str) -> bool:
-    """Tell at small cost whether a text in normal form, but for its white space, may hold a hedge."""
+    """Tell at small cost whether a text, in normal form except for its white space, may hold a hedge."""
     chunks = text.split()
     return any(_TELLING.of(chunks)) or text.endswith("?") or _ASKED.match(text) is not None
 
@@ -260,17 +442,6 @@ def _compile(phrases: Iterable[str]) -> re.Pattern[str] | None:
         right = _RIGHT if _LETTER.match(phrase[-1]) else ""
         patterns.append(left + _SPACE.join(map(re.escape, phrase.split(" "))) + right)
     return re.compile("|".join(patterns), re.IGNORECASE) if patterns else None
-
-
-def _without_overlaps(found: list[tuple[Hedge, str]]) -> list[tuple[Hedge, str]]:
-    """Keep, of hedges that overlap, the stricter one; then the longer; then the first."""
-    kept: list[tuple[Hedge, str]] = []
-    for entry in sorted(found, key=lambda entry: entry[0].start):
-        if not kept or entry[0].start >= kept[-1][0].end:
-            kept.append(entry)
-        elif _rank(entry[0]) > _rank(kept[-1][0]):
-            kept[-1] = entry
-    return kept
 
 
 _STRICT: Final = {HedgeAction.CONTINUE: 0, HedgeAction.REVIEW: 1, HedgeAction.BLOCK: 2}

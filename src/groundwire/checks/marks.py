@@ -1,7 +1,7 @@
-"""Marks of citation in an answer: where they stand, and which passages they name.
+"""Marks of citation in an answer: where they are, and which passages they name.
 
-A mark is a reference, never a value, a name or a word of what it stands beside. Checks of the answer read it with
-its marks blanked (`without_marks`), which keeps every position.
+A mark is a reference, never a value, a name or a word of its sentence. Checks of the answer read it with its marks
+blanked (`without_marks`), which keeps every position.
 
 | form | read as a mark |
 |---|---|
@@ -12,8 +12,7 @@ its marks blanked (`without_marks`), which keeps every position.
 | `[text](target)` | the text too, where it is a reference itself |
 | "Sources: a.pdf", a closing list below "References" | the entries that name a file, or what was retrieved |
 
-Where a bracket may be a value (`a[3]`, `[0, 1]`) it stays one, and is checked as one. In code only what says that it is
-a mark is one.
+A bracket that may be a value (`a[3]`, `[0, 1]`) is checked as one. In code only the forms of the first row count.
 """
 
 from __future__ import annotations
@@ -38,15 +37,10 @@ Reference = int | str
 
 
 class Mark(NamedTuple):
-    """A mark of citation: `text[start:end]`.
+    """A mark of citation, `text[start:end]`, with what it refers to, in order.
 
-    Attributes:
-        start: position, in characters.
-        end: the same, behind its last character.
-        references: what it refers to, in its order.
-        missing: those of them that name nothing that was retrieved.
-        tag: it is a `[source:N]`, the form that the gate asks generators for.
-        closing: it stands in a list of sources, which serves the whole answer.
+    `missing` are the references that name nothing that was retrieved. `tag`: it is a `[source:N]`, the form that the
+    gate asks generators for. `closing`: it is in a list of sources, which serves the whole answer.
     """
 
     start: int
@@ -158,15 +152,8 @@ _ENTRIES: Final = 200  # of a closing list
 class Citable:
     """The passages that an answer was given, as it may cite them: by number, id, file and page.
 
-    Args:
-        names: ids and files. Files are compared as people write them: letter case, a path in front, blanks, and where
-            one file alone has the name, the extension do not count.
-        count: how many passages there are for `[1]`, `[2]`, ...
-        texts: of the passages: what they hold themselves is no mark of the answer's.
-
-    Example:
-        >>> Citable(["docs/Travel_Policy.pdf"], 1).missing("It costs 5 [travel policy.pdf, p. 4] [rates.pdf] [2].")
-        ('rates.pdf', 2)
+    Files are compared as people write them: letter case, a path in front, blanks, and where one file alone has the
+    name, the extension do not count. What the `texts` of the passages hold themselves is no mark of the answer's.
     """
 
     def __init__(self, names: Iterable[str], count: int, texts: Iterable[str] = ()) -> None:
@@ -188,28 +175,25 @@ class Citable:
         self._shapes = {_shape(key) for key in self._pages} - {""}
 
     def names(self, name: str) -> bool:
-        """Tell whether a name is that of a passage or its file, page aside."""
         return self._found(name)[0] is not None
 
     def holds(self, reference: Reference) -> bool:
-        """Tell whether something that was retrieved has a number, or a name and page."""
         if isinstance(reference, int):
             return 1 <= reference <= self.count or str(reference) in self._pages
         there, asked = self._found(reference)
         return there is not None and (not asked or 0 in there or not asked.isdisjoint(there))
 
     def looks_like(self, name: str) -> bool:
-        """Tell whether a name is one of those that were retrieved but for its digits."""
+        """Tell whether a name equals one of those that were retrieved except for its digits."""
         return _shape(_key(name)[0]) in self._shapes
 
     @cached_property
     def titles(self) -> str:
-        """The words of the files' names: an answer may speak of what it was given by its title."""
+        """The words of the files' names: an answer may refer to a file by its title."""
         files = sorted(path for path in self._paths if _EXTENSION.search(path))
         return "\n".join(_NO_TITLE.sub(" ", _EXTENSION.sub("", path.rpartition("/")[2])) for path in files)
 
     def quotes(self, bracket: str) -> bool:
-        """Tell whether a passage holds a bracket as it stands."""
         return bracket in self._brackets
 
     def tells(self, name: str) -> bool:
@@ -221,7 +205,7 @@ class Citable:
         return "\n".join(self._texts).casefold()
 
     def missing(self, text: str) -> tuple[Reference, ...]:
-        """Return what a text cites and nobody retrieved, once each, in its order."""
+        """Return what a text cites and nobody retrieved, once each, in order."""
         return tuple(dict.fromkeys(name for mark in marks(text, self) for name in mark.missing))
 
     @cached_property
@@ -245,10 +229,7 @@ class Citable:
 
 
 def marks(text: str, sources: Citable | None = None) -> list[Mark]:
-    """Return the marks of citation of a text, in its order and without overlaps.
-
-    What names nothing that was retrieved is `missing` of its mark, but for links to elsewhere.
-    """
+    """Return the marks of citation of a text, in order and without overlaps; links to elsewhere are never `missing`."""
     if _OPENERS.search(text) is None:
         return []
     spend(len(text))
@@ -260,7 +241,7 @@ def blanked(text: str, found: Iterable[Mark]) -> str:
     pieces = []
     done = 0
     for mark in found:
-        pieces += [text[done : mark.start], _blank(text[mark.start : mark.end])]
+        pieces += [text[done : mark.start], re.sub(r"[^\n]", " ", text[mark.start : mark.end])]
         done = mark.end
     if not pieces:
         return text
@@ -269,7 +250,6 @@ def blanked(text: str, found: Iterable[Mark]) -> str:
 
 
 def without_marks(text: str, sources: Citable | None = None) -> str:
-    """Return a text of the same length with blanks for its marks of citation."""
     return blanked(text, marks(text, sources))
 
 
@@ -278,16 +258,11 @@ _EMPTY_ITEM: Final = re.compile(
 )
 
 
-def _blank(text: str) -> str:
-    return re.sub(r"[^\n]", " ", text)
-
-
 class _MarkReader:
-    """Reads the marks of one text."""
-
     def __init__(self, text: str, sources: Citable | None) -> None:
         self._text = text
         self._sources = sources
+        self._given = sources or Citable((), 0)
         self._code = [place for span in _CODE.finditer(text) for place in span.span()] if "`" in text else []
         self._defined: set[str] = set()
 
@@ -366,7 +341,7 @@ class _MarkReader:
         if link := _LINK.match(body.lstrip()):
             offset = start + len(body) - len(body.lstrip())
             for name in (link["target"], link["text"]):
-                if self._sources and self._sources.names(name):
+                if self._given.names(name):
                     return offset + link.end(), (name,)
             return None
         remark = _REMARK.search(body)
@@ -393,17 +368,12 @@ class _MarkReader:
             if self._in_code(found.start()) and not (found["wide"] or _SAID.match(found["body"] or "")):
                 continue
             for mark in self._of(found):
-                mark = self._with_page(mark)  # noqa: PLW2901 - what follows is the mark as a whole
+                page = _PAGE_BEHIND.match(self._text, mark.end) if mark.references else None
+                if page and isinstance(name := mark.references[-1], str):  # "[f.pdf], p. 4"
+                    names = (*mark.references[:-1], f"{name}, {page[1]}")
+                    mark = self._mark(mark.start, page.end(), names, tag=mark.tag)  # noqa: PLW2901
                 yield mark
                 place = mark.end
-
-    def _with_page(self, mark: Mark) -> Mark:
-        """Return a mark of a file with the page that stands behind it: "[f.pdf], p. 4"."""
-        page = _PAGE_BEHIND.match(self._text, mark.end) if mark.references else None
-        if page is None or isinstance(mark.references[-1], int):
-            return mark
-        names = (*mark.references[:-1], f"{mark.references[-1]}, {page[1]}")
-        return self._mark(mark.start, page.end(), names, tag=mark.tag)
 
     def _of(self, found: re.Match[str]) -> Iterator[Mark]:
         start, end = found.span()
@@ -438,11 +408,12 @@ class _MarkReader:
         if references and self._belongs(start, end, references):
             references = None
         is_file = _EXTENSION.search(_key(target)[0]) is not None
-        if not (self._names(target) or is_file or "://" in target or target.startswith("#")):
+        held = self._given.names(target)
+        if not (held or is_file or "://" in target or target.startswith("#")):
             return  # "tel:": part of what is said
         # a link to elsewhere is looked for in the evidence, as any other
-        elsewhere = "://" in target or not is_file or self._quoted(f"({target})")
-        named = (target,) if self._names(target) or not elsewhere else ()
+        elsewhere = "://" in target or not is_file or self._given.quotes(f"({target})")
+        named = (target,) if held or not elsewhere else ()
         behind = found.end("text")
         yield self._mark(start, behind + 1 if references else start + 1, references or ())
         yield self._mark(behind + 1 if references else behind, end, named)
@@ -477,14 +448,12 @@ class _MarkReader:
         return (named and led) or counts
 
     def _counts(self, start: int, end: int) -> bool:
-        """Tell whether a number counts what stands behind it, or ends "up to", "at most" and the like."""
         words = self._text[max(0, start - _REACH) : start].lower().split()
         behind = _NEXT_WORD.match(self._text, end)
         counted = behind is not None and behind[1] not in FUNCTION_WORDS and behind[1] not in AUXILIARIES
         return counted or words[-1:] in _MEASURING or words[-2:] == ["up", "to"]
 
     def _in_parentheses(self, body: str) -> tuple[Reference, ...] | None:
-        """Return what parentheses refer to: they say that they cite, or hold nothing but files."""
         said = _SAID.match(body)
         led = None if said else _LEADING.match(body)
         inner = body[(said or led).end() :] if said or led else body  # type: ignore[union-attr]
@@ -509,9 +478,8 @@ class _MarkReader:
         return self._references(number or body, said=True, numbers=True) or ()
 
     def _references(self, body: str, *, said: bool, numbers: bool = False) -> tuple[Reference, ...] | None:
-        """Return what each part of a mark refers to; None where a part is no reference."""
         whole = body.strip(_QUOTES)
-        if whole and not whole.isdigit() and self._names(whole):
+        if whole and not whole.isdigit() and self._given.names(whole):
             return (whole,)
         found: list[Reference] = []
         for part in _SEPARATOR.split(
@@ -522,34 +490,28 @@ class _MarkReader:
                 continue
             bare = numbers or (found and isinstance(found[-1], int))  # "Documents 1, 2"
             counted = _COUNTED.fullmatch(name) if bare or not name.isdigit() else None
-            if found and isinstance(found[-1], str) and _is_page(name, found[-1]):
+            if (
+                found
+                and isinstance(found[-1], str)
+                and (
+                    _PAGE.fullmatch(name) is not None
+                    or (name.isdigit() and _PAGE.search(found[-1]) is not None)
+                )
+            ):
                 found[-1] += f", {name}"
             elif found and _PAGE.fullmatch(name):
                 continue  # of a numbered passage
-            elif not name.isdigit() and self._names(name):
+            elif not name.isdigit() and self._given.names(name):
                 found.append(name)
-            elif counted and (self._all_held([_count(counted[1])]) or not self._looks_like(name)):
+            elif counted and (self._all_held([_count(counted[1])]) or not self._given.looks_like(name)):
                 found.append(_count(counted[1]))
-            elif said or _is_file(name) or (self._looks_like(name) and not self._told(name)):
+            elif said or _is_file(name) or (self._given.looks_like(name) and not self._given.tells(name)):
                 found.append(name)
             else:
                 return None
         return tuple(found) or None
 
-    def _quoted(self, bracket: str) -> bool:
-        return self._sources is not None and self._sources.quotes(bracket)
-
-    def _names(self, name: str) -> bool:
-        return self._sources is not None and self._sources.names(name)
-
-    def _told(self, name: str) -> bool:
-        return self._sources is not None and self._sources.tells(name)
-
-    def _looks_like(self, name: str) -> bool:
-        return self._sources is not None and self._sources.looks_like(name)
-
     def _is_numbered_mark(self, start: int, end: int, numbers: Sequence[int]) -> bool:
-        """Tell whether numbers in brackets are a mark by what stands around them: no operand, index or interval."""
         text, behind = self._text, self._text[end : end + 1]
         before = text[max(0, start - _REACH) : start]
         bare = before.rstrip(" ")
@@ -560,12 +522,20 @@ class _MarkReader:
             return held and behind != ":" and self._sources is not None
         if attached and behind == "." and text[end + 1 : end + 2].isalpha():
             return False
-        if not _may_be_cited(bare, behind, attached=attached, several=len(numbers) > 1):
+        if last := _LAST_WORD.search(bare):
+            word = last[0]
+            plain = len(word) > 1 and word.isalpha() and (word[1:].islower() or word.isupper())
+            operand = word.lower() in (_PAIRED if len(numbers) > 1 else _OPERAND)
+            cited = not operand and (not attached or word.isdigit() or plain)
+        else:
+            framed = bare[-1] + behind in {"()", "(,", "(;", "[]"} or (
+                bare[-1] == "," and bare[-2:-1].isalpha()
+            )
+            cited = framed or bare[-1] in _BEFORE
+        if not cited or self._counts(start, end):
             return False
         ends = not attached and (not behind or behind in _BEHIND)
-        if self._counts(start, end):
-            return False
-        return held or (ends and self._sources is not None and not self._quoted(text[start:end]))
+        return held or (ends and self._sources is not None and not self._given.quotes(text[start:end]))
 
     def _is_raised_mark(self, start: int, end: int) -> bool:
         """Tell whether raised digits are a mark: behind a blank, a full stop, or a word that is no length."""
@@ -585,21 +555,6 @@ class _MarkReader:
         return bisect_right(self._code, place) % 2 == 1
 
 
-def _may_be_cited(before: str, behind: str, *, attached: bool, several: bool) -> bool:
-    """Tell whether numbers in brackets may be a mark behind a text: no operand, and no index of an array."""
-    word = _LAST_WORD.search(before)
-    if word is not None:
-        operand = word[0].lower() in (_PAIRED if several else _OPERAND)
-        return not operand and not (attached and not word[0].isdigit() and not _is_plain_word(word[0]))
-    last = before[-1]
-    framed = last + behind in {"()", "(,", "(;", "[]"} or (last == "," and before[-2:-1].isalpha())
-    return framed or last in _BEFORE
-
-
-def _is_plain_word(word: str) -> bool:
-    return len(word) > 1 and word.isalpha() and (word[1:].islower() or word.isupper())
-
-
 def _numbers(body: str) -> tuple[int, ...]:
     if _PLAIN_NUMBERS.fullmatch(body) is None:
         return ()
@@ -615,11 +570,6 @@ def _count(digits: str) -> int:
 def _is_file(name: str) -> bool:
     bare = _LINES.sub("", _PAGE.sub("", name).rstrip(_QUOTES + ","))
     return _EXTENSION.search(bare) is not None and len(bare.split()) <= _FILE_WORDS
-
-
-def _is_page(part: str, name: str) -> bool:
-    """Tell whether a part of a mark is a page of the name in front of it: "p. 4", and the 6 of "pp. 4, 6"."""
-    return _PAGE.fullmatch(part) is not None or (part.isdigit() and _PAGE.search(name) is not None)
 
 
 def _key(name: str) -> tuple[str, set[int]]:

@@ -1,14 +1,10 @@
 """How a quote is compared with its source (S1-08..S1-15, S1-25..S1-29, C-36, C-38).
 
-The normal form is conservative: it folds what copying changes (case, width, white space, curly quotes, invisible
-characters) and leaves out non-verbal tags such as ``<laughter>``. It knows nothing of meaning.
-
-The score of a window is that of `rapidfuzz.fuzz.partial_ratio`: twice what both share ÷ their lengths, over all windows
-of the quote's length and the shorter ones at both ends of the source. One call of it on a long source holds the
-interpreter for seconds, so the source is read in stretches: short quotes by calls of `partial_ratio` on one stretch
-each, longer ones by halving each stretch that as a whole shares enough with the quote. The best score found is that of
-one call on everything. A high score does not mean the same statement (S1-29): `differs` asks whether numbers, units and
-negations are the same, in the same order and at the same place.
+The normal form folds what copying changes (case, width, white space, curly quotes, invisible characters) and drops
+non-verbal tags such as ``<laughter>``. The score of a window is that of `rapidfuzz.fuzz.partial_ratio`. One call of it
+on a long source holds the interpreter for seconds, so the source is read in stretches; the best score found is that of
+one call on everything. A high score does not mean the same statement (S1-29): `differs` compares numbers, units and
+negations, their order and place.
 """
 
 from __future__ import annotations
@@ -78,11 +74,7 @@ def normalize_for_quote_match(text: str, *, remove_soft: bool = False) -> str:
 
 
 def comparison_form(text: str, *, remove_soft: bool = False) -> str:
-    """Return the normal form with raised digits beside digits kept as they are (S1-14, C-40).
-
-    Quotes are compared in this form: "10⁹ records" is no quote of "109 records", nor the other way round.
-    Where no such digits stand it is the normal form.
-    """
+    """Return the normal form but for raised digits beside digits: "10⁹ records" is no quote of "109 records" (C-40)."""
     quick = _quick(text, remove_soft=remove_soft, powers=True)
     if quick is not None:
         return quick
@@ -113,10 +105,10 @@ def mark_words(text: str) -> str:
 
 
 def _quick(text: str, *, remove_soft: bool, powers: bool = False) -> str | None:
-    """Return the normal form of a text whose characters do not bear on one another, as those of most do not.
+    """Return the normal form of a text whose characters do not affect one another, as in most texts.
 
-    In UTF-8, where whatever is done to all of a text takes a tenth of the time. None where there is too much that is
-    not ASCII, and, with `powers`, where digits are raised.
+    It works on all of the text in UTF-8, which takes a tenth of the time. None where too much is not ASCII, and, with
+    `powers`, where digits are raised.
     """
     strange = frozenset(_encoded(text).translate(None, _ASCII).decode("utf-8", "surrogatepass"))
     if len(strange) > _FEW or (powers and _RAISED_RUN.search("".join(strange))):
@@ -127,16 +119,24 @@ def _quick(text: str, *, remove_soft: bool, powers: bool = False) -> str | None:
             return None
         if alone != char:
             text = text.replace(char, alone)
-    form = _spaced(_encoded(text).translate(_LOWER, _CONTROLS))
+    form = _encoded(text).translate(_LOWER, _CONTROLS)
+    while b"  " in form:
+        form = form.replace(b"  ", b" ")
+    form = form.strip(b" ")
     if b"<" in form and b">" in form:
-        form = _without_simple_tags(form)
+        # tags that hold neither a bracket nor a space are tags in any context
+        parts: list[bytes] = []
+        while len(split := _SIMPLE_TAG.split(form, _TAGS)) > 1:
+            *between, form = split
+            parts += between
+        stripped = map(bytes.strip, (*parts, form))
+        form = b" ".join([part for part in stripped if part])
     found = form.decode("utf-8", "surrogatepass")
     return _without_tags(found) if "<" in found and ">" in found else found
 
 
 @lru_cache(1 << 12)
 def _alone(char: str, *, remove_soft: bool) -> str | None:
-    """Return what a character becomes wherever it stands; None where it depends on what stands around."""
     visible = _visible(char, remove_soft=remove_soft)
     form = _fold(visible)
     if visible and (not opens(char) or "\u03c3" in form or "\u03c2" in form):  # a last sigma is another one
@@ -146,22 +146,6 @@ def _alone(char: str, *, remove_soft: bool) -> str | None:
 
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")  # a record can hold half a character
-
-
-def _spaced(form: bytes) -> bytes:
-    while b"  " in form:
-        form = form.replace(b"  ", b" ")
-    return form.strip(b" ")
-
-
-def _without_simple_tags(form: bytes) -> bytes:
-    """Replace tags that hold neither a bracket nor a space: they are tags whatever stands around them."""
-    parts: list[bytes] = []
-    while len(found := _SIMPLE_TAG.split(form, _TAGS)) > 1:
-        *between, form = found
-        parts += between
-    stripped = map(bytes.strip, (*parts, form))
-    return b" ".join([part for part in stripped if part])
 
 
 def _visible(text: str, *, remove_soft: bool) -> str:
@@ -180,10 +164,10 @@ def _fold(text: str) -> str:
 
 
 def _without_tags(text: str) -> str:
-    """Replace each tag by a space and fold white space, until neither is left, in one pass.
+    """Replace each tag by a space and fold white space until neither is left, in one pass.
 
-    A tag that comes to light only once an inner one is gone is one too: what is kept so far stands in `kept`,
-    and `opened` holds where in it each bracket without its partner stands, and how long its content is.
+    A tag that appears only once an inner one is removed is one too: `kept` holds the output so far, `opened` where in
+    it each bracket without its partner is, and how long its content is.
     """
     text = " ".join(text.split())
     kept: list[str] = []
@@ -231,10 +215,7 @@ _LETTERS: Final = 21  # bits of a code point
 
 
 def standing(quotes: Iterable[str], source: str) -> Iterator[tuple[str, bool]]:
-    """Yield each different quote and whether it stands in a source (S1-16).
-
-    The time grows in proportion to the text of source and quotes, however many quotes there are.
-    """
+    """Yield each different quote and whether its source holds it (S1-16), in linear time for any number of quotes."""
     different = list(dict.fromkeys(quotes))
     size = len(source) + sum(map(len, different))
     if len(different) * len(source) > SEARCHES_WORTH * size:
@@ -245,22 +226,7 @@ def standing(quotes: Iterable[str], source: str) -> Iterator[tuple[str, bool]]:
 
 
 def _at_once(quotes: list[str], source: str) -> set[str]:
-    steps, ends = _tree(quotes)
-    fallback, order = _fallbacks(steps, len(ends))
-    seen = bytearray(len(ends))
-    state = 0
-    for char in map(ord, source):
-        while (following := steps.get(state << _LETTERS | char)) is None and state:
-            state = fallback[state]
-        state = following or 0
-        seen[state] = 1
-    for state in reversed(order):  # what ends in a longer match stands there too
-        if seen[state]:
-            seen[fallback[state]] = 1
-    return {quote for state, quote in enumerate(ends) if quote and seen[state]}
-
-
-def _tree(quotes: list[str]) -> tuple[dict[int, int], list[str]]:
+    """Find quotes by the automaton of Aho and Corasick."""
     steps: dict[int, int] = {}
     ends = [""]
     for quote in quotes:
@@ -271,26 +237,32 @@ def _tree(quotes: list[str]) -> tuple[dict[int, int], list[str]]:
                 ends.append("")
             state = following
         ends[state] = quote
-    return steps, ends
-
-
-def _fallbacks(steps: dict[int, int], states: int) -> tuple[list[int], list[int]]:
-    children: list[list[tuple[int, int]]] = [[] for _ in range(states)]
-    for step, following in steps.items():
-        children[step >> _LETTERS].append((step & (1 << _LETTERS) - 1, following))
-    fallback = [0] * states
+    children: list[list[tuple[int, int]]] = [[] for _ in ends]
+    for step, child in steps.items():
+        children[step >> _LETTERS].append((step & (1 << _LETTERS) - 1, child))
+    fallback = [0] * len(ends)
     order: list[int] = []
     waiting = deque([0])
     while waiting:
         state = waiting.popleft()
         order.append(state)
-        for char, following in children[state]:
-            waiting.append(following)
+        for char, child in children[state]:
+            waiting.append(child)
             suffix = fallback[state]
             while state and (back := steps.get(suffix << _LETTERS | char)) is None and suffix:
                 suffix = fallback[suffix]
-            fallback[following] = (back or 0) if state else 0
-    return fallback, order
+            fallback[child] = (back or 0) if state else 0
+    seen = bytearray(len(ends))
+    state = 0
+    for char in map(ord, source):
+        while (found := steps.get(state << _LETTERS | char)) is None and state:
+            state = fallback[state]
+        state = found or 0
+        seen[state] = 1
+    for state in reversed(order):  # the end of a longer match is a match too
+        if seen[state]:
+            seen[fallback[state]] = 1
+    return {quote for state, quote in enumerate(ends) if quote and seen[state]}
 
 
 SHORT: Final = 64  # characters of a quote that rapidfuzz compares as one machine word
@@ -319,7 +291,7 @@ class Steps:
         self._left = allowed
 
     def spend(self, steps: int) -> None:
-        """Take steps off. Raises: OutOfSteps before the first call that there are too few left for."""
+        """Take steps off. Raises: OutOfSteps before the first call that exceeds the budget."""
         if steps > self._left:
             self._left = 0
             raise OutOfSteps
@@ -328,15 +300,13 @@ class Steps:
 
 
 class Window(NamedTuple):
-    """A window of the source, and its score from 0 to 1."""
-
     score: float
     start: int
     end: int
 
 
 def require_rapidfuzz() -> None:
-    """Check that rapidfuzz is installed (S1-07). Raises: RuntimeError naming what to install."""
+    """Raise RuntimeError that names what to install where rapidfuzz is missing (S1-07)."""
     try:
         import rapidfuzz  # noqa: F401, PLC0415 - only fuzzy mode needs it
     except ImportError:
@@ -346,10 +316,7 @@ def require_rapidfuzz() -> None:
 
 
 class _Pair:
-    """A quote and the source in which it is looked for; windows are numbered from the first of one character.
-
-    Window w ends after character w of the source; the last ones are cut by its end.
-    """
+    """A quote and its source. Window w ends after character w of the source; the last ones are cut by its end."""
 
     def __init__(self, quote: str, source: str, steps: Steps) -> None:
         from rapidfuzz.distance import LCSseq  # noqa: PLC0415 - only fuzzy mode needs it
@@ -364,7 +331,7 @@ class _Pair:
         return max(0, first + 1 - self.length), min(self.size, last + 1)
 
     def most(self, first: int, beyond: int) -> float:
-        """Return what the best of some windows can score: none shares more than all of them together."""
+        """Return the most that any of some windows can score: none shares more than all of them together."""
         start, end = self.span(first, beyond - 1)
         self.steps.spend(_CALL + (end - start) * self._words)
         shared = self._shared(self.quote, self.source[start:end])
@@ -380,13 +347,9 @@ class _Pair:
 
 
 def best_windows(quote: str, source: str, least: float, steps: Steps) -> Iterator[Window]:
-    """Yield windows that score at least so much, among them the best of the source.
+    """Yield windows that score at least `least`, by stretches of the source, the best of a stretch first.
 
-    Of each stretch the best comes first; whoever asks on gets the best of what lies at least half a quote
-    away from those before. The order is by stretches, not by score.
-
-    Raises:
-        OutOfSteps: The work allowed is used up.
+    Further ones of a stretch are at least half a quote away from those before. Raises: OutOfSteps.
     """
     pair = _Pair(quote, source, steps)
     stretch = _STRETCH if len(quote) <= SHORT else 2 * len(quote)
@@ -403,7 +366,9 @@ def best_windows(quote: str, source: str, least: float, steps: Steps) -> Iterato
             sides = ((first, number - half + 1), (number + half, beyond))
             waiting += [side for side in sides if side[0] < side[1]]
     if len(quote) == len(source):
-        yield from _turned(pair, least)
+        turned = _Pair(source, quote, steps)
+        if found := _best(turned, 0, turned.windows, least):
+            yield Window(found[1].score, 0, len(source))
 
 
 def _best(pair: _Pair, first: int, beyond: int, least: float) -> tuple[int, Window] | None:
@@ -445,13 +410,6 @@ def _best_of_short(pair: _Pair, first: int, beyond: int, least: float) -> tuple[
     return number, Window(found.score / 100, low, high)
 
 
-def _turned(pair: _Pair, least: float) -> Iterator[Window]:
-    turned = _Pair(pair.source, pair.quote, pair.steps)
-    found = _best(turned, 0, turned.windows, least)
-    if found is not None:
-        yield Window(found[1].score, 0, len(pair.source))
-
-
 _WORD: Final = re.compile(r"\S+")
 _REACH: Final = 100  # characters beyond the edge of a window in which the rest of a word is looked for
 _CLAUSE_ENDS: Final = (".", ",", ";", ":", "!", "?")
@@ -465,10 +423,11 @@ class _Word(NamedTuple):
 def differs(quote: str, source: str, window: Window) -> Literal["number", "negation"] | None:
     """Return in what a quote and a window of the source differ materially, or None.
 
-    What the quote has and the window has not may stand beside the window, so that much is read there too, and
-    words that are cut are read whole. Words at the edges that the quote does not have do not count for
-    numbers, nor, where they belong to another clause, for negations.
+    Text beside the window is read too, and words cut by its edges are read whole. Words at the edges that the quote
+    does not have do not count for numbers, nor, where they belong to another clause, for negations.
     """
+    from rapidfuzz.distance import LCSseq  # noqa: PLC0415 - only fuzzy mode needs it
+
     missing = len(quote) - round(window.score * (len(quote) + window.end - window.start) / 2)
     around = _words(quote, _whole(source, window.start - missing, window.end + missing))
     within = _words(quote, _whole(source, window.start, window.end))
@@ -479,8 +438,22 @@ def differs(quote: str, source: str, window: Window) -> Literal["number", "negat
         numbers == quantities(_tokens(words)) for words in (within, around[lead : len(around) - trail])
     ):
         return "number"
-    if not _same_negations(own, _tokens(_one_clause(around, lead, trail))):
+    first, last = 0, len(around)
+    for place in range(lead):
+        if around[place].text.endswith(_CLAUSE_ENDS):
+            first = place + 1
+    for place in range(len(around) - trail, len(around)):
+        if place and around[place - 1].text.endswith(_CLAUSE_ENDS):
+            last = place
+            break
+    other = _tokens(around[first:last])
+    if negations(own) != negations(other):
         return "negation"
+    here = there = 0
+    for block in LCSseq.editops(own, other).as_matching_blocks():  # the last one is empty, at both ends
+        if negations(own[here : block.a]) != negations(other[there : block.b]):
+            return "negation"  # elsewhere: "not fast but cheap" is no quote of "fast but not cheap"
+        here, there = block.a + block.size, block.b + block.size
     return None
 
 
@@ -507,30 +480,5 @@ def _unheld(words: list[_Word]) -> int:
     return next((count for count, word in enumerate(words) if word.held), 0)
 
 
-def _one_clause(words: list[_Word], lead: int, trail: int) -> list[_Word]:
-    first, last = 0, len(words)
-    for place in range(lead):
-        if words[place].text.endswith(_CLAUSE_ENDS):
-            first = place + 1
-    for place in range(len(words) - trail, len(words)):
-        if place and words[place - 1].text.endswith(_CLAUSE_ENDS):
-            last = place
-            break
-    return words[first:last]
-
-
 def _tokens(words: list[_Word]) -> list[str]:
     return tokenize(" ".join(word.text for word in words))
-
-
-def _same_negations(own: list[str], other: list[str]) -> bool:
-    from rapidfuzz.distance import LCSseq  # noqa: PLC0415 - only fuzzy mode needs it
-
-    if negations(own) != negations(other):
-        return False
-    here = there = 0
-    for block in LCSseq.editops(own, other).as_matching_blocks():  # the last one is empty, at both ends
-        if negations(own[here : block.a]) != negations(other[there : block.b]):
-            return False  # it stands elsewhere: "not fast but cheap" is no quote of "fast but not cheap"
-        here, there = block.a + block.size, block.b + block.size
-    return True

@@ -1,15 +1,14 @@
-"""Quote grounding: a quote counts only where it stands in its source (S1-16..S1-48).
+"""Quote grounding: a quote counts only where its source holds it (S1-16..S1-48).
 
-`validate_evidence_schema` reads extracted evidence, `ground_quotes` looks for each quote by the rules given,
-and a `QuoteGrounding` says what was found, as report, events and failure record. Nothing here does I/O, and no single
-step takes long, so that it can run in a thread beside an event loop.
+No I/O, and no single step takes long, so that it can run in a thread beside an event loop.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any, Final, Literal
 
@@ -17,7 +16,6 @@ from groundwire.checks.quote_text import (
     LONGEST,
     OutOfSteps,
     Steps,
-    Window,
     best_windows,
     comparison_form,
     differs,
@@ -49,8 +47,7 @@ RejectionReason = Literal["empty", "too_short", "not_found", "too_long", "number
 class EvidenceSchemaError(ValueError):
     """Extracted evidence has another shape than domain -> list of strings.
 
-    Attributes:
-        domains: The domains at fault, by name; empty where the whole is no object.
+    `domains` are those at fault, by name; empty where the whole is no object.
     """
 
     def __init__(self, message: str, domains: Sequence[str] = ()) -> None:
@@ -59,45 +56,37 @@ class EvidenceSchemaError(ValueError):
 
 
 def validate_evidence_schema(value: object, domains: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Read extracted evidence (S1-31, S1-32).
+    """Read extracted evidence (S1-31, S1-32): the quotes of `domains` first, in that order, then others as they came.
 
-    Repeated quotes of a domain are dropped, the first stays, and so are blank ones. Quotes stay as written.
-
-    Args:
-        value: What a generator gave, such as parsed JSON.
-        domains: Domains that the result holds even where the value does not have them, with no quotes.
-
-    Returns:
-        The quotes of each domain: those of `domains` first, in that order, then others as they came.
-
-    Raises:
-        EvidenceSchemaError: Something is not of that shape; names the domains, never a quote.
+    Blank and repeated quotes of a domain are dropped; quotes stay as written. Raises: EvidenceSchemaError, which
+    names the domains, never a quote.
     """
     if not isinstance(value, Mapping):
         raise EvidenceSchemaError(
             f"evidence must be an object of domain -> list of strings, got {type(value).__name__}"
         )
-    wrong = [key for key, quotes in value.items() if not (isinstance(key, str) and _is_list(quotes))]
+    wrong = [
+        key
+        for key, quotes in value.items()
+        if not (
+            isinstance(key, str)
+            and isinstance(quotes, list | tuple)
+            and all(isinstance(quote, str) for quote in quotes)
+        )
+    ]
     if wrong:
         names = [key[:MAX_DOMAIN] if isinstance(key, str) else type(key).__name__ for key in wrong]
         shown = ", ".join(map(repr, names[:_MOST_KEYS]))
         more = f" and {len(names) - _MOST_KEYS} more" if len(names) > _MOST_KEYS else ""
         raise EvidenceSchemaError(f"evidence must be a list of strings for each domain: {shown}{more}", names)
     found: dict[str, list[str]] = {domain: [] for domain in domains}
-    found.update((key, _different(quotes)) for key, quotes in value.items())
+    for key, quotes in value.items():
+        kept: dict[str, str] = {}
+        for quote in quotes:
+            if bare := quote.strip():
+                kept.setdefault(bare, quote)
+        found[key] = list(kept.values())
     return found
-
-
-def _is_list(quotes: object) -> bool:
-    return isinstance(quotes, list | tuple) and all(isinstance(quote, str) for quote in quotes)
-
-
-def _different(quotes: Sequence[str]) -> list[str]:
-    kept: dict[str, str] = {}
-    for quote in quotes:
-        if bare := quote.strip():
-            kept.setdefault(bare, quote)
-    return list(kept.values())
 
 
 class EvidenceGroundingError(ValueError):
@@ -106,18 +95,15 @@ class EvidenceGroundingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class QuoteRules:
-    """When a quote counts as standing in its source.
+    """When a quote counts as held by its source.
 
     Attributes:
-        mode: `substring`, or `fuzzy` for those that nearly stand there too (S1-02, S1-27).
+        mode: `substring`, or `fuzzy` for those that nearly match too (S1-02, S1-27).
         fuzzy_threshold: Least score of a fuzzy match, inclusive: 0.5 to 1.0 (S1-03).
         min_characters: Shorter quotes, in normal form, are rejected (S1-30).
         min_words: Quotes of fewer words are rejected (S1-30).
         word_boundaries: A substring has to begin and end at a word's (S1-30).
         remove_soft: Soft hyphens and word joiners do not count either (S1-15).
-
-    Raises:
-        ValueError: An unknown mode, or a threshold out of range.
     """
 
     mode: QuoteMode = "substring"
@@ -128,7 +114,6 @@ class QuoteRules:
     remove_soft: bool = False
 
     def __post_init__(self) -> None:
-        """Check mode and threshold."""
         if self.mode not in {"substring", "fuzzy"}:
             raise ValueError('mode must be "substring" or "fuzzy"')
         if not 0.5 <= self.fuzzy_threshold <= 1.0:
@@ -154,14 +139,14 @@ class EvidenceGroundingStats:
 
 @dataclass(frozen=True, slots=True)
 class RejectedQuote:
-    """A quote that does not stand in its source; never its text (S1-39).
+    """A quote that its source does not hold; never its text (S1-39).
 
     Attributes:
         domain: Where it was extracted for.
         quote_hash: First 12 hexadecimal characters of its SHA-256 (S1-37).
         quote_len: Its length in characters.
-        score: Of the window that it comes nearest to, 0 to 1; None where it was not compared that way or
-            comes nowhere near the threshold (S2-44).
+        score: Of the nearest window, 0 to 1; None where it was not compared that way or is far below the
+            threshold (S2-44).
         why: `empty`, `too_short`, `not_found`, `too_long` (longer than the source, or than is compared),
             `number` or `negation` (differs in one from what it nearly matches), `work_limit`.
     """
@@ -175,12 +160,7 @@ class RejectedQuote:
 
 @dataclass(frozen=True, slots=True)
 class PolarityNote:
-    """A validated quote that stands only where a negation precedes it in its clause (C-41).
-
-    Attributes:
-        domain: Of the quote.
-        index: Its place among the validated quotes of the domain, from 0.
-    """
+    """A validated quote, by its place in its domain, that occurs only behind a negation in its clause (C-41)."""
 
     domain: str
     index: int
@@ -188,17 +168,7 @@ class PolarityNote:
 
 @dataclass(frozen=True, slots=True)
 class QuoteGrounding:
-    """What comparing quotes with their source gave.
-
-    Attributes:
-        validated: The quotes that stand there, as written and in their order; every domain is there (S1-22).
-        stats: Their numbers.
-        rejected: The others.
-        polarity: Notes on validated quotes.
-        mode: How they were compared.
-        transcript_hash: Of the source.
-        transcript_len: Length of the source in characters.
-    """
+    """The validated quotes by domain, every domain included (S1-22), the rejected ones, and notes on the validated."""
 
     validated: dict[str, list[str]]
     stats: EvidenceGroundingStats
@@ -210,7 +180,7 @@ class QuoteGrounding:
 
     @property
     def failure(self) -> dict[str, Any] | None:
-        """The failure record of evidence of which nothing stands in its source, else None (S1-40)."""
+        """The failure record of evidence of which the source holds nothing, else None (S1-40)."""
         if self.stats.validated_count or not self.stats.extracted_count:
             return None
         return {
@@ -223,35 +193,32 @@ class QuoteGrounding:
 
     def events(self) -> list[Event]:
         """Return a warning for each rejection and one summary where there were any (S1-35, S1-36)."""
-        if not self.rejected:
-            return []
-        return [*map(self._rejection, self.rejected[:MAX_EVENTS]), self._summary()]
-
-    def _rejection(self, quote: RejectedQuote) -> Event:
-        payload = {
-            "domain": quote.domain[:MAX_DOMAIN],
-            "quote_hash": quote.quote_hash,
-            "quote_len": quote.quote_len,
-            "transcript_hash": self.transcript_hash,
-            "transcript_len": self.transcript_len,
-            "mode": self.mode,
-        }
-        if quote.score is not None:
-            payload["score"] = quote.score
-        return Event("evidence_quote_rejected", payload)
-
-    def _summary(self) -> Event:
-        domains = list(self.stats.rejected_by_domain.items())
-        payload = {
-            "extracted_count": self.stats.extracted_count,
-            "validated_count": self.stats.validated_count,
-            "rejected_count": self.stats.rejected_count,
-            "rejected_by_domain": {name[:MAX_DOMAIN]: count for name, count in domains[:MAX_DOMAINS]},
-            "transcript_hash": self.transcript_hash,
-        }
-        if len(domains) > MAX_DOMAINS:
-            payload["truncated"] = len(domains) - MAX_DOMAINS
-        return Event("evidence_grounding_complete", payload, level="info")
+        found = []
+        for quote in self.rejected[:MAX_EVENTS]:
+            payload = {
+                "domain": quote.domain[:MAX_DOMAIN],
+                "quote_hash": quote.quote_hash,
+                "quote_len": quote.quote_len,
+                "transcript_hash": self.transcript_hash,
+                "transcript_len": self.transcript_len,
+                "mode": self.mode,
+            }
+            if quote.score is not None:
+                payload["score"] = quote.score
+            found.append(Event("evidence_quote_rejected", payload))
+        if found:
+            domains = list(self.stats.rejected_by_domain.items())
+            summary = {
+                "extracted_count": self.stats.extracted_count,
+                "validated_count": self.stats.validated_count,
+                "rejected_count": self.stats.rejected_count,
+                "rejected_by_domain": {name[:MAX_DOMAIN]: count for name, count in domains[:MAX_DOMAINS]},
+                "transcript_hash": self.transcript_hash,
+            }
+            if len(domains) > MAX_DOMAINS:
+                summary["truncated"] = len(domains) - MAX_DOMAINS
+            found.append(Event("evidence_grounding_complete", summary, level="info"))
+        return found
 
 
 def threshold_advice(threshold: float) -> str | None:
@@ -266,8 +233,6 @@ def threshold_advice(threshold: float) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What became of one quote, however often it was extracted."""
-
     why: RejectionReason | None = None
     score: float | None = None
     negated: bool = False
@@ -276,22 +241,35 @@ class _Outcome:
 def ground_quotes(
     evidence: Mapping[str, Sequence[str]], transcript: str, rules: QuoteRules
 ) -> QuoteGrounding:
-    """Look for each quote in its source (S1-16..S1-34).
+    """Look for each quote of `validate_evidence_schema` in its source (S1-16..S1-34).
 
-    The source is brought into normal form once, and so is each quote, however often it comes. The time grows
-    in proportion to the text; fuzzy comparing has a share of it, and quotes left over then are rejected.
-
-    Args:
-        evidence: Domain -> quotes, as from `validate_evidence_schema`.
-        transcript: The source.
-        rules: When a quote counts.
-
-    Raises:
-        RuntimeError: Fuzzy mode without rapidfuzz (S1-07).
+    The time grows in proportion to the text; fuzzy comparison has a bounded share of it, and quotes left over then are
+    rejected. Raises: RuntimeError for fuzzy mode without rapidfuzz (S1-07).
     """
     if rules.mode == "fuzzy":
         require_rapidfuzz()
-    outcomes = _outcomes(dict.fromkeys(chain.from_iterable(evidence.values())), transcript, rules)
+    forms = {
+        quote: comparison_form(quote, remove_soft=rules.remove_soft)
+        for quote in dict.fromkeys(chain.from_iterable(evidence.values()))
+    }
+    steps = Steps(_STEPS * (len(transcript) + sum(map(len, forms.values()))))
+    source = _Source(transcript, rules, steps)
+    outcomes: dict[str, _Outcome] = {}
+    fit: list[str] = []
+    for form in forms.values():
+        if not form:
+            outcomes[form] = _Outcome("empty")
+        elif len(form) < rules.min_characters or len(form.split()) < rules.min_words:
+            outcomes[form] = _Outcome("too_short")
+        else:
+            fit.append(form)
+    for form, held in source.standing(fit).items():
+        if held:
+            negated = source.clauses.always_negates(form, whole_words=rules.word_boundaries)
+            outcomes[form] = _Outcome(negated=negated)
+        else:
+            outcomes[form] = source.nearly(form) if rules.mode == "fuzzy" else _Outcome("not_found")
+    outcomes = {quote: outcomes[form] for quote, form in forms.items()}
     validated: dict[str, list[str]] = {}
     rejected: list[RejectedQuote] = []
     polarity: list[PolarityNote] = []
@@ -305,37 +283,28 @@ def ground_quotes(
             if found.negated:
                 polarity.append(PolarityNote(domain, len(kept)))
             kept.append(quote)
-    stats = _stats(evidence, rejected)
-    return QuoteGrounding(
-        validated, stats, tuple(rejected), tuple(polarity), rules.mode, text_hash(transcript), len(transcript)
-    )
-
-
-def _stats(evidence: Mapping[str, Sequence[str]], rejected: list[RejectedQuote]) -> EvidenceGroundingStats:
     extracted = sum(map(len, evidence.values()))
     by_domain = Counter(quote.domain for quote in rejected)
-    return EvidenceGroundingStats(
+    stats = EvidenceGroundingStats(
         extracted_count=extracted,
         validated_count=extracted - len(rejected),
         rejected_count=len(rejected),
         rejected_by_domain={domain: by_domain[domain] for domain in evidence},
     )
+    return QuoteGrounding(
+        validated, stats, tuple(rejected), tuple(polarity), rules.mode, text_hash(transcript), len(transcript)
+    )
 
 
 class _Source:
-    """A source in the form in which quotes are compared with it."""
-
     def __init__(self, transcript: str, rules: QuoteRules, steps: Steps) -> None:
         self.text = comparison_form(transcript, remove_soft=rules.remove_soft)
         self._rules = rules
         self._steps = steps
-        self._clauses: Clauses | None = None
 
-    @property
+    @cached_property
     def clauses(self) -> Clauses:
-        if self._clauses is None:
-            self._clauses = Clauses(self.text)
-        return self._clauses
+        return Clauses(self.text)
 
     def standing(self, quotes: list[str]) -> dict[str, bool]:
         if not self._rules.word_boundaries:
@@ -343,9 +312,6 @@ class _Source:
         marked = {quote: mark_words(quote) for quote in quotes}
         found = dict(standing(marked.values(), mark_words(self.text)))
         return {quote: found[mark] for quote, mark in marked.items()}
-
-    def negated(self, quote: str) -> bool:
-        return self.clauses.always_negates(quote, whole_words=self._rules.word_boundaries)
 
     def nearly(self, quote: str) -> _Outcome:
         """Look for a window that a quote nearly matches and that says the same (S1-25, S1-28, S1-29)."""
@@ -355,7 +321,11 @@ class _Source:
         outcome = _Outcome("not_found")
         try:
             for window in best_windows(quote, self.text, max(0.0, threshold - _NEAR), self._steps):
-                why, score = self._verdict(quote, window, threshold), round(window.score, 4)
+                why: RejectionReason | None = "not_found"
+                if window.score >= threshold - 1e-9:  # rounding must not decide
+                    self._steps.spend(len(quote) * (_MATTER_STEPS + len(quote) // 16))
+                    why = differs(quote, self.text, window)
+                score = round(window.score, 4)
                 if why is None:
                     return _Outcome(None, score, self.clauses.negates(window.start))
                 if score > (outcome.score or 0.0):
@@ -363,37 +333,3 @@ class _Source:
         except OutOfSteps:
             return _Outcome("work_limit", outcome.score)
         return outcome
-
-    def _verdict(self, quote: str, window: Window, threshold: float) -> RejectionReason | None:
-        if window.score < threshold - 1e-9:  # rounding must not decide
-            return "not_found"
-        self._steps.spend(len(quote) * (_MATTER_STEPS + len(quote) // 16))
-        return differs(quote, self.text, window)
-
-
-def _outcomes(quotes: Iterable[str], transcript: str, rules: QuoteRules) -> dict[str, _Outcome]:
-    forms = {quote: comparison_form(quote, remove_soft=rules.remove_soft) for quote in quotes}
-    steps = Steps(_STEPS * (len(transcript) + sum(map(len, forms.values()))))
-    source = _Source(transcript, rules, steps)
-    outcomes = {form: _Outcome(why) for form in forms.values() if (why := _unfit(form, rules))}
-    fit = [form for form in forms.values() if form not in outcomes]
-    outcomes.update(_compared(fit, source, rules))
-    return {quote: outcomes[form] for quote, form in forms.items()}
-
-
-def _compared(forms: list[str], source: _Source, rules: QuoteRules) -> Iterator[tuple[str, _Outcome]]:
-    for form, stands in source.standing(forms).items():
-        if stands:
-            yield form, _Outcome(negated=source.negated(form))
-        elif rules.mode == "fuzzy":
-            yield form, source.nearly(form)
-        else:
-            yield form, _Outcome("not_found")
-
-
-def _unfit(form: str, rules: QuoteRules) -> RejectionReason | None:
-    if not form:
-        return "empty"
-    if len(form) < rules.min_characters or len(form.split()) < rules.min_words:
-        return "too_short"
-    return None

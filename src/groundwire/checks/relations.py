@@ -1,9 +1,8 @@
 """Relation preservation: what an answer says of two things has to be what the ground truth says (S3-15..S3-27).
 
-Ground truth is arranged so that each claim is compared with the few statements that it may rest on. Statements of the
-same subject, relation, object and qualifiers are one line: a newer one supersedes those before it (S3-25). What is
-newer is told by timestamps where all of a line have one, else by versions where all are numbered alike (`v2` < `v10`,
-`2023-04` < `2024-01`); where neither tells, all of a line are in force.
+Statements of the same subject, relation, object and qualifiers are one line: a newer one supersedes those before it
+(S3-25). Age is told by timestamps where all of a line have one, else by versions where all are numbered alike
+(`v2` < `v10`, `2023-04` < `2024-01`); else all of a line are in force.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ RelationLike = RelationClaim | Mapping[str, Any]
 """A relation `{subject, relation, object, timestamp?, version?, qualifiers?}`, stated or as ground truth."""
 
 _MAX_DEPTH: Final = 64
-_NONE: Final[Mapping[str, Hashable]] = {}
 
 
 class RelationStatement(NamedTuple):
@@ -48,22 +46,23 @@ class RelationStatement(NamedTuple):
 
 
 def read_statement(record: RelationLike) -> RelationStatement:
-    """Read a relation of an answer or of the ground truth; a part that is missing is the empty name."""
     version = part(record, "version")
     qualifiers = part(record, "qualifiers")
+    given = qualifiers.items() if isinstance(qualifiers, Mapping) else ()
+    values = ((comparable(name), _value(value, 0)) for name, value in given)
     return RelationStatement(
         comparable(part(record, "subject")),
         comparable(part(record, "relation")),
         comparable(part(record, "object")),
         comparable(version),
         _moment(part(record, "timestamp")),
-        _qualifiers(qualifiers) if qualifiers and isinstance(qualifiers, Mapping) else _NONE,
+        {name: value for name, value in values if value is not None and value != ""},
         "" if version is None else str(version),
     )
 
 
 def _moment(value: object) -> Hashable:
-    """Return an instant; what is no time with an offset is compared as it is written."""
+    """A time without an offset, and what is no time, is compared as written."""
     if value is None:
         return None
     try:
@@ -72,19 +71,17 @@ def _moment(value: object) -> Hashable:
         return comparable(value)
 
 
-def _qualifiers(given: Mapping[Any, Any]) -> dict[str, Hashable]:
-    values = ((comparable(name), _value(value, 0)) for name, value in given.items())
-    return {name: value for name, value in values if value is not None and value != ""}
-
-
 def _value(value: object, depth: int) -> Hashable:
-    """Return a value that equals another where the two say the same; what is too odd to tell equals nothing."""
     if isinstance(value, str):
         return comparable(value)
     if isinstance(value, bool):
         return ("true or false", value)  # not the number 1 or 0
     if isinstance(value, Mapping | list | tuple):
-        return _members(value, depth + 1) if depth < _MAX_DEPTH else object()
+        if depth >= _MAX_DEPTH:
+            return object()
+        if isinstance(value, Mapping):
+            return frozenset((comparable(name), _value(item, depth + 1)) for name, item in value.items())
+        return tuple(_value(item, depth + 1) for item in value)
     try:
         hash(value)
     except TypeError:
@@ -92,67 +89,53 @@ def _value(value: object, depth: int) -> Hashable:
     return value
 
 
-def _members(value: Mapping[Any, Any] | Sequence[Any], depth: int) -> Hashable:
-    if isinstance(value, Mapping):
-        return frozenset((comparable(name), _value(item, depth)) for name, item in value.items())
-    return tuple(_value(item, depth) for item in value)
-
-
 class Timeline:
-    """Statements that a claim may rest on, by version and moment."""
-
     def __init__(self, statements: Sequence[RelationStatement]) -> None:
         self._statements = statements
-        if len(statements) > 1:
-            self._arrange(_in_force(statements))
-
-    def candidates(self, claim: RelationStatement) -> Iterator[RelationStatement]:
-        """Yield statements to compare a claim with, a bounded number.
-
-        Where some agree with it in version and moment, they come first: a claim that states its moment may rest
-        on what was in force then, any other only on what still is. Then come those that it should agree with:
-        of its qualifiers, of its moment or in force at it, and the newest.
-        """
-        if len(self._statements) == 1:
-            return iter(self._statements)
-        qualified = self._qualified.get(_line(claim), ()) if claim.qualifiers else ()
-        due = chain(self._at(claim.moment), reversed(self._in_force))
-        return chain.from_iterable(
-            islice(found, MAX_CANDIDATES) for found in (self._agreeing(claim), qualified, due)
-        )
-
-    def _arrange(self, in_force: list[RelationStatement]) -> None:
+        if len(statements) == 1:
+            return
+        in_force = _in_force(statements)
         ages = _ages(in_force)
         order = sorted(range(len(ages)), key=ages.__getitem__) if ages else range(len(in_force))
         self._in_force = [in_force[place] for place in order]
         self._current = _grouped(in_force, lambda one: one.version)
         self._qualified = _grouped(in_force, _line)
         # what has no moment holds at every moment, as long as it is in force
-        dated = [one for one in self._statements if one.moment is not None]
+        dated = [one for one in statements if one.moment is not None]
         dated += [one for one in in_force if one.moment is None]
         self._dated = _grouped(dated, lambda one: one.moment)
         self._exact = _grouped(dated, lambda one: (one.moment, one.version))
         self._moments = sorted(moment for moment in self._dated if isinstance(moment, datetime))
 
-    def _agreeing(self, claim: RelationStatement) -> Iterator[RelationStatement]:
+    def candidates(self, claim: RelationStatement) -> Iterator[RelationStatement]:
+        """Yield a bounded number of statements to compare a claim with.
+
+        Those that agree with it in version and moment come first: a claim with a moment may rest on what was in force
+        then, any other only on what still is. Then come those that it should agree with: of its qualifiers, of its
+        moment or in force at it, and the newest.
+        """
+        if len(self._statements) == 1:
+            return iter(self._statements)
         versions, moments = (claim.version, ""), (claim.moment, None)
         if claim.moment is None:
-            found = map(self._current.get, versions)
+            agreeing = map(self._current.get, versions)
         elif not claim.version:
-            found = map(self._dated.get, moments)
+            agreeing = map(self._dated.get, moments)
         else:
-            found = map(self._exact.get, product(moments, versions))
-        return chain.from_iterable(filter(None, found))
-
-    def _at(self, moment: Hashable) -> list[RelationStatement]:
-        if not isinstance(moment, datetime):
-            return [] if moment is None else self._dated.get(moment, [])
-        place = bisect_right(self._moments, moment)
-        return self._dated[self._moments[place - 1]] if place else []
+            agreeing = map(self._exact.get, product(moments, versions))
+        qualified = self._qualified.get(_line(claim), ()) if claim.qualifiers else ()
+        moment = claim.moment
+        if isinstance(moment, datetime):
+            place = bisect_right(self._moments, moment)
+            moment = self._moments[place - 1] if place else None
+        then = [] if moment is None else self._dated.get(moment, [])
+        due = chain(then, reversed(self._in_force))
+        ways = (chain.from_iterable(filter(None, agreeing)), qualified, due)
+        return chain.from_iterable(islice(found, MAX_CANDIDATES) for found in ways)
 
 
 class RelationFacts:
-    """What the ground truth says of a subject and an object, in this direction."""
+    """What the ground truth says of a subject and an object, in this direction; added before the first question."""
 
     __slots__ = ("_groups", "_statements")
 
@@ -161,11 +144,9 @@ class RelationFacts:
         self._groups: dict[Hashable, list[RelationStatement] | Timeline] | None = None
 
     def add(self, statement: RelationStatement) -> None:
-        """Add a statement; all of them come before the first question."""
         self._statements.append(statement)
 
     def timeline(self, relation: str | None) -> Timeline | None:
-        """Return the statements of a relation, of any for None; None where there is no such statement."""
         if len(self._statements) == 1:  # as nearly everywhere
             return Timeline(self._statements) if relation in (None, self._statements[0].relation) else None
         if self._groups is None:
@@ -186,13 +167,9 @@ class RelationIndex:
             that is its own inverse has no direction, such as `{"merged with": "merged with"}`.
     """
 
-    def __init__(
-        self,
-        truths: Iterable[RelationLike],
-        *,
-        inverses: Mapping[str, str] | None = None,
-    ) -> None:
-        self._inverses = _both_ways(inverses or {})
+    def __init__(self, truths: Iterable[RelationLike], *, inverses: Mapping[str, str] | None = None) -> None:
+        names = {comparable(name): comparable(inverse) for name, inverse in (inverses or {}).items()}
+        self._inverses = {inverse: name for name, inverse in names.items()} | names
         self._facts: defaultdict[tuple[str, str], RelationFacts] = defaultdict(RelationFacts)
         for truth in truths:
             statement = read_statement(truth)
@@ -207,10 +184,9 @@ class RelationIndex:
                 self._facts[turned.subject, turned.object].add(turned)
 
     def find(self, claim: RelationStatement) -> tuple[Timeline, bool] | None:
-        """Return what to compare a claim with, and whether it stands there the other way round (S3-24).
+        """Return what to compare a claim with, and whether it is inverted there (S3-24).
 
-        Its own relation comes first, in its direction and then in the other; then any relation of the two
-        (C-52). None where the ground truth says nothing of them.
+        The claim's relation comes first, in its direction and then in the other; then any relation of the two (C-52).
         """
         forward = self._facts.get((claim.subject, claim.object))
         inverse = self._facts.get((claim.object, claim.subject))
@@ -220,11 +196,6 @@ class RelationIndex:
                 if timeline:
                     return timeline, inverted
         return None
-
-
-def _both_ways(inverses: Mapping[str, str]) -> dict[str, str]:
-    names = {comparable(name): comparable(inverse) for name, inverse in inverses.items()}
-    return {inverse: name for name, inverse in names.items()} | names
 
 
 def _grouped(
@@ -251,19 +222,13 @@ def _line(statement: RelationStatement) -> Hashable:
 
 
 def _ages(statements: Sequence[RelationStatement]) -> list[Any]:
-    """Return what tells the statements' age, greater for the newer; an empty list where nothing does."""
     moments = [one.moment for one in statements]
     if all(isinstance(moment, datetime) for moment in moments):
         return moments
-    numbered = [_number(one.version) for one in statements]
-    if None in numbered or len({found[0] for found in numbered if found}) > 1:
-        return []
-    return numbered
-
-
-def _number(version: str) -> tuple[str, tuple[int, ...]] | None:
-    found = _NUMBERED.fullmatch(version)
-    return found and (found[1], tuple(map(int, re.split(r"\D", found[2]))))
+    found = [_NUMBERED.fullmatch(one.version) for one in statements]
+    numbered = [(match[1], tuple(map(int, re.split(r"\D", match[2])))) for match in found if match]
+    alike = len(numbered) == len(statements) and len({prefix for prefix, _ in numbered}) <= 1
+    return numbered if alike else []
 
 
 Truths = RelationIndex | Iterable[RelationLike]
@@ -281,14 +246,10 @@ class RelationReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Something that a claim says otherwise than the ground truth; one claim may have several (S3-20).
+    """A difference between a claim, by its place, and the ground truth; a claim may have several (S3-20).
 
-    Attributes:
-        index: Place of the claim among the claims, from 0.
-        reason: A member of `RelationReason`.
-        expected_version: Of a version mismatch, the version as the ground truth writes it (S3-18).
-        detail: `inverted` where the ground truth stands the other way round (S3-24); the names of the missing
-            qualifiers.
+    `expected_version` is as the ground truth writes it (S3-18). `detail` is `inverted` (S3-24), or the names of the
+    missing qualifiers.
     """
 
     index: int
@@ -308,13 +269,9 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class RelationPreservation:
-    """What comparing claims with the ground truth gave.
+    """The violations in the order of the claims, and the claims without a version where the truth has one.
 
-    Attributes:
-        violations: In the order of the claims.
-        unspecified: Places of claims without a version where the ground truth has one (C-53); under strict
-            versions they are violations instead.
-        claim_count: How many claims there were.
+    Under strict versions the latter are violations instead (C-53).
     """
 
     violations: tuple[Violation, ...]
@@ -323,7 +280,6 @@ class RelationPreservation:
 
     @property
     def grounded_claims(self) -> int:
-        """How many claims have no violation."""
         return self.claim_count - len({violation.index for violation in self.violations})
 
     def stricter(self, other: RelationPreservation) -> RelationPreservation:
@@ -363,7 +319,7 @@ def preserve_relations(
     A claim holds where one statement that is in force agrees with it: in relation and direction, in version and
     timestamp where both have one (C-54), and in qualifiers where they are required. A claim that names the
     timestamp of an earlier statement may rest on that one; any other version than the one in force is stale
-    (S3-25). What does not hold is reported against the statement that it comes nearest to. Names, versions and
+    (S3-25). Otherwise the differences to the nearest statement are reported. Names, versions and
     qualifiers are compared without regard to case, white space and Unicode form, timestamps as instants.
 
     Args:
@@ -384,75 +340,33 @@ def preserve_each(
     require_qualifiers: bool = False,
 ) -> RelationPreservation:
     """Do the same where each claim has a ground truth of its own, as a resolver gives it (S3-16)."""
-    rules = _Rules(strict_versions=strict_versions, require_qualifiers=require_qualifiers)
     violations: list[Violation] = []
     unspecified: list[int] = []
-    count = 0
-    for place, (claim, index) in enumerate(pairs):
-        count += 1
-        statement = read_statement(claim)
-        found, without_version = rules.examine(place, statement, index)
-        violations += found
-        if without_version:
-            unspecified.append(place)
-    return RelationPreservation(tuple(violations), tuple(unspecified), count)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """How strictly claims are compared."""
-
-    strict_versions: bool
-    require_qualifiers: bool
-
-    def examine(
-        self, place: int, claim: RelationStatement, index: RelationIndex
-    ) -> tuple[list[Violation], bool]:
-        found = index.find(claim)
-        if found is None:
-            return [Violation(place, RelationReason.MISSING_SOURCE)], False
-        timeline, inverted = found
-        nearest, fewest = None, tuple(RelationReason)
-        for truth in timeline.candidates(claim):
-            reasons = self._compare(claim, truth, inverted=inverted)
-            if nearest is None or len(reasons) < len(fewest):
-                nearest, fewest = truth, reasons
-            if not reasons:
+    place = -1
+    for place, (said, index) in enumerate(pairs):
+        claim = read_statement(said)
+        timeline, inverted = index.find(claim) or (None, False)
+        nearest: RelationStatement | None = None
+        fewest = [Violation(place, RelationReason.MISSING_SOURCE)]
+        for truth in timeline.candidates(claim) if timeline else ():
+            found = []
+            stale = truth.version and claim.version != truth.version
+            if stale and (claim.version or strict_versions):
+                found.append(Violation(place, RelationReason.VERSION_MISMATCH, truth.written_version))
+            if inverted or claim.relation != truth.relation:
+                detail = "inverted" if inverted else None
+                found.append(Violation(place, RelationReason.RELATION_MISMATCH, detail=detail))
+            if claim.moment is not None and truth.moment is not None and claim.moment != truth.moment:
+                found.append(Violation(place, RelationReason.TIMESTAMP_MISMATCH))
+            required = truth.qualifiers.items() if require_qualifiers else ()
+            if lacking := [name for name, value in required if claim.qualifiers.get(name) != value]:
+                detail = ", ".join(lacking)[:MAX_ID]
+                found.append(Violation(place, RelationReason.MISSING_QUALIFIER, detail=detail))
+            if nearest is None or len(found) < len(fewest):
+                nearest, fewest = truth, found
+            if not found:
                 break
-        if nearest is None:
-            return [Violation(place, RelationReason.MISSING_SOURCE)], False
-        unspecified = not claim.version and bool(nearest.version) and not self.strict_versions
-        return [
-            _violation(place, reason, claim, nearest, inverted=inverted) for reason in fewest
-        ], unspecified
-
-    def _compare(
-        self, claim: RelationStatement, truth: RelationStatement, *, inverted: bool
-    ) -> tuple[RelationReason, ...]:
-        found: tuple[RelationReason, ...] = ()
-        if truth.version and claim.version != truth.version and (claim.version or self.strict_versions):
-            found += (RelationReason.VERSION_MISMATCH,)
-        if inverted or claim.relation != truth.relation:
-            found += (RelationReason.RELATION_MISMATCH,)
-        if claim.moment is not None and truth.moment is not None and claim.moment != truth.moment:
-            found += (RelationReason.TIMESTAMP_MISMATCH,)
-        if self.require_qualifiers and truth.qualifiers and _missing(claim, truth):
-            found += (RelationReason.MISSING_QUALIFIER,)
-        return found
-
-
-def _violation(
-    place: int, reason: RelationReason, claim: RelationStatement, truth: RelationStatement, *, inverted: bool
-) -> Violation:
-    match reason:
-        case RelationReason.VERSION_MISMATCH:
-            return Violation(place, reason, truth.written_version)
-        case RelationReason.RELATION_MISMATCH if inverted:
-            return Violation(place, reason, detail="inverted")
-        case RelationReason.MISSING_QUALIFIER:
-            return Violation(place, reason, detail=", ".join(_missing(claim, truth))[:MAX_ID])
-    return Violation(place, reason)
-
-
-def _missing(claim: RelationStatement, truth: RelationStatement) -> list[str]:
-    return [name for name, value in truth.qualifiers.items() if claim.qualifiers.get(name) != value]
+        violations += fewest
+        if nearest and nearest.version and not claim.version and not strict_versions:
+            unspecified.append(place)
+    return RelationPreservation(tuple(violations), tuple(unspecified), place + 1)

@@ -1,10 +1,9 @@
-"""Whether a claim rests on what it cites, or denies it, sets itself against it, strikes it out or only names it.
+"""Whether a claim rests on what it cites, or denies it, contradicts it, strikes it out or only names it.
 
-"Unlike ADR-003", "there is no ADR-003" and "ADR-003 was withdrawn" cite nothing that carries the claim. What decides
-are the words of the citation's clause that lead to it and those that follow it. Words that only lead on ("what is
-decided in") are passed over; what they lead to tells. So "not kept in memory, see ADR-003" rests on it, as "memory"
-stands between, and "not mentioned in ADR-003" does not. Nothing is parsed: English only. A citation in text that is
-struck out, in a comment, in a tag or in an element that is not displayed gives no credit either.
+The words of the citation's clause that lead to it, and those that follow it, decide: "unlike ADR-003", "ADR-003 was
+withdrawn". Words that only lead on ("what is decided in") are skipped. So "not kept in memory, see ADR-003" rests on
+it, and "not mentioned in ADR-003" does not. English only. A citation in text that is struck out or not displayed gives
+no credit either.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ _CONCEALED: Final = re.compile(
 
 
 def tags_of(text: str) -> list[tuple[int, int]]:
-    """Return where the tags and comments of a text start and end."""
     if "<" not in text:
         return []
     return [
@@ -124,11 +122,24 @@ _LEADING_STEMS: Final = _SAYS | _AGAINST | _DIRECTLY_AGAINST | _VOID | _COUNTERS
 
 def denied(text: str, start: int, end: int) -> bool:
     """Tell whether a text denies what it cites, or sets itself against it."""
-    before = [*dropwhile(_MARKS.__contains__, _words(_before(text, start))[::-1])]
-    behind = [*dropwhile(_MARKS.__contains__, _words(_behind(text, end)))]
+    reach = _WINDOW  # blanks push no word out of it
+    while reach < min(start, _FAR) and _blank(text[start - reach : start]):
+        reach *= 2
+    before = [*dropwhile(_MARKS.__contains__, _words(text[max(0, start - reach) : start])[::-1])]
+    width = _WINDOW
+    while width < min(len(text) - end, _FAR) and _blank(text[end : end + width]):
+        width *= 2
+    behind = [*dropwhile(_MARKS.__contains__, _words(text[end : end + width]))]
     if not (before or behind) and max(start, len(text) - end) >= _FAR:
         return True
-    return _leads_against(before) or _goes_against(behind, governed=before[:1] in _GOVERNED)
+    if _leads_against(before):
+        return True
+    if behind[:1] in ([","], ["("]):
+        return len(behind) > 1 and (
+            stem(behind[1]) in _VOID or (behind[1] in _RELATIVE and _is_denial(behind[2:]))
+        )
+    # "had it been accepted"
+    return before[:1] not in _GOVERNED and (behind[:1] == ["been"] or _is_denial(behind))
 
 
 def leads(word: str) -> bool:
@@ -143,21 +154,6 @@ def leads(word: str) -> bool:
         or _negates(word)
         or stem(word) in _LEADING_STEMS
     )
-
-
-def _before(text: str, end: int) -> str:
-    """Return enough of a text before a place: blanks push no word out of it."""
-    width = _WINDOW
-    while width < min(end, _FAR) and _blank(text[end - width : end]):
-        width *= 2
-    return text[max(0, end - width) : end]
-
-
-def _behind(text: str, start: int) -> str:
-    width = _WINDOW
-    while width < min(len(text) - start, _FAR) and _blank(text[start : start + width]):
-        width *= 2
-    return text[start : start + width]
 
 
 def _blank(text: str) -> bool:
@@ -187,15 +183,6 @@ def _leads_against(words: Sequence[str]) -> bool:
             return False
         direct = direct and word not in _PREPOSITIONS
     return False
-
-
-def _goes_against(words: Sequence[str], *, governed: bool) -> bool:
-    """Read the words behind a citation: what became of it, and what it is said not to say."""
-    if words[:1] in ([","], ["("]):
-        if not words[1:]:
-            return False
-        return stem(words[1]) in _VOID or (words[1] in _RELATIVE and _is_denial(words[2:]))
-    return not governed and (words[:1] == ["been"] or _is_denial(words))  # "had it been accepted"
 
 
 def _is_denial(words: Sequence[str]) -> bool:

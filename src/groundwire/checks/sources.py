@@ -1,13 +1,12 @@
-"""Sources that an answer cites, held against what was retrieved (S2-01 to S2-08).
+"""What an answer cites and mentions, compared with what was retrieved (S2-01 to S2-18, S2-37).
 
-A source names a file, and may give a snippet and lines. Each part that is given holds or does not: the file
-was retrieved; the snippet stands in it; the lines were retrieved, and the snippet, where there is one, stands in
-them. A part that is not given never counts, and shows as None: it was not looked at.
+A source names a file, and may give a snippet and lines; a part that is not given is not checked, and shows as None.
+Two texts are the same passage if they are the same sequence of tokens: words, numbers, runs of operators, other signs.
+White space, curly quotes and Unicode dashes make no difference, and nothing else is forgiven (S2-05): "retries = 3" is
+not found in "max_retries = 30". Chunks of one file that overlap or follow one another are read as one passage.
 
-Two texts are the same passage if they are the same sequence of tokens: words, numbers, runs of operators,
-other signs. White space, curly quotes and Unicode dashes make no difference, and nothing else is forgiven
-(S2-05): a snippet matches whole tokens, so that "retries = 3" is not found in "max_retries = 30" or in
-"retries = 3.5". Chunks of one file that overlap or follow one another are read as one passage.
+A field is named in a code span, before a type, after "parameter", "field" or "option", or in a method call. In the
+second and third a plain word may occur ("the option to", "a field is", "Note: string"); it is no field (C-50).
 """
 
 from __future__ import annotations
@@ -18,11 +17,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from groundwire.arguments import takes
-from groundwire.checks.warnings import ReportWarning, WarningType
+from groundwire.checks import ReportWarning, WarningType
 from groundwire.messages.records import Chunk, Source
+from groundwire.text.lists import words_in
 from groundwire.text.normalise import tidy
 
 SEARCH_BUDGET = 100_000_000
@@ -113,9 +113,7 @@ def _pieces(chunk: Chunk) -> tuple[list[str], bool]:
 class FilePassages:
     """All that was retrieved of one file.
 
-    Args:
-        chunks: the file's chunks, in any order. One whose lines make no sense (start below 1, end before
-            start) covers no line; its text counts all the same.
+    A chunk whose lines make no sense (start below 1, end before start) covers no line; its text counts all the same.
     """
 
     def __init__(self, chunks: Iterable[Chunk]) -> None:
@@ -137,7 +135,6 @@ class FilePassages:
 
     @property
     def size(self) -> int:
-        """What a search through the file costs, about a nanosecond a unit."""
         return len(self._text) + _PASSAGE_COST * len(self._passages)
 
     @cached_property
@@ -150,13 +147,13 @@ class FilePassages:
         return 0 < start <= end and index >= 0 and end <= self._ranges[index][1]
 
     def holds(self, tokens: str) -> bool:
-        """Tell whether an encoded snippet stands in the file; a blank one does not."""
+        """Tell whether the file holds an encoded snippet; a blank one is never held."""
         return tokens != "" and "\0" + tokens in self._text
 
     def holds_within(self, tokens: str, start: int, end: int) -> bool:
-        """Tell whether an encoded snippet stands in lines start to end, in any passage that has them.
+        """Tell whether lines start to end hold an encoded snippet, in any passage that has them.
 
-        A chunk that has not as many lines as it says is looked at as a whole.
+        A chunk that has not as many lines as it says is read as a whole.
         """
         for passage, offsets in zip(self._passages, self._offsets, strict=True):
             low, high = bisect_left(passage.last, start), bisect_right(passage.first, end)
@@ -165,10 +162,7 @@ class FilePassages:
         return False
 
     def similarity(self, tokens: str) -> float:
-        """Return how near a snippet comes: the share, 0 to 1, of its pairs of neighbours that the file holds.
-
-        A snippet with one word changed scores high, an invented one low (S2-44); 4 decimals.
-        """
+        """Return the share, 0 to 1, of a snippet's pairs of neighbours that the file holds (S2-44)."""
         pairs = list(pairwise(tokens.split("\0")[:-1]))
         return round(sum(pair in self._pairs for pair in pairs) / len(pairs), 4) if pairs else 0.0
 
@@ -183,14 +177,9 @@ def _offsets(passages: Iterable[_Passage]) -> Iterator[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class SourceVerificationResult:
-    """What held of one source (S2-02).
+    """Which parts of one source hold (S2-02): the file, the snippet, the lines; None where a part was not given.
 
-    Attributes:
-        exists: the file was retrieved.
-        snippet_valid: the snippet stands in that file; None where none was given. A blank one stands nowhere.
-        lines_match: the lines were retrieved, and hold the snippet where one was given and stands in the file;
-            None where none were given.
-        confidence: parts that hold ÷ parts given, 0 to 1; the file is always given.
+    `confidence` is parts that hold ÷ parts given, 0 to 1.
     """
 
     exists: bool
@@ -201,14 +190,11 @@ class SourceVerificationResult:
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """What held of all sources of an answer.
+    """Which parts of an answer's sources hold.
 
-    Attributes:
-        results: (file as cited, result) of each source, in order.
-        confidence: mean of the results' confidences; 1.0 where there is no source.
-        warnings: PHANTOM_FILE or SNIPPET_MISMATCH (wrong lines too), at most one a source, in order.
-        phantom_files: files cited that were not retrieved, as cited, each once.
-        mismatched_files: files retrieved whose snippet or lines do not hold, as cited, each once.
+    `confidence` is the mean of the results, 1.0 where there is no source. There is at most one warning a source, in
+    order. `phantom_files` were not retrieved; of `mismatched_files` the snippet or lines do not hold; as cited, each
+    once.
     """
 
     results: tuple[tuple[str, SourceVerificationResult], ...]
@@ -245,7 +231,7 @@ class SourceVerifier:
         Raises:
             pydantic.ValidationError: for a mapping that is no source.
         """
-        return self._check(Source.model_validate(source), _SearchBudget()).result
+        return self._check(Source.model_validate(source), _SearchBudget())[0]
 
     @takes(file=str, snippet=str)
     def verify_snippet(self, file: str, snippet: str) -> bool:
@@ -267,22 +253,27 @@ class SourceVerifier:
             pydantic.ValidationError: for a mapping that is no source.
         """
         budget = _SearchBudget()
-        checked = [self._check(Source.model_validate(source), budget) for source in sources]
-        results = [(found.source.file, found.result) for found in checked]
+        given = [*map(Source.model_validate, sources)]
+        checked = [(source.file, *self._check(source, budget)) for source in given]
+        results = tuple((file, result) for file, result, _ in checked)
         total = sum(result.confidence for _, result in results)
-        failed = [found for found in checked if found.failed]
+        failed = [(file, result.exists) for file, result, warning in checked if warning]
         return SourceReport(
-            results=tuple(results),
+            results=results,
             confidence=total / len(results) if results else 1.0,
-            warnings=tuple(_warning(found) for found in failed),
-            phantom_files=tuple(dict.fromkeys(f.source.file for f in failed if not f.result.exists)),
-            mismatched_files=tuple(dict.fromkeys(f.source.file for f in failed if f.result.exists)),
+            warnings=tuple(warning for _, _, warning in checked if warning),
+            phantom_files=tuple(dict.fromkeys(file for file, exists in failed if not exists)),
+            mismatched_files=tuple(dict.fromkeys(file for file, exists in failed if exists)),
         )
 
-    def _check(self, source: Source, budget: _SearchBudget) -> _Checked:
+    def _check(
+        self, source: Source, budget: _SearchBudget
+    ) -> tuple[SourceVerificationResult, ReportWarning | None]:
         passages = self._files.get(canonical_file(source.file))
         tokens = None if source.snippet is None else encode(source.snippet)
-        lines = _lines(source)
+        start, end = source.start_line, source.end_line
+        start, end = (end if start is None else start), (start if end is None else end)
+        lines = None if start is None or end is None else (start, end)
         searched = passages is None or tokens is None or budget.spend(2 * passages.size)
         snippet = passages is not None and tokens is not None and searched and passages.holds(tokens)
         covered = passages is not None and lines is not None and passages.covers(*lines)
@@ -291,77 +282,164 @@ class SourceVerifier:
         parts = {"file": passages is not None}
         parts |= {"snippet": snippet} if tokens is not None else {}
         parts |= {"lines": covered} if lines else {}
-        failed = tuple(part for part, held in parts.items() if not held)
+        failed = [part for part, held in parts.items() if not held]
         result = SourceVerificationResult(
             parts["file"], parts.get("snippet"), parts.get("lines"), (len(parts) - len(failed)) / len(parts)
         )
-        details: dict[str, Any] = {"failed": list(failed)}
-        if tokens and not snippet:
-            details |= dict(self._near(tokens, passages, budget)) if searched else {"not_searched": True}
-        return _Checked(source, result, failed, details)
-
-    def _near(
-        self, tokens: str, passages: FilePassages | None, budget: _SearchBudget
-    ) -> Iterator[tuple[str, Any]]:
-        """Tell how near a snippet comes in its file, and where else it stands (S2-08, S2-44)."""
-        if passages is not None:
-            yield "similarity", passages.similarity(tokens)
-        if budget.spend(self._size):
-            elsewhere = [self._names[file] for file, found in self._files.items() if found.holds(tokens)]
-            if elsewhere:
-                yield "found_in", elsewhere[:_FILES_SHOWN]
+        details: dict[str, Any] = {"file": source.file, "failed": failed}
+        if tokens and not snippet and not searched:
+            details["not_searched"] = True
+        elif tokens and not snippet:  # how near it comes in its file, and where else it stands (S2-08, S2-44)
+            if passages is not None:
+                details["similarity"] = passages.similarity(tokens)
+            elsewhere = self._files.items() if budget.spend(self._size) else ()
+            if found := [self._names[file] for file, other in elsewhere if other.holds(tokens)]:
+                details["found_in"] = found[:_FILES_SHOWN]
+        if "lines" in failed and lines:
+            details["lines"] = list(lines)
+        if not failed:
+            return result, None
+        if not result.exists:
+            message = f"A file is cited that was not retrieved: {source.file}"
+            return result, ReportWarning(WarningType.PHANTOM_FILE, message, details)
+        what = " and ".join(f"cited {part}" for part in failed)
+        message = f"Not found in what was retrieved of {source.file}: {what}"
+        return result, ReportWarning(WarningType.SNIPPET_MISMATCH, message, details)
 
 
 def verify_sources(
     sources: Iterable[Source | Mapping[str, Any]], chunks: Iterable[Chunk | Mapping[str, Any]]
 ) -> SourceReport:
-    """Check all sources of an answer against what was retrieved (S2-03).
-
-    Raises:
-        pydantic.ValidationError: for a mapping that is no source, or no chunk.
-    """
     return SourceVerifier(chunks).verify_sources(sources)
 
 
 @dataclass(slots=True)
 class _SearchBudget:
-    """What is left to be searched for one response."""
-
     left: int = SEARCH_BUDGET
 
     def spend(self, units: int) -> bool:
-        """Take units if there are as many; what was refused once stays refused."""
+        """What was refused once stays refused."""
         self.left = self.left - units if units <= self.left else -1
         return self.left >= 0
 
 
+# Each starts at the start of a word or at a sign, so that no run of letters is read more than once.
+_CODE_SPAN = re.compile(r"`(\w+)`")
+_CALL = re.compile(r"\.(\w+)\(")
+_TYPED = re.compile(r"(?<!\w)(\w+):\s*(?:string|number|boolean)(?!\w)")
+# The name is looked at, not consumed: in "the parameter field topK" the second word leads to the name.
+_NAMED = re.compile(r"(?<!\w)(?:parameter|field|option)(?=\s+(?:(?:named|called)\s+)?(\w+))", re.IGNORECASE)
+_NAME = re.compile(r"\w+")
+
+
+_PLAIN_WORDS = words_in(__package__, "plain_words")
+# What a writer puts before a colon, with a type behind it: "Type: string", "one of: string or number"
+_LABELS = words_in(__package__, "labels")
+_PATTERNS = (
+    (_CODE_SPAN, frozenset[str]()), (_CALL, frozenset[str]()), (_TYPED, _LABELS), (_NAMED, _PLAIN_WORDS),
+)  # fmt: skip
+
+
+class FieldCheckResult(NamedTuple):
+    """Which fields a chunk holds, in order, each once; `confidence` is 1.0 where none was mentioned (S2-14)."""
+
+    verified: list[str]
+    unverified: list[str]
+    confidence: float
+
+    @property
+    def message(self) -> str:
+        """The text of the warning UNVERIFIED_FIELDS (S2-16)."""
+        return f"Unverified fields: [{', '.join(self.unverified)}]"
+
+
+class FieldChecker:
+    """Finds the fields of an answer and looks for them in chunks. It holds no state: one instance serves all."""
+
+    @takes(answer=str)
+    def extract_mentioned_fields(self, answer: str) -> list[str]:
+        """Return the fields that an answer mentions: first mention first, each once, exact case.
+
+        Args:
+            answer: any text; all fields are returned, however many (S2-18).
+        """
+        # "option 2" counts options; a plain word is none in any case ("Option To"), "toName" is a name.
+        found = [
+            (match.start(1), match[1])
+            for pattern, stopped in _PATTERNS
+            for match in pattern.finditer(answer)
+            if not (stopped and (match[1].isdecimal() or match[1].lower() in stopped))
+        ]
+        return list(dict.fromkeys(name for _, name in sorted(found)))
+
+    @takes(fields=Iterable, chunks=Iterable)
+    def verify_fields(
+        self, fields: Iterable[str], chunks: Iterable[Chunk | Mapping[str, Any]]
+    ) -> FieldCheckResult:
+        """Look for fields in the contents of chunks, as whole names in exact case (S2-13).
+
+        Args:
+            fields: names; a repeated one counts once.
+            chunks: what was retrieved, as models or as mappings of the contract's shape.
+
+        Raises:
+            TypeError: a single name instead of several.
+            pydantic.ValidationError: for a mapping that is no chunk.
+        """
+        if isinstance(fields, str):
+            raise TypeError("fields: a list of names, not one name")
+        names = list(dict.fromkeys(fields))
+        known: set[str] = set()
+        for chunk in map(Chunk.model_validate, chunks) if names else ():
+            known.update(found[0] for found in _NAME.finditer(chunk.content))
+        verified = [name for name in names if name in known]
+        unverified = [name for name in names if name not in known]
+        return FieldCheckResult(verified, unverified, len(verified) / len(names) if names else 1.0)
+
+
+_REVISIONS_SHOWN = 5
+
+
 @dataclass(frozen=True, slots=True)
-class _Checked:
-    """A source with what held, which parts failed, and what a warning says of them."""
+class IndexReport:
+    """Files indexed at another revision than their current one, of all those of which both revisions are known."""
 
-    source: Source
-    result: SourceVerificationResult
-    failed: tuple[str, ...]
-    details: dict[str, Any]
-
-
-def _lines(source: Source) -> tuple[int, int] | None:
-    start, end = source.start_line, source.end_line
-    if start is None:
-        return None if end is None else (end, end)
-    return start, start if end is None else end
+    stale: tuple[str, ...]
+    checked: tuple[str, ...]
+    warnings: tuple[ReportWarning, ...]
 
 
-def _warning(found: _Checked) -> ReportWarning:
-    file, lines = found.source.file, _lines(found.source)
-    details = {"file": file, **found.details}
-    if "lines" in found.failed and lines:
-        details["lines"] = list(lines)
-    if not found.result.exists:
-        return ReportWarning(
-            WarningType.PHANTOM_FILE, f"A file is cited that was not retrieved: {file}", details
+def check_index(
+    chunks: Iterable[Chunk | Mapping[str, Any]], current_revisions: Mapping[str, str]
+) -> IndexReport:
+    """Compare the revision of each chunk with its file's current one, exactly.
+
+    A chunk without a revision, and a file without a current one, is not checked. One chunk of another revision makes
+    its file stale.
+    """
+    current: dict[str, set[str]] = {}
+    for name, revision in current_revisions.items():
+        current.setdefault(canonical_file(name), set()).add(revision)
+    names: dict[str, str] = {}
+    others: dict[str, dict[str, None]] = {}
+    for chunk in map(Chunk.model_validate, chunks):
+        file = canonical_file(chunk.file)
+        if chunk.revision is None or file not in current:
+            continue
+        names.setdefault(file, chunk.file)
+        if current[file] != {chunk.revision}:  # of a file under two names, both have to say the same
+            others.setdefault(file, {})[chunk.revision] = None
+    stale = {file: name for file, name in names.items() if file in others}
+    warnings = [
+        ReportWarning(
+            WarningType.STALE_INDEX,
+            f"The index holds another revision than the current one of {name}",
+            {
+                "file": name,
+                "indexed": list(others[file])[:_REVISIONS_SHOWN],
+                "current": ", ".join(sorted(current[file])),
+            },
         )
-    what = " and ".join(f"cited {part}" for part in found.failed)
-    return ReportWarning(
-        WarningType.SNIPPET_MISMATCH, f"Not found in what was retrieved of {file}: {what}", details
-    )
+        for file, name in stale.items()
+    ]
+    return IndexReport(tuple(stale.values()), tuple(names.values()), tuple(warnings))

@@ -18,9 +18,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from groundwire.checks import ReportWarning
 from groundwire.checks.source_tags import check_tags
 from groundwire.checks.sources import verify_sources
-from groundwire.checks.warnings import ReportWarning
 from groundwire.cli.options import file_argument, format_option, policy_option, reporting
 from groundwire.cli.output import escape_json
 from groundwire.config import load_settings

@@ -17,8 +17,7 @@ from typing import Any, Final, NamedTuple
 from groundwire.checks.citations import MAX_CREDITED, Citation, CitationDetector
 from groundwire.checks.dedup.form import read_form
 from groundwire.checks.dedup.keys import KeyFunction, key_function, scheme
-from groundwire.checks.dedup.signature import Thresholds, signature
-from groundwire.checks.dedup.similarity import basis_points
+from groundwire.checks.dedup.signature import Thresholds, basis_points, signature
 from groundwire.checks.hedges import Hedge, HedgeAction, HedgeDetector, Lexicon, hedge_lexicon
 from groundwire.errors import UsageError
 from groundwire.gate.tree import CONVERSATIONS, TreeOutcome, cap, evaluate_tree, explain, reviewed

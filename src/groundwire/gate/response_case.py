@@ -14,9 +14,9 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple, get_args
 
+from groundwire.checks import ReportWarning
 from groundwire.checks.extraction import extract_claims
-from groundwire.checks.prompts import grounded_prompt
-from groundwire.checks.warnings import ReportWarning
+from groundwire.checks.source_tags import grounded_prompt
 from groundwire.gate.claim_case import AI_SYNTHESIS, Checks
 from groundwire.gate.response_checks import (
     RESPONSE_CHECKS,

@@ -13,17 +13,22 @@ from functools import cache, reduce
 from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from groundwire.checks.entities import EntityGrounding, ground_entities
-from groundwire.checks.fields import FieldChecker, FieldCheckResult
-from groundwire.checks.index import IndexReport, VersionConflicts, check_index, version_conflicts
+from groundwire.checks import ReportWarning, WarningType
+from groundwire.checks.entities import EntityGrounding, VersionConflicts, ground_entities, version_conflicts
 from groundwire.checks.marks import Citable, without_marks
 from groundwire.checks.quotes import QuoteGrounding, QuoteRules, ground_quotes, validate_evidence_schema
 from groundwire.checks.relations import RelationIndex, RelationPreservation, preserve_relations
 from groundwire.checks.source_tags import TagReport, check_tags
-from groundwire.checks.sources import SourceReport, verify_sources
+from groundwire.checks.sources import (
+    FieldChecker,
+    FieldCheckResult,
+    IndexReport,
+    SourceReport,
+    check_index,
+    verify_sources,
+)
 from groundwire.checks.values.answer import ValueReport, check_values
 from groundwire.checks.values.statements import StatementReader, read_statements
-from groundwire.checks.warnings import ReportWarning, WarningType
 from groundwire.epistemic.plan import (
     Plan,
     PlanStep,

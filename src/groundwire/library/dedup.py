@@ -14,8 +14,16 @@ from typing import Final, Protocol
 
 from groundwire.arguments import takes
 from groundwire.checks.dedup.form import read_form
-from groundwire.checks.dedup.signature import Difference, Thresholds, difference, overlap, signature
-from groundwire.checks.dedup.similarity import WHOLE, basis_points, is_near
+from groundwire.checks.dedup.signature import (
+    WHOLE,
+    Difference,
+    Thresholds,
+    basis_points,
+    difference,
+    is_near,
+    overlap,
+    signature,
+)
 from groundwire.gate.claim_case import verdict_of
 from groundwire.messages.decisions import DedupFacts, Kind, MatchClass
 from groundwire.messages.identity import Subject

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import get_args
 
 from groundwire.arguments import takes
-from groundwire.checks.dedup.similarity import basis_points
+from groundwire.checks.dedup.signature import basis_points
 from groundwire.errors import RecordError
 from groundwire.gate.build import CONFIDENCE, primary_source
 from groundwire.gate.claim_case import UNREAD, ClaimCase, ClaimInputs, list_checks, read_claim

@@ -12,8 +12,7 @@ from types import NoneType
 from typing import Any, Final, get_args
 
 from groundwire.checks.citations import Citation
-from groundwire.checks.dedup.signature import Difference, Thresholds
-from groundwire.checks.dedup.similarity import is_near
+from groundwire.checks.dedup.signature import Difference, Thresholds, is_near
 from groundwire.gate.build import Stamp, build_decision, build_response_decision
 from groundwire.gate.claim_case import (
     UNREAD,

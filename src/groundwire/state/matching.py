@@ -9,8 +9,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from groundwire.checks.dedup.signature import Difference, compare
-from groundwire.checks.dedup.similarity import is_near
+from groundwire.checks.dedup.signature import Difference, compare, is_near
 from groundwire.messages.decisions import DedupMatch, MatchClass
 from groundwire.messages.identity import Subject
 from groundwire.state.model import (

@@ -7,15 +7,19 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from groundwire.checks.entities import EntityGrounding, MissingEntity, MissingReason
-from groundwire.checks.fields import FieldCheckResult
-from groundwire.checks.index import IndexReport, VersionConflict, VersionConflicts
+from groundwire.checks import ReportWarning, WarningType
+from groundwire.checks.entities import (
+    EntityGrounding,
+    MissingEntity,
+    MissingReason,
+    VersionConflict,
+    VersionConflicts,
+)
 from groundwire.checks.quotes import EvidenceGroundingStats, PolarityNote, QuoteGrounding, RejectedQuote
 from groundwire.checks.relations import RelationPreservation, RelationReason, Violation
 from groundwire.checks.source_tags import TagReport
-from groundwire.checks.sources import SourceReport, SourceVerificationResult
+from groundwire.checks.sources import FieldCheckResult, IndexReport, SourceReport, SourceVerificationResult
 from groundwire.checks.values.answer import UnsupportedValue, ValueReport
-from groundwire.checks.warnings import ReportWarning, WarningType
 from groundwire.epistemic.plan import build_report, is_critical
 from groundwire.epistemic.types import ClaimVerification, VerificationConfig
 from groundwire.gate.response_case import INTERNAL, STATE, ResponseCase

@@ -1,10 +1,9 @@
 """What a claim says, in the form in which claims are compared: words, values, polarity, and its frame.
 
 A claim's **content** is its words without function words, values and what denies, by their stems; a pair of opposites
-is one word. What stands before its verb tells what the claim is **about**. **Values** are numbers, units, parts of
-dates and the sides of opposites, in one spelling. A claim that says of a thing something of which it can have but one
-has a
-**frame** (what it is about, verb, preposition), and the words that fill it.
+is one word. What is before its verb is what the claim is **about**. **Values** are numbers, units, parts of dates and
+the sides of opposites, in one spelling. A claim about a property of which a thing can have but one has a **frame**
+(what it is about, verb, preposition), and the words that fill it.
 """
 
 from __future__ import annotations
@@ -15,8 +14,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from groundwire.checks.dedup.frames import frame_of, head_of
-from groundwire.checks.dedup.parts import amounts, in_place, is_ordinal_name, repeats, same_stem
+from groundwire.checks.dedup.parts import (
+    amounts,
+    frame_of,
+    head_of,
+    in_place,
+    is_ordinal_name,
+    repeats,
+    same_stem,
+)
 from groundwire.text.clauses import (
     ADVERBS,
     AUXILIARIES,
@@ -47,7 +53,6 @@ from groundwire.text.quantities import (
     MONTHS,
     UNIT_NAMES,
     WEEKDAYS,
-    DatePart,
     clock_times,
     dates,
     dates_at,
@@ -64,14 +69,10 @@ from groundwire.text.visible import visible
 
 
 class Word(NamedTuple):
-    """A token of a claim.
+    """A token of a claim; `stem` is empty for a function word, a value and what denies.
 
-    Attributes:
-        token: As the tokeniser gives it.
-        stem: What its content is compared by; empty for a function word, a value and what denies.
-        role: Of content: what it is to the verb, see `groundwire.text.clauses`.
-        topic: It stands before the verb.
-        filler: It fills the frame.
+    `role` is what content is to the verb, see `groundwire.text.clauses`; a `topic` is before the verb, a `filler`
+    fills the frame.
     """
 
     token: str
@@ -86,8 +87,8 @@ class ClaimForm(NamedTuple):
 
     Attributes:
         words: In text order; sorted where a relation says the same either way round.
-        full: How many negations it has.
-        weak: How many of the kind of "rarely".
+        full: Number of negations.
+        weak: Number of those of the kind of "rarely".
         values: Kind and value, sorted; `groundwire.checks.dedup.signature` names the kinds.
         about: Values that tell what it is about, sorted.
         frame: What can be filled but once; empty where there is no such thing.
@@ -132,8 +133,6 @@ _CLOCK: Final = 256
 
 @dataclass(frozen=True, slots=True)  # of which fields are read twice as fast as of a tuple's
 class _Kind:
-    """What a token is wherever it stands."""
-
     blank: Word  # where it is no content
     flags: int
     stem: str  # empty: a function word, or a number without a name
@@ -208,11 +207,6 @@ _WORDS: Final = _Words()
 
 
 def read_form(text: str) -> ClaimForm:
-    """Read a claim, in linear time.
-
-    Args:
-        text: Any text.
-    """
     return _FormReader(text).form()
 
 
@@ -226,8 +220,6 @@ def _embedding_of(tokens: Sequence[str]) -> int:
 
 
 class _FormReader:
-    """Reads one claim."""
-
     __slots__ = (
         "_clause", "_dated", "_dates", "_embedding", "_flags", "_kinds", "_leads", "_names", "_naming",
         "_opening", "_repeats", "_sides", "_tokens", "_varying",
@@ -247,9 +239,21 @@ class _FormReader:
         self._flags = 0
         for _, kind in self._varying:
             self._flags |= kind.flags
-        self._dates = self._dates_of() if self._flags & _DATES else []
+        self._dates = (
+            dates_at(self._tokens, [place for place, kind in self._varying if kind.flags & _DATES])
+            if self._flags & _DATES
+            else []
+        )
         self._dated = {place for _, place in self._dates}
-        self._sides = self._sides_of() if self._flags & _SIDED else {}
+        self._sides = (
+            {
+                place: kind.side
+                for place, kind in self._varying
+                if kind.side and not (kind.flags & _NEGATES and denies(self._tokens, place))
+            }
+            if self._flags & _SIDED
+            else {}
+        )
         self._clause = read_clause(
             self._replaced(self._dated, "0"), sentence, self._names, states=self._sides.keys()
         )
@@ -259,16 +263,6 @@ class _FormReader:
             self._leads[place] = True
         self._repeats = False
         self._naming = self._named() if self._flags & (_COUNTS | _DATES) else set()
-
-    def _dates_of(self) -> list[tuple[DatePart, int]]:
-        return dates_at(self._tokens, [place for place, kind in self._varying if kind.flags & _DATES])
-
-    def _sides_of(self) -> dict[int, Side]:
-        return {
-            place: kind.side
-            for place, kind in self._varying
-            if kind.side and not (kind.flags & _NEGATES and denies(self._tokens, place))
-        }
 
     def _named(self) -> set[int]:
         verb = self._clause.verb
@@ -284,10 +278,26 @@ class _FormReader:
         return named
 
     def form(self) -> ClaimForm:
-        words = self._words()
+        words = list(map(_WORDS.__getitem__, zip(self._tokens, self._clause.roles, self._leads, strict=True)))
+        for place, kind in self._varying if self._flags & (_UNIT | _DATES | _NEGATES) else ():
+            counted = kind.flags & _UNIT and place > 0 and self._kinds[place - 1].flags & _OPENS
+            denying = kind.flags & _NEGATES and denies(self._tokens, place)
+            if counted or denying or place in self._dated:
+                words[place] = kind.blank
         denied = self._denied()
-        about = self._about() if self._dated or self._naming else []
-        values = self._values()
+        # dates and names before the verb, "ticket 310", tell what the claim is about
+        about = {f"{kind}{value}" for (kind, value), place in self._dates if self._is_about(place)}
+        named = amounts([self._tokens[place] for place in sorted(self._naming)]) if self._naming else ()
+        about.update(f"N{value}" for _, value in named)
+        found = [part for part, place in self._dates if not self._is_about(place)]
+        leading = [part for part, place in self._dates if place in self._opening and part in found]
+        if self._flags & (_AMOUNT | _UNIT):
+            places = [place for place, kind in self._varying if kind.flags & (_AMOUNT | _UNIT)]
+            names = self._dated | self._naming
+            near = range(max(places[0] - _BEFORE_AMOUNT, 0), min(places[-1] + 2, len(self._tokens)))
+            found += amounts([self._tokens[place] for place in near if place not in names])
+            leading += amounts([self._tokens[place] for place in self._opening if place not in names])
+        values = found + [("T", kind + value) for kind, value in leading if kind != "n"]
         if self._flags & (_SIDED | _PARTICLE):
             values += self._signed()
         values += self._order(words, values)
@@ -306,28 +316,15 @@ class _FormReader:
             full=denied.count(FULL),
             weak=denied.count(WEAK),
             values=sorted(set(values)),
-            about=about,
-            frame="\0".join((*about, frame)) if frame else "",
+            about=sorted(about),
+            frame="\0".join((*sorted(about), frame)) if frame else "",
             keys=frozenset([kind.key for kind in self._kinds if kind.key]),
         )
-
-    def _words(self) -> list[Word]:
-        words = list(map(_WORDS.__getitem__, zip(self._tokens, self._clause.roles, self._leads, strict=True)))
-        if self._flags & (_UNIT | _DATES | _NEGATES):
-            for place, kind in self._varying:
-                if not self._is_content(place, kind):
-                    words[place] = kind.blank
-        return words
 
     def _replaced(self, places: Collection[int], token: str) -> list[str]:
         if not places:
             return self._tokens
         return [token if place in places else own for place, own in enumerate(self._tokens)]
-
-    def _is_content(self, place: int, kind: _Kind) -> bool:
-        counted = kind.flags & _UNIT and place > 0 and self._kinds[place - 1].flags & _OPENS
-        denying = kind.flags & _NEGATES and denies(self._tokens, place)
-        return not (counted or denying or place in self._dated)
 
     def _is_said(self, place: int) -> bool:
         """Tell whether a word is what the claim says of something, not a part of the name of another thing.
@@ -347,17 +344,7 @@ class _FormReader:
             denied += [
                 FULL for word, doing in pairwise(self._tokens) if word == "against" and doing.endswith("ing")
             ]
-        if not self._flags & _NEGATES:
-            return denied
-        return denied + negations(self._replaced(self._sides, ""))
-
-    def _about(self) -> list[str]:
-        """Return the values that tell what the claim is about: dates and names before the verb, "ticket 310"."""
-        dated = [f"{kind}{value}" for (kind, value), place in self._dates if self._is_about(place)]
-        if not self._naming:
-            return sorted(set(dated))
-        named = amounts([self._tokens[place] for place in sorted(self._naming)])
-        return sorted({*dated, *(f"N{value}" for _, value in named)})
+        return denied + negations(self._replaced(self._sides, "")) if self._flags & _NEGATES else denied
 
     def _is_about(self, place: int) -> bool:
         """Tell whether a value says what a claim is about, or which event it tells of.
@@ -374,18 +361,6 @@ class _FormReader:
             before and before.stem and not before.flags & _COUNTS and not role_of(before.blank.token)
         )
         return bool(named or is_year(self._tokens[place]))
-
-    def _values(self) -> list[tuple[str, str]]:
-        """Return the other values: parts of dates, numbers, units."""
-        found = [part for part, place in self._dates if not self._is_about(place)]
-        leading = [part for part, place in self._dates if place in self._opening and part in found]
-        if self._flags & (_AMOUNT | _UNIT):
-            places = [place for place, kind in self._varying if kind.flags & (_AMOUNT | _UNIT)]
-            names = self._dated | self._naming
-            near = range(max(places[0] - _BEFORE_AMOUNT, 0), min(places[-1] + 2, len(self._tokens)))
-            found += amounts([self._tokens[place] for place in near if place not in names])
-            leading += amounts([self._tokens[place] for place in self._opening if place not in names])
-        return found + [("T", kind + value) for kind, value in leading if kind != "n"]
 
     def _signed(self) -> Iterator[tuple[str, str]]:
         verb, found = self._clause.verb, list(self._sides.items())
@@ -406,22 +381,23 @@ class _FormReader:
 
     def _sided(self) -> tuple[str, list[tuple[str, str]]]:
         """Return the frame of a thing with a side, and that side: "the pool is free", "has a free pool"."""
-        behind = [(place, side) for place, side in self._sides.items() if place > self._clause.verb > 0]
-        for place, side in behind:
-            kind, head = self._head_of_side(place)
+        verb = self._clause.verb
+        for place, side in self._sides.items():
+            if not place > verb > 0:
+                continue
+            if self._is_said(place):
+                states = self._tokens[verb] in BE and _BEFORE_PREDICATE.issuperset(
+                    self._tokens[verb + 1 : place]
+                )
+                kind, head = "P", head_of(self._tokens[:verb]) if states else ""
+            else:
+                behind = place + 1
+                while behind < len(self._tokens) and self._kinds[behind].stem:
+                    behind += 1
+                kind, head = "F", head_of(self._tokens[place + 1 : behind])
             if head:
                 return f"{head}\0{side.pair}", [(kind, f"{side.pair}{'+' if side.first else '-'}")]
         return "", []
-
-    def _head_of_side(self, place: int) -> tuple[str, str]:
-        """Return how a side is told of a thing, and the noun that names the thing; "" for none."""
-        verb, behind = self._clause.verb, place + 1
-        if not self._is_said(place):
-            while behind < len(self._tokens) and self._kinds[behind].stem:
-                behind += 1
-            return "F", head_of(self._tokens[place + 1 : behind])
-        states = self._tokens[verb] in BE and _BEFORE_PREDICATE.issuperset(self._tokens[verb + 1 : place])
-        return "P", head_of(self._tokens[:verb]) if states else ""
 
     def _order(self, words: Sequence[Word], values: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         numbers = [value for kind, value in values if kind in "NQ"]

@@ -1,25 +1,19 @@
 """Index keys: how the claims are found that a new one may repeat or contradict (S0-117, S0-119, S0-120, C-12).
 
-State maps (scope, key) to claims; those that share a key are compared, see `groundwire.checks.dedup.signature`. One
-set of keys serves both rules. It is made of the claim's **key words**: its content words by their stems, without
-values, negations and function words, a pair of opposites as one (`ClaimForm.keys`). Two claims that are near by all
-their words differ in no more key words than words; and the values that tell what a claim is about go into every key,
-because where these differ it is about another thing. A claim with a frame has a key of that as well.
-
-Two key functions:
+State maps (scope, key) to claims; those that share a key are compared (`groundwire.checks.dedup.signature`). Keys are
+made of a claim's **key words**: its content words by their stems, without values, negations and function words, a pair
+of opposites as one. The values that tell what a claim is about go into every key. A claim with a frame has a key of
+that as well. Two key functions:
 
 * ``minhash``: MinHash-LSH over the key words, 128 permutations of datasketch's scheme affine32. A pair at Jaccard J
-  shares
-  a key with probability 1 - (1 - J^rows)^bands. At 0.92 that is 0.99999 for the 16 bands of 8 rows used here, and 0.31
-  for the 4 bands of 29 rows that datasketch's ``MinHashLSH(threshold=0.92)`` would choose: it weighs a missed pair like
-  a needless look, and here a look costs microseconds, a miss a wrong approval.
+  shares a key with probability 1 - (1 - J^rows)^bands: at 0.92, 0.99999 for the 16 bands of 8 rows used here, and 0.31
+  for the 4 bands of 29 rows that datasketch would choose, as it weighs a missed pair like a needless look.
 * ``partition``: exact. Let t be a threshold, i and u the sizes of intersection and union of a pair with i ≥ t·u. A
   stored claim of m words has i ≤ m, so u ≤ m/t, and u - i ≤ u·(1 - t) ≤ m·(1 - t)/t =: k words differ. Key words are
   dealt into more than k parts by their hash; each differing word touches one part, so some part is equal in both. The
-  number of parts depends on m alone, which is the number of content words under one rule and of all words under the
-  other: a claim is stored under both numbers, mostly the same one. Who looks up does not know m, but t·n ≤ m ≤ n/t for
-  its own n. Empty parts count: leaving them out would lose pairs. The nearer the threshold to 1, the fewer and larger
-  the parts; below 0.8 they get so small that they find half the scope, and `minhash` is the better choice.
+  number of parts depends on m alone: the number of content words under one rule and of all words under the other, and a
+  claim is stored under both. Who looks up does not know m, but t·n ≤ m ≤ n/t for its own n. Empty parts count. Below
+  0.8 the parts get so small that they find half the scope, and `minhash` is the better choice.
 """
 
 from __future__ import annotations
@@ -37,8 +31,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from groundwire.checks.dedup.form import ClaimForm
-from groundwire.checks.dedup.signature import SIGNATURE, Thresholds
-from groundwire.checks.dedup.similarity import WHOLE
+from groundwire.checks.dedup.signature import SIGNATURE, WHOLE, Thresholds
 from groundwire.text.tokens import TOKENIZER, PerToken, token_digest
 
 if TYPE_CHECKING:  # an installation without numpy has keys too
@@ -73,22 +66,18 @@ class IndexKeys(NamedTuple):
 
 
 class KeyFunction(Protocol):
-    """Turns what a claim says into index keys."""
+    """Turns what a claim says into index keys; equal names give equal keys."""
 
     @property
     def name(self) -> str:
-        """Name and version: equal names give equal keys."""
+        pass
 
     def of(self, form: ClaimForm) -> IndexKeys:
-        """Return the keys of a claim; a claim without words has none."""
+        pass
 
 
 def key_function(method: str, thresholds: Thresholds) -> KeyFunction:
-    """Return the key function of a method for thresholds.
-
-    Raises:
-        ValueError: The method is neither, or cannot serve a threshold.
-    """
+    """Return the key function of a method. Raises: ValueError where it cannot serve a threshold."""
     for points in thresholds:
         if not 0 < points <= WHOLE:
             raise ValueError(f"threshold must be 1 to {WHOLE} basis points, got {points}")
@@ -100,14 +89,10 @@ def key_function(method: str, thresholds: Thresholds) -> KeyFunction:
 
 
 def scheme(method: str, thresholds: Thresholds) -> str:
-    """Return the id of all that stored keys and signatures depend on.
+    """Return the id of all that stored keys and signatures depend on: any change of it needs a rebuild.
 
-    It names the key function, the tokeniser, the signature and the thresholds: any change of one needs a
-    rebuild, also a higher threshold, because the number of parts follows it. How near a rejected text must be is no
-    part of it: nothing stored depends on that.
-
-    Raises:
-        ValueError: As `key_function`.
+    Also a higher threshold, because the number of parts follows it. How near a rejected text must be is no part of it.
+    Raises: ValueError as `key_function`.
     """
     name = key_function(method, thresholds).name
     return f"{name}/{TOKENIZER}/{SIGNATURE}/{thresholds.duplicate}-{thresholds.conflict}"
@@ -128,7 +113,10 @@ class MinHashKeys:
     """MinHash-LSH keys: one per band. Bands follow the threshold, so that at it 99 % of pairs are found."""
 
     def __init__(self, thresholds: Thresholds) -> None:
-        self._rows = _rows(min(thresholds.duplicate, thresholds.conflict) / WHOLE)
+        least = min(thresholds.duplicate, thresholds.conflict) / WHOLE
+        rows = (8, 4, 2)  # of a band: as many as keep the recall at the threshold
+        kept = (n for n in rows if 1 - (1 - least**n) ** (_PERMUTATIONS // n) >= _RECALL)
+        self._rows = next(kept, 1)
         self._bands = _PERMUTATIONS // self._rows
         person = f"minhash-{self._bands}x{self._rows}".encode()
         self._heads = [
@@ -139,11 +127,9 @@ class MinHashKeys:
 
     @property
     def name(self) -> str:
-        """Bands, rows, scheme and seed, such as ``minhash-16x8-affine32-s1``."""
         return f"minhash-{self._bands}x{self._rows}-affine32-s{_SEED}"
 
     def of(self, form: ClaimForm) -> IndexKeys:
-        """Return one key per band and that of the frame; MinHash is symmetric, so both lists are the same."""
         if not form.words:
             return IndexKeys([], [])
         values, about = self._sketch(form.keys or ("",)), _about(form)
@@ -155,10 +141,7 @@ class MinHashKeys:
         return IndexKeys(keys, keys)
 
     def _sketch(self, tokens: Collection[str]) -> bytes:
-        """Return the least of the tokens' hashes under each permutation: what datasketch's own MinHash holds.
-
-        A token is hashed once, not for every claim that holds it. Without numpy it takes ten times as long.
-        """
+        """Return the least hash of the tokens under each permutation, as datasketch does; 10x slower without numpy."""
         hashes = self._hashes.of(tokens)
         numpy = _numpy()
         if numpy is None:
@@ -199,7 +182,8 @@ class PartitionKeys:
             return IndexKeys([], [])
         digests = sorted(_DIGESTS.of(form.keys))
         numbers = unpack(f"<{len(digests)}Q", b"".join(digests))
-        stored, probed = self._part_counts(form)
+        content, words = len(set(map(_STEM, form.words)) - {""}), len(set(map(_TOKEN, form.words)))
+        stored, probed = _part_counts(content, words, self._thresholds.conflict, self._thresholds.duplicate)
         about, frames = _about(form), _frame_keys(form)
         keys = {count: _part_keys(digests, numbers, count, about) for count in probed}
         return IndexKeys(
@@ -207,27 +191,14 @@ class PartitionKeys:
             [*frames, *chain.from_iterable(keys.values())],
         )
 
-    def _part_counts(self, form: ClaimForm) -> tuple[Sequence[int], Sequence[int]]:
-        content = len(set(map(_STEM, form.words)) - {""})
-        words = len(set(map(_TOKEN, form.words)))
-        return _part_counts(content, words, self._thresholds.conflict, self._thresholds.duplicate)
-
 
 @lru_cache(_CACHED_SIZES)
 def _part_counts(content: int, words: int, conflict: int, duplicate: int) -> tuple[list[int], list[int]]:
-    near = range(_least(words, duplicate), _most(words, duplicate) + 1)
-    alike = range(_least(content, conflict), _most(content, conflict) + 1)
+    near = range(-(-words * duplicate // WHOLE), words * WHOLE // duplicate + 1)
+    alike = range(-(-content * conflict // WHOLE), content * WHOLE // conflict + 1)
     own = {_part_count(content, conflict), _part_count(words, duplicate)}
     probed = {_part_count(size, conflict) for size in alike} | {_part_count(size, duplicate) for size in near}
     return sorted(own), sorted(probed)
-
-
-def _least(size: int, points: int) -> int:
-    return -(-size * points // WHOLE)
-
-
-def _most(size: int, points: int) -> int:
-    return size * WHOLE // points
 
 
 def _part_count(size: int, points: int) -> int:
@@ -238,14 +209,6 @@ def _part_count(size: int, points: int) -> int:
     # two or three numbers of parts instead of dozens: 576 keys, not 11,500, for 3,000 words at 0.92.
     step = 1 << (count.bit_length() - 3)
     return -(-count // step) * step
-
-
-def _rows(threshold: float) -> int:
-    """Return the rows of a band: as many as keep the recall at the threshold."""
-    for rows in (8, 4, 2):
-        if 1 - (1 - threshold**rows) ** (_PERMUTATIONS // rows) >= _RECALL:
-            return rows
-    return 1
 
 
 def _part_keys(digests: Sequence[bytes], numbers: Sequence[int], count: int, about: bytes) -> list[bytes]:
@@ -281,8 +244,8 @@ def _numpy() -> ModuleType | None:
 def _permutations() -> list[tuple[int, int]]:
     """Return the factors, which are odd, and summands that datasketch draws, from numpy's `RandomState(1)`.
 
-    That is the Mersenne Twister of Python's own `Random`, begun from one number as its authors do (Matsumoto and
-    Nishimura 1998, `init_genrand`).
+    That is the Mersenne Twister of Python's own `Random`, seeded with one number (Matsumoto and Nishimura 1998,
+    `init_genrand`).
     """
     state = [_SEED]
     for index in range(1, _TWISTER):

@@ -30,9 +30,45 @@ from operator import attrgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
+from groundwire.arguments import takes
 from groundwire.checks.dedup.form import ClaimForm, Word
-from groundwire.checks.dedup.similarity import WHOLE, is_near
 from groundwire.text.tokens import CACHED_LENGTH, CACHED_TOKENS, PerToken
+
+WHOLE: Final = 10_000
+"""Basis points of a whole: thresholds are compared as whole numbers, so that no rounding decides (C-05, C-06)."""
+
+
+@takes(text1=str, text2=str)
+def jaccard_similarity(text1: str, text2: str) -> float:
+    """Return words in common ÷ words in either, of the lower-case words between white space (S0-104, S0-105).
+
+    The gate itself compares tokens without edge punctuation, see `groundwire.text.tokens` (C-07).
+    Paraphrases are a known miss of any word overlap (S0-115).
+
+    Args:
+        text1: One text.
+        text2: The other; the order makes no difference.
+
+    Returns:
+        A number from 0.0 to 1.0; 0.0 when neither text has a word.
+    """
+    words1, words2 = set(text1.lower().split()), set(text2.lower().split())
+    union = len(words1 | words2)
+    return len(words1 & words2) / union if union else 0.0
+
+
+def basis_points(threshold: float) -> int:
+    """Return a threshold, above 0, at most 1, of four decimals, in basis points (S0-111). Raises: ValueError."""
+    points = round(threshold * WHOLE) if 0 < threshold <= 1 else 0
+    if not points:
+        raise ValueError(f"dedup_threshold must be above 0 and at most 1 (four decimals), got {threshold!r}")
+    return points
+
+
+def is_near(inter: int, union: int, points: int) -> bool:
+    """Tell whether inter ÷ union reaches a threshold, inclusive and in whole numbers (S0-106, C-05)."""
+    return union > 0 and WHOLE * inter >= points * union
+
 
 SIGNATURE: Final = "signature-5"
 """Names format and rules in the dedup scheme. Whoever changes what `signature` returns changes this too."""
@@ -63,13 +99,7 @@ class Difference(StrEnum):
 
 
 class Thresholds(NamedTuple):
-    """From where on two claims say the same, in basis points.
-
-    Attributes:
-        duplicate: Of all words.
-        conflict: Of the content words.
-        rejected: Of all words, where a person rejected one of the claims.
-    """
+    """From where on two claims say the same, in basis points of all words or content words; `rejected` by a person."""
 
     duplicate: int
     conflict: int = WHOLE
@@ -77,13 +107,7 @@ class Thresholds(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Two claims that say the same, or of the same thing something else.
-
-    Attributes:
-        inter: How many words both have.
-        union: How many words either has.
-        difference: In what they differ.
-    """
+    """Two claims that say the same, or of the same thing something else; words in both, and in either."""
 
     inter: int
     union: int
@@ -91,7 +115,6 @@ class Comparison(NamedTuple):
 
 
 def signature(form: ClaimForm) -> bytes:
-    """Return a claim's signature (format in the module's text)."""
     stems = list(map(_STEM, form.words))
     content = sorted(compress(form.words, stems), key=_ROLE)
     others = [word.token for word, stem in zip(form.words, stems, strict=True) if not stem]
@@ -121,8 +144,6 @@ _MARKS: Final = [bytes((marks,)) for marks in range(256)]
 
 
 class _Rows(dict["Word", bytes]):
-    """The rows of words that were met lately, as `groundwire.text.tokens.PerToken` keeps what it knows of tokens."""
-
     def __missing__(self, word: Word) -> bytes:
         token, stem, role, topic, filler = word
         row = _MARKS[role | topic * _TOPIC | filler * _FILLER] + _DIGESTS[stem] + _DIGESTS[token]
@@ -188,7 +209,6 @@ def _parse(sign: bytes) -> _Parsed:
 
 
 def is_signature(data: bytes) -> bool:
-    """Tell whether bytes have the layout of a signature."""
     try:
         _header(data)
     except ValueError:
@@ -197,11 +217,7 @@ def is_signature(data: bytes) -> bool:
 
 
 def overlap(a: bytes, b: bytes) -> tuple[int, int]:
-    """Return the sizes of intersection and union of two claims' token sets, articles included (S0-104).
-
-    Raises:
-        ValueError: One of the two is not a signature.
-    """
+    """Return the sizes of intersection and union of two claims' token sets (S0-104). Raises: ValueError."""
     one, other = _parse(a).words, _parse(b).words
     inter = len(one & other)
     return inter, len(one) + len(other) - inter
@@ -210,11 +226,8 @@ def overlap(a: bytes, b: bytes) -> tuple[int, int]:
 def compare(a: bytes, b: bytes, thresholds: Thresholds, *, rejected: bool = False) -> Comparison | None:
     """Compare a claim with a stored one (S0-121); symmetric, but that the stored one may say a word more.
 
-    Returns:
-        None where they are not about the same, or neither repeats nor contradict each other.
-
-    Raises:
-        ValueError: One of the two is not a signature.
+    None where they are not about the same, or neither repeats nor contradict each other. Raises: ValueError for no
+    signature.
     """
     one, other = _parse(a), _parse(b)
     inter, union = overlap(a, b)
@@ -226,7 +239,8 @@ def compare(a: bytes, b: bytes, thresholds: Thresholds, *, rejected: bool = Fals
     framed = one.frame == other.frame != _NOTHING
     if not near and (rejected or not (framed or alike)):
         return None
-    if _is_of_another_thing(one, other):
+    only_one, only_other = one.topics - other.stems, other.topics - one.stems
+    if bool(only_one and only_other) or _replaced(one, other, "T"):
         return None
     found = _difference(one, other, framed=framed, near=near)
     if (rejected and found not in _REPEATING) or (not near and found is Difference.NONE):
@@ -237,22 +251,12 @@ def compare(a: bytes, b: bytes, thresholds: Thresholds, *, rejected: bool = Fals
 
 
 def difference(a: bytes, b: bytes) -> Difference:
-    """Return in what a claim differs from a near-duplicate, whatever they are about.
-
-    Raises:
-        ValueError: One of the two is not a signature.
-    """
+    """Return in what a claim differs from a near-duplicate, whatever they are about. Raises: ValueError."""
     return _difference(_parse(a), _parse(b), framed=False, near=True)
 
 
 _REPEATING: Final = frozenset((Difference.NONE, Difference.ORDER, Difference.WORD))
 _POLAR: Final = frozenset((Difference.NEGATION, Difference.OPPOSITE))
-
-
-def _is_of_another_thing(one: _Parsed, other: _Parsed) -> bool:
-    """Tell whether what stands before the verbs names two things; values there were compared before."""
-    only_one, only_other = one.topics - other.stems, other.topics - one.stems
-    return bool(only_one and only_other) or _replaced(one, other, "T")
 
 
 def _replaced(one: _Parsed, other: _Parsed, kind: str) -> bool:

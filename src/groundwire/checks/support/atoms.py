@@ -1,13 +1,9 @@
 """Splits an answer into atomic claims: what can be checked against evidence piece by piece (S4-05). English only.
 
-A claim is a sentence, a list item, a table row or a line of code, cut again at clauses that are complete by themselves:
-behind a semicolon, and before "but", "whereas" and the like. A clause with too few words to be judged stays with its
-neighbour. Headings, lead-ins, questions and courtesy are checked too: they can carry what nobody said. No claims:
-courtesy, frames and restated questions without a word of their own, and reports of what the sources lack (S2-21).
-
-The word lists say who speaks, how sure, how many, what is the opposite of what, and which words mean the same. They are
-written by hand, to be read and amended. What is only sometimes the same is left out: a person reviews a claim in other
-words than its evidence, rather than that it passes.
+A claim is a sentence, a list item, a table row or a line of code, cut again at clauses that are complete by themselves.
+Headings, lead-ins, questions and courtesy are checked too: they can carry what nobody said. No claims: courtesy, frames
+and restated questions without a word of their own, and reports of what the sources lack (S2-21). The word lists are
+hand-written; what is only sometimes the same is left out, so that a person reviews it.
 """
 
 from __future__ import annotations
@@ -46,28 +42,13 @@ CONTRACTED: Final = frozenset(
     for ending in words_of("s m re ve d ll")
 )
 """Two function words in one."""
-LIGHT: Final = frozenset(
-    map(
-        stem,
-        words_in(__package__, "light"),
-    )
-)
+LIGHT: Final = frozenset(map(stem, words_in(__package__, "light")))
 """Stems of words by which an answer speaks of itself and its sources, or that say little in any sentence."""
 
-COURTESY: Final = frozenset(
-    map(
-        stem,
-        words_in(__package__, "courtesy"),
-    )
-)
+COURTESY: Final = frozenset(map(stem, words_in(__package__, "courtesy")))
 """Stems of the words of courtesy; a sentence that begins as courtesy does and has others says something."""
 
-_LEADING: Final = frozenset(
-    map(
-        stem,
-        words_in(__package__, "leading"),
-    )
-)
+_LEADING: Final = frozenset(map(stem, words_in(__package__, "leading")))
 """Stems of words that lead in what an answer says next, and of words for a kind of value that stands below."""
 
 STRONG: Final = words_in(__package__, "strong")
@@ -79,7 +60,6 @@ _BARE: Final = words_of("above below before after under over more less fewer wit
 
 
 def _opposites() -> dict[str, frozenset[str]]:
-    """Return word (function words as they are, others as stems) -> its opposites."""
     table: dict[str, set[str]] = {}
     for pair in opposite_words():
         one, other = (word if word in _BARE else stem(word) for word in pair)
@@ -133,7 +113,7 @@ _RULE: Final = re.compile(r"[ \t|]{0,9}\n[ \t|]{0,9}:?-{2}")
 
 
 class Unit(NamedTuple):
-    """A word or a value of a claim that evidence has to hold; `keys` are what it says, any of which will do."""
+    """A word or a value of a claim that evidence has to hold; any of `keys` will do."""
 
     keys: frozenset[str]
     weight: float
@@ -146,17 +126,10 @@ class Unit(NamedTuple):
 
 @dataclass(slots=True)
 class Atom:
-    """An atomic claim.
+    """An atomic claim: its content words and values in text order, its other words in lower case.
 
-    Attributes:
-        start: position in the answer, in characters.
-        end: the same, behind its last character.
-        units: its content words and values, in text order.
-        function: its other words, in lower case.
-        statement: the statement that it is part of.
-        speaker: words about who speaks.
-        pronouns: words that stand for a name not said.
-        first: whether it is the statement's first clause.
+    `speaker` and `pronouns` are numbers of words about who speaks, and for a name not said. `first`: it is the
+    statement's first clause.
     """
 
     start: int
@@ -172,7 +145,6 @@ class Atom:
 def atoms(
     answer: str, said: Iterable[ValueStatement], given: Given | None = None, *, declared: bool = False
 ) -> Iterator[Atom]:
-    """Yield the atomic claims of an answer, in text order."""
     found = [
         atom
         for statement in said
@@ -188,13 +160,11 @@ def atoms(
 
 
 class Given(Protocol):
-    """What evidence and question hold."""
-
     def holds(self, unit: Unit) -> bool:
-        """Tell whether a passage holds a word or value."""
+        pass
 
     def asks_of(self, unit: Unit) -> bool:
-        """Tell whether the question does."""
+        pass
 
 
 def _of_statement(answer: str, statement: ValueStatement) -> Iterator[Atom]:
@@ -218,12 +188,8 @@ def _claims_nothing(answer: str, atom: Atom, given: Given) -> bool:
         _is_known(unit, given) or unit.stem in _LEADING for unit in atom.units
     ):
         return False
-    return ASSENT.isdisjoint(atom.function) and _frames(
-        answer, atom, given
-    )  # "| Is it safe? | Yes |" answers
-
-
-def _frames(answer: str, atom: Atom, given: Given) -> bool:
+    if not ASSENT.isdisjoint(atom.function):
+        return False  # "| Is it safe? | Yes |" answers
     whole = answer[atom.statement.start : atom.statement.end].rstrip("*_\"' )")
     leads = whole[-1:] == ":" and ":" not in whole[:-1]
     header = "|" in whole and _RULE.match(answer, atom.statement.end) is not None
@@ -257,7 +223,6 @@ def _lacks(answer: str, atom: Atom, given: Given, presumed: int = 0) -> bool:
 
 
 def _is_appraisal(atom: Atom) -> bool:
-    """Tell whether a claim says no more than "that is true"."""
     return (
         bool(atom.units)
         and all(unit.stem in APPRAISALS for unit in atom.units)
@@ -297,7 +262,10 @@ def _atom(tokens: list[ValueToken], statement: ValueStatement, *, first: bool) -
         elif token.stems and not token.mark and token.text not in INTERJECTIONS and token.text != "s":
             # a capital at the start of a sentence says nothing, unless somebody does something: "Ada wrote the"
             named = token.written[:1].isupper() and (place > 0 or not first or _acts(tokens))
-            units += _word_units(token, named=named)
+            units += [
+                Unit(keys, weight, token.start, token.end, stem, name=name)
+                for keys, weight, stem, name in _said_by(token.stems, named=named)
+            ]
         elif (not token.mark and not token.stems) or token.text in ASSENT:
             function.append(token.text)
     words = [token for token in tokens if not token.mark]
@@ -317,28 +285,14 @@ def _acts(tokens: Sequence[ValueToken]) -> bool:
     return did and (what.text in _DEFINITE or what.written[:1].isupper())
 
 
-def _word_units(token: ValueToken, *, named: bool) -> list[Unit]:
-    start, end = token.start, token.end
-    return [
-        Unit(keys, weight, start, end, stem, name=name)
-        for keys, weight, stem, name in _said_by(token.stems, named=named)
-    ]
-
-
 @lru_cache(1 << 13)
 def _said_by(stems: tuple[str, ...], *, named: bool) -> Sequence[tuple[frozenset[str], float, str, bool]]:
     return [
         (
             SAME.get(stem) or frozenset((stem,)),
-            _weight(stem, named=named) / len(stems),
+            (LITTLE if stem in LIGHT else NAME if named else WORD) / len(stems),
             stem,
             named and stem not in LIGHT,
         )
         for stem in stems
     ]
-
-
-def _weight(stem: str, *, named: bool) -> float:
-    if stem in LIGHT:
-        return LITTLE
-    return NAME if named else WORD

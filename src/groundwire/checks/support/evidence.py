@@ -1,7 +1,6 @@
 """An index of the evidence: which sentences and parts of them hold which words of the answer.
 
-Passages are sorted, so that their order changes nothing. Only words of the answer are kept; size and work are in
-proportion to the length of both.
+Passages are sorted, so that their order changes nothing; only words of the answer are kept.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.marks import without_marks
 from groundwire.checks.support.atoms import KEPT, SAME, Unit
-from groundwire.checks.values.answer import ValueIndex, ValueQuery, index_clauses
+from groundwire.checks.values.answer import index_clauses
 from groundwire.checks.values.binding import CLAUSE_ENDS
-from groundwire.checks.values.postings import resolved
+from groundwire.checks.values.postings import ValueIndex, ValueQuery, resolved
 from groundwire.checks.values.statements import StatementReader, ValueStatement
 from groundwire.checks.values.units import ValueToken
 from groundwire.text.stems import words_of
@@ -33,14 +32,10 @@ Sides = tuple[frozenset[str], frozenset[str]]
 
 
 class Part(NamedTuple):
-    """A part of a statement.
+    """A part of a statement, and for each word and value what says the same; empty for function words.
 
-    Attributes:
-        tokens: its words and values.
-        keys: for each of them what it says, and what says the same; empty for function words.
-        all: the same of all of them.
-        about: what the statement begins with, where the part is not its first and names nothing before its verb:
-            "The study was led by Ada and paid for by Bea" says of the study, too, who paid.
+    `about` is what the statement begins with, where the part is not its first and names nothing before its verb: "The
+    study was led by Ada and paid for by Bea" says of the study, too, who paid.
     """
 
     tokens: Sequence[ValueToken]
@@ -63,11 +58,9 @@ class Part(NamedTuple):
         return begins and _OWNERS.isdisjoint(token.text for token in self.tokens[1:2])
 
     def says(self, keys: frozenset[str]) -> bool:
-        """Tell whether the part says one of some words, or is about it."""
         return not (keys.isdisjoint(self.all) and keys.isdisjoint(self.about))
 
     def text(self, at: int) -> str:
-        """Return the word at a place in lower case; empty outside the part."""
         return self.tokens[at].text if 0 <= at < len(self.tokens) else ""
 
 
@@ -103,7 +96,6 @@ _NOTHING: Final = frozenset[str]()
 
 @lru_cache(1 << 13)
 def same(stems: tuple[str, ...]) -> frozenset[str]:
-    """Return the stems that stand for those of a word."""
     return _NOTHING.union(*(SAME.get(stem, (stem,)) for stem in stems))
 
 
@@ -112,14 +104,7 @@ _KEPT: Final = 256  # sentences per word; those beyond support nothing
 
 
 class Sentence(NamedTuple):
-    """A sentence of a passage.
-
-    Attributes:
-        passage: the id of its passage.
-        follows: it directly follows the sentence before it in the index.
-        holds: words and values of the answer that it and what is above it hold.
-        statement: as it was read.
-    """
+    """A sentence of a passage; `holds` are words and values of the answer that it and what is above it hold."""
 
     passage: str
     follows: bool
@@ -134,8 +119,6 @@ class Sentence(NamedTuple):
 
 
 class Evidence:
-    """What the passages say of what an answer asks about."""
-
     def __init__(
         self,
         texts: Mapping[str, str] | Sequence[str],
@@ -175,18 +158,22 @@ class Evidence:
         self.sayings = index_clauses(said, [statement for _, found in passages for statement in found])
         for passage, found in passages:
             for place, statement in enumerate(found):
-                self._add(passage, statement, follows=place > 0)
+                self.words.update(statement.texts)
+                holds = statement.says & self._wanted  # headings above the statement belong to it
+                number = len(self.sentences)
+                for key in holds:
+                    entries = self.postings.setdefault(key, [])
+                    if len(entries) < _KEPT:
+                        entries.append(number)
+                self.sentences.append(Sentence(passage, place > 0, holds, statement))
 
     def holds(self, unit: Unit) -> bool:
-        """Tell whether a passage holds a word or value."""
         return not unit.keys.isdisjoint(self.postings)
 
     def asks_of(self, unit: Unit) -> bool:
-        """Tell whether the question holds a word or value."""
         return not unit.keys.isdisjoint(self._asked)
 
     def knows(self, keys: frozenset[str]) -> bool:
-        """Tell whether a passage or the question holds a word."""
         return not (self._asked.isdisjoint(keys) and all(key not in self.postings for key in keys))
 
     def recalls(self, stem: str) -> bool:
@@ -196,7 +183,6 @@ class Evidence:
         return stem[:_BEGUN] in self._begun
 
     def parts(self, number: int) -> list[Part]:
-        """Return the parts of a sentence."""
         if number not in self._parts:
             found = [*parts(self.sentences[number].statement.tokens)]
             about = found[0].opening if found else frozenset[str]()
@@ -211,13 +197,3 @@ class Evidence:
         """What words with a capital say that begin no sentence."""
         words = chain.from_iterable(sentence.statement.tokens[1:] for sentence in self.sentences)
         return {stem for word in words if word.stems and word.written[:1].isupper() for stem in word.stems}
-
-    def _add(self, passage: str, statement: ValueStatement, *, follows: bool) -> None:
-        self.words.update(statement.texts)
-        holds = statement.says & self._wanted  # headings above the statement belong to it
-        number = len(self.sentences)
-        for key in holds:
-            entries = self.postings.setdefault(key, [])
-            if len(entries) < _KEPT:
-                entries.append(number)
-        self.sentences.append(Sentence(passage, follows, holds, statement))

@@ -1,9 +1,8 @@
 """With what force a text says something: as a fact, or as denied, attributed, supposed, asked, conditional, planned.
 
-A word with such a force has a scope: the clause that it introduces or stands in. What a passage says in such a scope
-supports only a claim of the same force; what it says outside, in the same sentence or another one, supports any.
-A speaker without a stake in it (a court, a record, a study) asserts: "find" has no scope, "say" only beside a dispute.
-English only, no parser: in doubt a text asserts.
+A word with such a force has a scope: the clause that it introduces or is part of. What a passage says in such a scope
+supports only a claim of the same force; what it says outside supports any. A speaker without a stake (a court, a
+record, a study) asserts: "find" has no scope, "say" only beside a dispute. English only; in doubt a text asserts.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from groundwire.checks.hedge_context import is_month
-from groundwire.checks.hedges import built_in, may_begin
+from groundwire.checks.hedges import built_in, is_month, may_begin
 from groundwire.checks.support.atoms import Atom, Unit
 from groundwire.checks.support.evidence import Evidence
 from groundwire.checks.support.score import Alignment, Force
@@ -119,11 +117,13 @@ _COMING: Final = words_of("will 'll shall going")
 
 
 def scopes(statement: ValueStatement, following: ValueStatement | None = None) -> list[Scope]:
-    """Return what a statement says with a weaker force, given the one behind it in its text."""
     texts = statement.texts
     spend(_READ + _TOKEN * len(texts))
-    if texts[-1:] == ["?"] and _asks(texts):
-        answered = following is not None and _answers(following.texts)
+    first = next((text for text in texts if text.isalpha() and text not in _AFTER_COMMA), "")
+    if texts[-1:] == ["?"] and first in AUXILIARIES:
+        answer = [text for text in following.texts[:4] if text[:1].isalpha()] if following else []
+        says = answer[1:] and answer[0] in _SUBJECTS and answer[1] in AUXILIARIES
+        answered = says or (answer and answer[0] in _ASSENT)
         return [] if answered else [Scope(Force.OPEN, 0, len(texts))]
     found = [*_framed(texts), *_governed(statement, following), *_negated(texts), *_conditional(statement)]
     found += _hedged(statement)
@@ -159,18 +159,6 @@ _CONDITION_ENDS: Final = words_of(", ; : .")
 _NEAR: Final = 12  # words behind a verb, among which that of its clause stands
 _READ: Final = 10  # units of work that reading a sentence takes, beside those of its tokens
 _TOKEN: Final = 8
-
-
-def _asks(texts: Sequence[str]) -> bool:
-    first = next((text for text in texts if text.isalpha() and text not in _AFTER_COMMA), "")
-    return first in AUXILIARIES
-
-
-def _answers(texts: Sequence[str]) -> bool:
-    said = [text for text in texts[:4] if text[:1].isalpha()]
-    return said[:1] != [] and (
-        said[0] in _ASSENT or (said[0] in _SUBJECTS and said[1:2] != [] and said[1] in AUXILIARIES)
-    )
 
 
 def _end(texts: Sequence[str], place: int) -> int:
@@ -223,11 +211,7 @@ def _framed(texts: Sequence[str]) -> Iterator[Scope]:
                 comma = _first(texts, behind, _COMMA)
                 yield Scope(force, behind, min(comma, _end(texts, behind)))
             else:
-                yield Scope(
-                    force,
-                    behind,
-                    _first(texts, behind, _SENTENCE_ENDS),
-                )
+                yield Scope(force, behind, _first(texts, behind, _SENTENCE_ENDS))
 
 
 def _governed(statement: ValueStatement, following: ValueStatement | None) -> Iterator[Scope]:
@@ -267,8 +251,10 @@ def _force_of(statement: ValueStatement, place: int, *, disputed: bool) -> Force
     if asks or attitude or says or unreal or base in _BLAMING or _contends(statement, place):
         return Force.OPEN
     coming = behind == "to" and (text in {"was", "were"} or (text in _SCHEDULED and before in BE))
-    plan = text in _PLANS and takes
-    return Force.PLANNED if coming or plan or _plans(statement, place) else None
+    plans = base in _PLANNING and (
+        behind in {"to", "that"} or _is_ing(texts, place + 1) or _begins(statement, place + 1)
+    )
+    return Force.PLANNED if coming or plans or (text in _PLANS and takes) else None
 
 
 def _is_ing(texts: Sequence[str], place: int) -> bool:
@@ -288,19 +274,11 @@ def _contends(statement: ValueStatement, place: int) -> bool:
     return _begins(statement, place + 1) and read_clause(clause, len(clause), ()).verb > 0
 
 
-def _plans(statement: ValueStatement, place: int) -> bool:
-    texts = statement.texts
-    if stem_of(texts[place]) not in _PLANNING or place + 1 >= len(texts):
-        return False
-    return texts[place + 1] in {"to", "that"} or _is_ing(texts, place + 1) or _begins(statement, place + 1)
-
-
 def _begins(statement: ValueStatement, place: int) -> bool:
     return statement.texts[place] in _SUBJECTS or statement.tokens[place].written[:1].isupper()
 
 
 def _negated(texts: Sequence[str]) -> Iterator[Scope]:
-    """Yield the scopes of words such as "not", where one alone denies a clause."""
     for place, text in enumerate(texts):
         full = negation_of(text) == FULL and not negated_stems(text) and text not in _NO_DENIAL
         if not (full or denies(texts, place)):
@@ -418,7 +396,6 @@ def unasserted(atom: Atom, alignment: Alignment, evidence: Evidence) -> Force | 
 
 
 def _others(atom: Atom, alignment: Alignment, evidence: Evidence) -> Iterator[Sequence[int]]:
-    """Yield the sentences, and pairs of them in a row, that hold most of a claim; a bounded number."""
     weights = [unit.weight for unit in atom.units]
     masks = alignment.masks
     for number in sorted(
@@ -434,7 +411,6 @@ def _others(atom: Atom, alignment: Alignment, evidence: Evidence) -> Iterator[Se
 
 
 def _denies_told(atom: Atom, alignment: Alignment, evidence: Evidence) -> bool:
-    """Tell whether a claim calls untrue what a sentence asserts: "it is not true that", "almost"."""
     texts = atom.statement.texts
     whole = " ".join(texts)
     if not (_UNTRUE.search(whole) or not _ALMOST.isdisjoint(texts)):
@@ -489,11 +465,7 @@ def _own(atom: Atom) -> set[Force]:
 
 
 def _said(
-    atom: Atom,
-    window: Sequence[int],
-    alignment: Alignment,
-    evidence: Evidence,
-    forces: AbstractSet[Force],
+    atom: Atom, window: Sequence[int], alignment: Alignment, evidence: Evidence, forces: AbstractSet[Force]
 ) -> float:
     held = set[int]()
     for number in window:

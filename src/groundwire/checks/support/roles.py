@@ -1,9 +1,9 @@
 """Who does what to whom, and what a claim adds: a remark, an item of a list, a reason, a name, a deed of somebody.
 
-"Urchins eat otters" holds no word that "Otters eat urchins" lacks. So each part of a claim, from one mark or "and" to
-the next, is compared with the parts of the evidence that hold most of its words. The claim is wrong where
+"Urchins eat otters" holds no word that "Otters eat urchins" lacks, so each part of a claim is compared with the parts
+of the evidence that hold most of its words. The claim is wrong where
 
-- the two exchange what stands on the two sides of a word, or behind "from" and "to"; a passive is read as active;
+- the two exchange what is on the two sides of a word, or behind "from" and "to"; a passive is read as active;
 - a part of the evidence says all the rest of another name, day or measure, in the same place, and none says most of it
   of the one that the claim names.
 """
@@ -50,29 +50,27 @@ _LISTS: Final = words_of(", and or & / as than")
 _PASSIVE: Final = words_of("is are was were been be being")
 _ARTICLES: Final = words_of("the a an")
 _PARTICLES: Final = words_of("de del der di da la le van von bin al")
-_TITLES: Final = frozenset(
-    map(
-        stem,
-        words_in(__package__, "titles"),
-    )
-)
+_TITLES: Final = frozenset(map(stem, words_in(__package__, "titles")))
 
 _NOTHING: Final = frozenset[str]()
 
 
 def misplaced(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> bool:
-    """Tell whether a part of a claim says of one what the evidence says of another."""
-    said = [part for part in own_parts(atom) if sum(map(bool, part.keys)) > _LEAST]
-    return any(_is_misplaced(part, _near(part, atom, masks, evidence), evidence) for part in said) or any(
-        _transposes(atom, evidence.sentences[number].statement.tokens) for number in _fullest(masks)
-    )
-
-
-def _fullest(masks: Mapping[int, int]) -> list[int]:
-    return [
-        number
-        for _, number in nsmallest(_WHOLE, ((-mask.bit_count(), number) for number, mask in masks.items()))
-    ]
+    for part in [part for part in own_parts(atom) if sum(map(bool, part.keys)) > _LEAST]:
+        places = {token.start for token in part.tokens}
+        own = sum(1 << at for at, unit in enumerate(atom.units) if unit.start in places)
+        ranked = nsmallest(_LOOKED, ((-(masks[number] & own).bit_count(), number) for number in masks))
+        found = [other for _, number in ranked for other in evidence.parts(number)]
+        spend(len(masks) // 8 + _COMPARED * len(found))
+        near: list[Part] = []
+        for other in found:
+            held = [not keys.isdisjoint(other.all) for keys in part.keys if keys]
+            if sum(held) > _LEAST and sum(held) >= _MOST * len(held):
+                near.append(other)
+        if (near and _exchanges(part, near, evidence)) or _is_said_of_another(part, found, evidence):
+            return True
+    whole = nsmallest(_WHOLE, ((-mask.bit_count(), number) for number, mask in masks.items()))
+    return any(_transposes(atom, evidence.sentences[number].statement.tokens) for _, number in whole)
 
 
 def _transposes(atom: Atom, there: Sequence[ValueToken]) -> bool:
@@ -118,28 +116,8 @@ def _is_list(between: Sequence[ValueToken]) -> bool:
 
 
 def own_parts(atom: Atom) -> Iterator[Part]:
-    """Yield the parts of a claim."""
     start, end = atom.units[0].start, atom.units[-1].end
     yield from parts(token for token in atom.statement.tokens if token.start < end and token.end > start)
-
-
-def _near(part: Part, atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> list[Part]:
-    places = {token.start for token in part.tokens}
-    own = sum(1 << at for at, unit in enumerate(atom.units) if unit.start in places)
-    ranked = nsmallest(_LOOKED, ((-(masks[number] & own).bit_count(), number) for number in masks))
-    found = [other for _, number in ranked for other in evidence.parts(number)]
-    spend(len(masks) // 8 + _COMPARED * len(found))
-    return found
-
-
-def _is_misplaced(part: Part, found: Sequence[Part], evidence: Evidence) -> bool:
-    near = [other for other in found if _says_most(part, other)]
-    return (bool(near) and _exchanges(part, near, evidence)) or _is_said_of_another(part, found, evidence)
-
-
-def _says_most(part: Part, other: Part) -> bool:
-    held = [not keys.isdisjoint(other.all) for keys in part.keys if keys]
-    return sum(held) > _LEAST and sum(held) >= _MOST * len(held)
 
 
 def _exchanges(part: Part, near: Sequence[Part], evidence: Evidence) -> bool:
@@ -169,7 +147,6 @@ def _is_pivot(part: Part, at: int) -> bool:
 
 
 def _given_sides(part: Part, at: int, evidence: Evidence) -> Sides:
-    """Return the sides of a word of the evidence: many claims look at the same part."""
     place = id(part), at
     if place not in evidence.sides:
         evidence.sides[place] = _sides(part, at)
@@ -228,18 +205,16 @@ def _is_said_of_another(part: Part, found: Sequence[Part], evidence: Evidence) -
         if len(rest) < _LEAST or not any(key in evidence.postings for key in said):
             continue  # what is invented is seen elsewhere
         there = [other for other in found if other.says(said)]
-        if part.tokens[group[0]].value and any(map(_is_elliptic, there)):
-            continue  # "25 % from 60 minutes, and 50 % from 120 minutes"
+        if part.tokens[group[0]].value and any(
+            all(token.value for token, keys in zip(other.tokens, other.keys, strict=True) if keys)
+            for other in there
+        ):
+            continue  # values alone: "25 % from 60 minutes, and 50 % from 120 minutes"
         nearest = max((_share(rest, other) for other in there), default=0.0)
         others = (other for other in found if not other.says(said) and _share(rest, other) == 1)
         if nearest <= _LESS and any(_has_rival(part, group[0], other, evidence) for other in others):
             return True
     return False
-
-
-def _is_elliptic(part: Part) -> bool:
-    """Tell whether a part of the evidence gives values alone: what they are of is said before."""
-    return all(token.value for token, keys in zip(part.tokens, part.keys, strict=True) if keys)
 
 
 def _share(keys: Sequence[frozenset[str]], other: Part) -> float:
@@ -280,7 +255,8 @@ def _has_rival(part: Part, at: int, other: Part, evidence: Evidence) -> bool:
         kinds = dimensions(value.keys)
         given = (token.value for token in other.tokens if token.value and not token.value.implied)
         return any(not kinds.isdisjoint(dimensions(each.covers)) for each in given)
-    if _is_short_for(part.tokens[at], other):
+    capitals = "".join(filter(str.isupper, part.tokens[at].written))
+    if len(capitals) > 1 and capitals in "".join(word.text[:1] for word in other.tokens).upper():
         return False
     strange = [place for place, keys in enumerate(other.keys) if keys and keys.isdisjoint(part.all)]
     if not part.keys[at].isdisjoint(_DAYS):
@@ -302,12 +278,6 @@ def _has_rival(part: Part, at: int, other: Part, evidence: Evidence) -> bool:
     return any(place < first or passive for place in names)
 
 
-def _is_short_for(token: ValueToken, other: Part) -> bool:
-    """Tell whether a name is the initials of words: "RBCs"."""
-    capitals = "".join(filter(str.isupper, token.written))
-    return len(capitals) > 1 and capitals in "".join(word.text[:1] for word in other.tokens).upper()
-
-
 _REMARK_WORDS: Final = 2  # words of a remark
 _PADDED: Final = 4.0  # cost of a part that nothing given has a word of, in a claim that is held but for it
 _REMARK: Final = (
@@ -327,7 +297,7 @@ def cost_of_additions(atom: Atom, masks: Mapping[int, int], evidence: Evidence) 
     cost = _UNATTACHED if _is_unattached(atom, masks, evidence) else 0.0
     foreign, strange, held, count = False, False, True, 0
     for part in own_parts(atom):
-        known = _known(part.keys, evidence)
+        known = [evidence.knows(each) for each in part.keys if each and not each <= LIGHT]
         lacking = len(known) - sum(known)
         foreign = foreign or (lacking >= _REMARK_WORDS and not any(known))
         strange = strange or (lacking >= _REMARK_WORDS and lacking >= len(known) / 2)
@@ -338,10 +308,6 @@ def cost_of_additions(atom: Atom, masks: Mapping[int, int], evidence: Evidence) 
     return cost + (
         _REMARK if strange or _gives_reason(atom, evidence) else _ITEM * _adds_item(atom, evidence)
     )
-
-
-def _known(keys: Sequence[frozenset[str]], evidence: Evidence) -> list[bool]:
-    return [evidence.knows(each) for each in keys if each and not each <= LIGHT]
 
 
 def _gives_reason(atom: Atom, evidence: Evidence) -> bool:
@@ -367,7 +333,12 @@ def _is_item(tokens: Sequence[ValueToken], at: int) -> bool:
 
 
 def _is_unattached(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> bool:
-    name = _first_name(atom, evidence)
+    written = {token.start: token.written for token in atom.statement.tokens}
+    name = 0
+    for unit in atom.units:
+        if not written.get(unit.start, "")[:1].isupper() or not unit.stem or unit.stem not in evidence.names:
+            break
+        name += 1
     rest = sum(1 << at for at, unit in enumerate(atom.units) if at >= name and unit.stem not in LIGHT)
     if not name or not rest:
         return False
@@ -379,16 +350,6 @@ def _is_unattached(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> 
     ):
         return False
     return any((mask & rest).bit_count() >= _HALF * rest.bit_count() for mask in masks.values())
-
-
-def _first_name(atom: Atom, evidence: Evidence) -> int:
-    written = {token.start: token.written for token in atom.statement.tokens}
-    count = 0
-    for unit in atom.units:
-        if not written.get(unit.start, "")[:1].isupper() or not unit.stem or unit.stem not in evidence.names:
-            break
-        count += 1
-    return count
 
 
 def names_somebody_else(atom: Atom, evidence: Evidence) -> bool:

@@ -1,14 +1,11 @@
 """How well the evidence supports a claim, 0..1: what its missing, loose and conflicting parts cost.
 
 A claim is aligned with its best evidence window: a sentence, or two in a row. A word of the claim is bound as firmly as
-the window that holds most of the claim's weight together with it; a word that occurs only where nothing else of the
-claim does is hardly bound at all. Binding can only grow when evidence is added.
-
-Every part of a claim costs what it weighs, less what the evidence gives for it; the sum is divided by the root of
-the claim's weight, as a long claim may miss a little more than a short one. What is wrong in a claim of any length
-(an invented name or number, a denial, the opposite) is not divided. A word put for another in what is otherwise a
-quotation costs too: whoever writes freely changes more than one word in seven. The constants are set by hand, with an
-eye on labelled sets (`bench/quality`); small changes of any of them change little.
+the window that holds most of the claim's weight together with it. Binding can only grow when evidence is added. Every
+part costs what it weighs, less what the evidence gives for it; the sum is divided by the root of the claim's weight, as
+a long claim may miss a little more. What is wrong in a claim of any length (an invented name or number, a denial, the
+opposite) is not divided. A word put for another in what is otherwise a quotation costs too. The constants are set by
+hand on labelled sets (`bench/quality`).
 """
 
 from __future__ import annotations
@@ -61,7 +58,6 @@ class Alignment(NamedTuple):
 
 
 def align(atom: Atom, evidence: Evidence) -> Alignment:
-    """Return how the evidence binds the units of a claim."""
     units = atom.units
     total = sum(unit.weight for unit in units)
     weights = [unit.weight / total for unit in units]
@@ -92,10 +88,7 @@ def align(atom: Atom, evidence: Evidence) -> Alignment:
 
 
 def passages_of(atom: Atom, evidence: Evidence) -> tuple[str, ...]:
-    """Return the passages of `align` for a claim that one of them says word by word.
-
-    The first sentence that holds all of it binds all of it: how others hold it makes no difference.
-    """
+    """Return the passages of `align` for a claim that one of them says word by word."""
     sentences, postings = evidence.sentences, evidence.postings
     if atom.units and len(sentences) <= _CANDIDATES:  # none of them is left out of the postings
         spend(_ALIGNED)
@@ -204,7 +197,11 @@ def replaced(atom: Atom, window: Sequence[Sentence], evidence: Evidence) -> floa
 def _is_replaced(said: Sequence[ValueToken], strange: set[int], there: Sequence[ValueToken]) -> bool:
     spend(len(said) + len(there))
     texts, others = _texts(said), _texts(there)
-    between = _between(others)
+    between: dict[tuple[str, str], list[int]] = {}
+    for place in range(len(_EDGE), len(others) - len(_EDGE)):
+        known = between.setdefault((others[place - 1], others[place + 1]), [])
+        if len(known) < _PLACES:
+            known.append(place)
     return any(
         (_run(texts, place, others, at, -1) + _run(texts, place, others, at, 1)) >= _SAME
         and _is_another(token, there[at - len(_EDGE)])
@@ -215,7 +212,6 @@ def _is_replaced(said: Sequence[ValueToken], strange: set[int], there: Sequence[
 
 
 def _is_another(token: ValueToken, other: ValueToken) -> bool:
-    """Tell whether a word says something else than another; of values that is seen elsewhere."""
     return not (other.value or other.text[:_ALIKE] == token.text[:_ALIKE])
 
 
@@ -234,15 +230,6 @@ def _words(statement: ValueStatement) -> list[ValueToken]:
 
 def _texts(words: Sequence[ValueToken]) -> list[str]:
     return [*_EDGE, *(token.text for token in words), *_EDGE]
-
-
-def _between(texts: Sequence[str]) -> Mapping[tuple[str, str], Sequence[int]]:
-    places: dict[tuple[str, str], list[int]] = {}
-    for place in range(len(_EDGE), len(texts) - len(_EDGE)):
-        known = places.setdefault((texts[place - 1], texts[place + 1]), [])
-        if len(known) < _PLACES:
-            known.append(place)
-    return places
 
 
 ENOUGH: Final = 0.7
@@ -314,19 +301,16 @@ class Uncovered:
 
 @dataclass(frozen=True, slots=True)
 class ClaimCheck:
-    """What the rules find of one claim.
+    """What the rules find of one claim, `answer[start:end]`.
 
     Attributes:
-        text: the claim as written: `answer[start:end]`.
-        start: position in the answer, in characters.
-        end: the same, behind its last character.
         support: 0..1.
         cost: what its parts cost that the evidence does not give; 0 is full support.
         verdict: supported, or in which way it is not.
         evidence_ids: the passages that bind its words, the best one first; of a declared claim those that it cites.
         held: share of the claim that the evidence holds, 0..1, in one place or several.
-        uncovered: what the evidence does not hold, in text order.
         lacking: weight of its words that neither evidence nor question holds.
+        uncovered: what the evidence does not hold, in text order.
         faults: values and negations that the evidence holds otherwise.
         misplaced: it says of one what the evidence says of another.
         invented: it gives a name that neither evidence nor question holds.
@@ -373,24 +357,30 @@ def support_of(cost: float) -> float:
 def score(
     answer: str, atom: Atom, alignment: Alignment, evidence: Evidence, faults: tuple[UnsupportedValue, ...]
 ) -> ClaimCheck:
-    """Return how well the evidence supports a claim of an answer."""
     bound = [
         0.0 if unit.value and any(_denies(atom, unit, fault) for fault in faults) else share
         for unit, share in zip(atom.units, alignment.bound, strict=True)
     ]
     window = [evidence.sentences[number] for number in (alignment.best, alignment.second) if number >= 0]
-    opposed = _opposed(atom, window) if alignment.covered >= _NEAR * _rest(atom) else 0
+    unbound = [
+        unit for unit, share in zip(atom.units, bound, strict=True) if not (share or evidence.asks_of(unit))
+    ]
+    weight = sum(unit.weight for unit in atom.units)
+    rest = (weight - 1) / weight if weight > 1 else 0  # but for the word that is opposed
+    opposed = _opposed(atom, window) if alignment.covered >= _NEAR * rest else 0
     denials = sum(fault.kind == "negation" and fault.why == OPPOSITE for fault in faults)
-    stronger = (_is_stronger(atom, window) and alignment.covered >= _NEAR) or _exaggerates(
-        atom, bound, evidence
-    )
+    stronger = (_is_stronger(atom, window) and alignment.covered >= _NEAR) or _exaggerates(atom, unbound)
     denied = any(fault.kind == "negation" and fault.why != OPPOSITE for fault in faults)
     differs = any(fault.why == SOURCES_DIFFER for fault in faults)
-    weight = sum(unit.weight for unit in atom.units)
     held = sum(unit.weight for unit, share in zip(atom.units, bound, strict=True) if share)
     held = held / weight if weight else 0.0
-    cost = _parts(atom, bound, evidence) / sqrt(max(1.0, weight))
-    cost += _INVENTED * _kinds_missing(atom, bound, evidence) + _DENIED * denied
+    cost = sum(_lack(unit, share, evidence) for unit, share in zip(atom.units, bound, strict=True))
+    cost += sum(
+        _SPEAKER if word in SPEAKER else _FUNCTION for word in atom.function if word not in evidence.words
+    )
+    cost = (cost + _PRONOUN * atom.pronouns) / sqrt(max(1.0, weight))
+    kinds = any(unit.value for unit in unbound) + any(unit.name for unit in unbound)
+    cost += _INVENTED * kinds + _DENIED * denied
     cost += _SHARE * (1 - held) ** 2
     universal = stronger and not _UNIVERSALS.isdisjoint(atom.function)
     cost += _OPPOSED * opposed + _STRONGER * stronger + _UNIVERSAL * universal + _NOTHING * (not any(bound))
@@ -400,13 +390,21 @@ def score(
     support = support_of(cost)
     missing = [unit for unit, share in zip(atom.units, bound, strict=True) if not share]
     spans = dict.fromkeys(atom.statement.span(unit.start, unit.end) for unit in missing)
+    if support >= ENOUGH:
+        verdict = SupportVerdict.SUPPORTED
+    elif opposed or denials or differs:
+        verdict = SupportVerdict.CONTRADICTED
+    elif stronger:
+        verdict = SupportVerdict.EXTRAPOLATED
+    else:
+        verdict = SupportVerdict.PARTIAL if held >= 0.5 else SupportVerdict.UNSUPPORTED
     return ClaimCheck(
         answer[atom.start : atom.end],
         atom.start,
         atom.end,
         support,
         cost,
-        _verdict(support, held, conflict=bool(opposed or denials or differs), stronger=stronger),
+        verdict,
         alignment.passages,
         held,
         sum(lacking(unit, evidence) for unit in missing),
@@ -415,57 +413,23 @@ def score(
     )
 
 
-def _parts(atom: Atom, bound: Sequence[float], evidence: Evidence) -> float:
-    cost = sum(_lack(unit, share, evidence) for unit, share in zip(atom.units, bound, strict=True))
-    cost += sum(
-        _SPEAKER if word in SPEAKER else _FUNCTION for word in atom.function if word not in evidence.words
-    )
-    return cost + _PRONOUN * atom.pronouns
-
-
 def lacking(unit: Unit, evidence: Evidence) -> float:
     """Return what a unit weighs that no passage holds: little where the question does."""
     return LITTLE * unit.weight if evidence.asks_of(unit) else unit.weight
 
 
 def _lack(unit: Unit, share: float, evidence: Evidence) -> float:
-    """Return what a unit costs that is bound as firmly as `share` says."""
     if share:
         # the eighth root: a claim drawn from several sentences keeps most of its credit
         return unit.weight * (1 - sqrt(sqrt(sqrt(share))))
     return lacking(unit, evidence) + (_NO_VALUE if unit.value and not evidence.asks_of(unit) else 0)
 
 
-def _kinds_missing(atom: Atom, bound: Sequence[float], evidence: Evidence) -> int:
-    missing = [
-        unit for unit, share in zip(atom.units, bound, strict=True) if not (share or evidence.asks_of(unit))
-    ]
-    return any(unit.value for unit in missing) + any(unit.name for unit in missing)
-
-
-def _verdict(support: float, held: float, *, conflict: bool, stronger: bool) -> SupportVerdict:
-    if support >= ENOUGH:
-        return SupportVerdict.SUPPORTED
-    if conflict:
-        return SupportVerdict.CONTRADICTED
-    if stronger:
-        return SupportVerdict.EXTRAPOLATED
-    return SupportVerdict.PARTIAL if held >= 0.5 else SupportVerdict.UNSUPPORTED
-
-
 def _denies(atom: Atom, unit: Unit, fault: UnsupportedValue) -> bool:
-    """Tell whether a fault takes a unit's value away: no passage holds it.
-
-    How far apart value and words stand is seen by the alignment; that another value is given counts for itself.
-    """
+    """Tell whether a fault takes a unit's value away: no passage holds it. Another value given counts for itself."""
     start, end = atom.statement.span(unit.start, unit.end)
     absent = fault.kind != "negation" and fault.why == NOT_IN_SOURCES
     return absent and fault.start < end and start < fault.end
-
-
-def _rest(atom: Atom) -> float:
-    total = sum(unit.weight for unit in atom.units)
-    return (total - 1) / total if total > 1 else 0
 
 
 def _opposed(atom: Atom, window: Sequence[Sentence]) -> int:
@@ -477,12 +441,8 @@ def _opposed(atom: Atom, window: Sequence[Sentence]) -> int:
     return sum(word not in said and not OPPOSITES[word].isdisjoint(said - own) for word in asked)
 
 
-def _exaggerates(atom: Atom, bound: Sequence[float], evidence: Evidence) -> bool:
-    missing = {
-        unit.start
-        for unit, share in zip(atom.units, bound, strict=True)
-        if not (share or evidence.asks_of(unit))
-    }
+def _exaggerates(atom: Atom, unbound: Sequence[Unit]) -> bool:
+    missing = {unit.start for unit in unbound}
     tokens = atom.statement.tokens
     return bool(missing) and any(
         token.start in missing

@@ -1,10 +1,8 @@
 """The deterministic verifier: each claim of an answer checked against the evidence, without a model or a network.
 
-What it cannot do: it knows words, not meaning. A paraphrase in other words looks unsupported, and a sentence that
-uses the evidence's words to say something else may look supported where neither numbers, names, negations nor the
-distance of the words give it away. A word put for another flags a quotation; in a long sentence written freely it is
-shown as not covered, yet flags nothing: a synonym looks the same. A summary written freely is flagged about as often
-where it is right as where it is wrong. `bench/quality` says how often.
+It knows words, not meaning: a paraphrase in other words looks unsupported, and a sentence that uses the evidence's
+words to say something else may look supported where neither numbers, names, negations nor the distance of the words
+give it away. `bench/quality` says how often.
 """
 
 from __future__ import annotations
@@ -65,19 +63,13 @@ def conflicts(
     for statement in said:
         _, faults = judge(answer, statement, before, evidence.values, evidence.sayings)
         given = {value.start: value for value in statement.values} if faults else {}
-        found[id(statement)] = with_swaps(
-            [_sharpened(fault, given.get(fault.start), evidence) for fault in faults]
-        )
+        for place, fault in enumerate(faults):
+            absent = fault.why == NOT_IN_SOURCES and fault.kind != "negation"
+            if absent and fault.start in given and _is_given_otherwise(given[fault.start], evidence):
+                faults[place] = replace(fault, why=SOURCES_DIFFER)
+        found[id(statement)] = with_swaps(faults)
         before = statement
     return found
-
-
-def _sharpened(fault: UnsupportedValue, value: Bound | None, evidence: Evidence) -> UnsupportedValue:
-    if fault.why != NOT_IN_SOURCES or fault.kind == "negation":
-        return fault
-    if value and _is_given_otherwise(value, evidence):
-        return replace(fault, why=SOURCES_DIFFER)
-    return fault
 
 
 def _is_given_otherwise(value: Bound, evidence: Evidence) -> bool:
@@ -96,13 +88,7 @@ JUDGED: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class AnswerCheck:
-    """What the evidence makes of an answer.
-
-    Attributes:
-        claims: its claims in text order, at most `JUDGED`.
-        left_out: claims beyond that.
-        support: of the answer as a whole, 0..1: doubts about its claims add up. 1.0 where it claims nothing.
-    """
+    """At most `JUDGED` claims of an answer, and its support as a whole, 0..1; 1.0 where it claims nothing."""
 
     claims: tuple[ClaimCheck, ...]
     left_out: int
@@ -118,12 +104,10 @@ def check_answer(
     read: StatementReader = read_statements,
     citable: Citable | None = None,
 ) -> AnswerCheck:
-    """Check each claim of an answer against evidence (S4-05, S4-06).
-
-    Work and memory are in proportion to the length of both; the order of passages makes no difference.
+    """Check each claim of an answer against evidence in any order (S4-05, S4-06), in linear time.
 
     Args:
-        answer: what a model wrote, Markdown included. It is data: nothing in it is obeyed.
+        answer: what a model wrote, Markdown included.
         evidence: id -> text, or texts, which are numbered from 1.
         question: what was asked: its words may be spoken of, but support nothing.
         declared: the text was given as a claim: courtesy and lead-ins in it are claims too.
@@ -190,8 +174,8 @@ _WEAKENED: Final = dict.fromkeys((Force.DENIED, Force.NEGATED), SupportVerdict.C
 def similarity(one: str, other: str) -> float:
     """Return a number from 0.0 (nothing in common, or the opposite) to 1.0 (the same words and values).
 
-    It is the share of words and values that both have, as often as they have them. Where one denies and the other does
-    not, or where both give values and share none, they do not say the same: at most half of it counts.
+    It is the share of words and values that both have, as often as they have them; half of it where only one denies, or
+    where both give values and share none.
     """
     (words, values), (others, other_values) = _content(one), _content(other)
     total = words.total() + values.total() + others.total() + other_values.total()

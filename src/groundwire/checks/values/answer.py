@@ -1,8 +1,7 @@
-"""Value check: numbers, dates, amounts and negations of an answer that its passages do not hold.
+"""Value check: numbers, dates, amounts and negations of an answer that its passages do not hold. English only.
 
-That a number occurs in a passage supports nothing: "Timeout 30 s, retries 5" is not supported by "Timeout 5 s,
-retries 30". A value of the answer is supported when a passage holds an equal one (`units` says what is equal,
-`statements` what is a value) that is about the same thing:
+A value of the answer is supported when a passage holds an equal one (`units` says what is equal, `statements` what is a
+value) that is about the same thing:
 
 1.  one of the words that belong to the value (`binding`), or two words of its statement, occur in the statement of
     the equal value or above it. A value without any words ("30 s.") only has to occur;
@@ -10,28 +9,23 @@ retries 30". A value of the answer is supported when a passage holds an equal on
 3.  no other statement says most of the answer's words of a different value, more of them or in the answer's form.
 
 A statement that a passage holds word by word is supported without more. By rule 3 an additional passage can take
-support away: it says of the same thing, more nearly, something else. A passage that shares no word with the answer
-never does. For negations see `negation`; English only.
-
-What exceeds a bound (values kept per passage word, values checked) supports nothing: the check fails closed.
+support away. What exceeds a bound (values kept per passage word, values checked) is unsupported: it fails closed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from itertools import chain, pairwise, product
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
+from groundwire.checks import ReportWarning, WarningType
 from groundwire.checks.marks import Citable, without_marks
 from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex, clauses, denies
-from groundwire.checks.values.postings import ValuePostings, is_strict, resolved
+from groundwire.checks.values.postings import BESIDE, ValueIndex, ValueQuery, differ, is_strict, resolved
 from groundwire.checks.values.statements import Bound, StatementReader, ValueStatement, read_statements
-from groundwire.checks.values.units import DATE, NUMBER, VERSION, Amount, dimensions
-from groundwire.checks.warnings import ReportWarning, WarningType
+from groundwire.checks.values.units import DATE, NUMBER, VERSION, dimensions
 from groundwire.text.refusals import lack_of
-from groundwire.text.work import spend
 
 LISTED: Final = 1_000
 """Unsupported values that a report lists; the others are only counted."""
@@ -53,10 +47,7 @@ _IN: Final = frozenset(("in", "since", "until", "by"))
 _DIGITS: Final = 20  # of a number that is compared
 _SHOWN: Final = 80  # characters of a value in a message
 _CASES: Final = frozenset({"date", "version", "ordinal"})
-_BESIDE: Final = 20  # values of a statement that are looked at for what tells it from others
-_COMPARED: Final = 3  # units of work that it takes to compare a value with another, and with each beside that
 _MOST: Final = 0.6  # of the answer's words, that a statement with another value must say to count against it
-_CANDIDATES: Final = 24  # values of the passages that are compared per value and way of finding them
 _OWN_WEIGHT: Final = 4
 _ALIKE: Final = 0.7
 _DIRECTIONS: Final = frozenset(("from", "to", "before", "after", "until", "since"))
@@ -64,15 +55,11 @@ _DIRECTIONS: Final = frozenset(("from", "to", "before", "after", "until", "since
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedValue:
-    """A value of the answer that the passages do not hold.
+    """A value, `answer[start:end]`, that the passages do not hold.
 
-    Args:
-        text: as written: `answer[start:end]`.
-        kind: number, quantity (with a unit), duration, percent, amount, date, version or negation.
-        start: position in the answer, in characters.
-        end: the same, behind its last character.
-        why: not_in_sources, said_of_something_else, sources_differ or sources_say_the_opposite.
-        hard: a fault, whatever else the answer says; else a doubt that adds to others.
+    `kind` is number, quantity (with a unit), duration, percent, amount, date, version or negation; `why`
+    not_in_sources, said_of_something_else, sources_differ or sources_say_the_opposite. `hard`: a fault, whatever else
+    the answer says; else a doubt that adds to others.
     """
 
     text: str
@@ -85,13 +72,9 @@ class UnsupportedValue:
 
 @dataclass(frozen=True, slots=True)
 class ValueReport:
-    """What the value check found.
+    """The number of values found (each occurrence; negations and denied clauses count), and the unsupported.
 
-    Args:
-        found: values in the answer, each occurrence; negations, and clauses that a passage denies, count.
-        unsupported: those that the passages do not hold, in text order; at most `LISTED`.
-        warnings: one UNSUPPORTED_VALUE for each hard entry of `unsupported`, in the same order.
-        left_out: unsupported values that are not listed; they count as hard.
+    Those are in text order, at most `LISTED`; each hard one has a warning; the `left_out` ones count as hard.
     """
 
     found: int
@@ -101,121 +84,7 @@ class ValueReport:
 
     @property
     def faults(self) -> int:
-        """Values and negations for which the answer is flagged."""
         return len(self.warnings) + self.left_out
-
-
-_OTHER_FORMS: Final = {"bare": ("bare", "unit", "rate"), "unit": ("bare",), "rate": ("bare", "unit")}
-
-
-def _form(amount: Amount) -> str:
-    return "rate" if amount.rate else "unit" if amount.readings else "bare"
-
-
-class ValueQuery:
-    """The words and values of an answer; a passage's statements without any of them are not indexed."""
-
-    def __init__(self, statements: Iterable[ValueStatement]) -> None:
-        words: set[str] = set()
-        keys: set[str] = set()
-        for statement in statements:
-            words |= statement.words
-            for bound in statement.values:
-                keys |= bound.value.keys
-        self.words = frozenset(words)
-        self.keys = frozenset(keys)
-
-    def __contains__(self, statement: ValueStatement) -> bool:
-        return not statement.words.isdisjoint(self.words) or any(
-            not value.covers.isdisjoint(self.keys) for value in statement.given
-        )
-
-
-class ValueIndex:
-    """The values of passages that an answer may rest on; size and work of a look-up are bounded."""
-
-    def __init__(
-        self,
-        wanted: ValueQuery,
-        there: Sequence[Sequence[ValueStatement]],
-        question: Iterable[ValueStatement] = (),
-    ) -> None:
-        """Index passages, in their order; a value of the question is given, as long as no passage gives another."""
-        self._wanted = wanted
-        asked = [bound for said in question for bound in said.values]
-        self._asked = {key for bound in asked for key in bound.value.covers}
-        self._topics = {
-            (key, bound.near[1]) for bound in asked if bound.near[1] for key in bound.value.covers
-        }
-        self._there = ValuePostings([*chain.from_iterable(there)], wanted.__contains__)
-        self._numbers: dict[str, set[Fraction]] | None = None  # they are rarely asked for
-        self._equal: dict[str, list[Bound]] = {}
-        self._equal_about: dict[str, dict[str, list[Bound]]] = {}
-        self._comparable: dict[str, dict[str, list[Bound]]] = {}
-
-    def says(self, statement: ValueStatement) -> bool:
-        """Tell whether a passage holds a statement word by word, under the same headings."""
-        return self._there.says(statement.signature)
-
-    def speaks_of(self, word: str) -> bool:
-        """Tell whether a passage holds a word."""
-        return self._there.speaks_of(word)
-
-    def asks_of(self, value: Bound) -> bool:
-        """Tell whether the question holds a value."""
-        return not value.value.keys.isdisjoint(self._asked)
-
-    def is_topic(self, value: Bound, behind: str) -> bool:
-        """Tell whether a value belongs to the name, `behind` it, of what was asked about: "a 2006 Chevy".
-
-        Where a passage speaks of a 2005 Chevy instead, it does not.
-        """
-        name = value.near[1]
-        named = value.value.kind == NUMBER and behind.lstrip()[:1].isupper()
-        asked = named and any((key, name) in self._topics for key in value.value.keys)
-        return asked and not self.comparable(value, (name,))
-
-    def holds_part(self, value: Bound) -> bool:
-        """Tell whether a passage holds a value's number, one of them without a unit, or a date's month."""
-        amount = value.value.amount
-        if amount is None:
-            return self._there.gives_date(value.value.covers)
-        if self._numbers is None:
-            self._numbers = {form: set() for form in _OTHER_FORMS}
-            for given in self._there.amounts():
-                self._numbers[_form(given)] |= {given.magnitude, Fraction(round(given.magnitude))}
-        numbers = self._numbers
-        return any(amount.magnitude in numbers[form] for form in _OTHER_FORMS[_form(amount)])
-
-    def equal(self, value: Bound, words: Iterable[str]) -> list[Bound]:
-        """Return values of the passages that are equal to a value, those about the rarest words first."""
-        keys = sorted(value.value.keys)
-        for key in keys:
-            if key not in self._equal:
-                found = self._there.equal(key)
-                self._equal[key], self._equal_about[key] = list(found[:_CANDIDATES]), self._by_word(found)
-        lists = [self._equal_about[key].get(word, []) for key, word in product(keys, sorted(words))]
-        return _first([*lists, *(self._equal[key] for key in keys)])
-
-    def comparable(self, value: Bound, words: Iterable[str]) -> list[Bound]:
-        """Return values of the passages that could stand in a value's place and differ from it."""
-        kinds = sorted(dimensions(value.value.keys))
-        for kind in kinds:
-            if kind not in self._comparable:
-                found = self._there.comparable(kind)
-                self._comparable[kind] = self._by_word(found)
-        lists = [self._comparable[kind].get(word, []) for kind, word in product(kinds, sorted(words))]
-        return [other for other in _first(lists) if differ(value, other)]
-
-    def _by_word(self, values: Iterable[Bound]) -> dict[str, list[Bound]]:
-        """Return the first values to which each word of the answer belongs: once for all words, whatever is asked."""
-        found: dict[str, list[Bound]] = {}
-        for bound in values:
-            for word in bound.own & self._wanted.words:
-                entries = found.setdefault(word, [])
-                if len(entries) < _CANDIDATES:
-                    entries.append(bound)
-        return found
 
 
 def check_values(
@@ -226,10 +95,7 @@ def check_values(
     read: StatementReader = read_statements,
     citable: Citable | None = None,
 ) -> ValueReport:
-    """Return the values of an answer that its passages do not support (UNSUPPORTED_VALUE).
-
-    Work and memory are in proportion to the length of both.
-    """
+    """Return the values of an answer that its passages do not support (UNSUPPORTED_VALUE), in linear time."""
     answer = without_marks(answer, citable or Citable((), len(passages), passages))
     # a refusal says nothing of what it did not find (S2-21)
     readings = [*map(read, map(without_marks, passages))]
@@ -248,7 +114,14 @@ def check_values(
         left_out += len(missing[room:])
         before = statement
     listed = with_swaps(listed)
-    return ValueReport(found, tuple(listed), [_warning(value) for value in listed if value.hard], left_out)
+    warnings: list[ReportWarning] = []
+    for value in listed:
+        if value.hard:
+            text = value.text if len(value.text) <= _SHOWN else f"{value.text[: _SHOWN - 1]}\u2026"
+            message = _MESSAGES[value.why].format(text=f'"{text}"') + "."
+            details = {"kind": value.kind, "why": value.why, "start": value.start, "end": value.end}
+            warnings.append(ReportWarning(WarningType.UNSUPPORTED_VALUE, message, details))
+    return ValueReport(found, tuple(listed), warnings, left_out)
 
 
 def with_swaps(listed: Sequence[UnsupportedValue]) -> list[UnsupportedValue]:
@@ -258,16 +131,13 @@ def with_swaps(listed: Sequence[UnsupportedValue]) -> list[UnsupportedValue]:
     for one, other in pairwise(doubts):
         first, second = found[one], found[other]
         near = second.start - first.end <= _NEARBY and first.why == second.why and first.text != second.text
-        if near and first.kind == second.kind and (first.kind in _MEASURED or _are_large(first, second)):
+        large = all(
+            value.kind == NUMBER and value.text.isdecimal() and int(value.text[:_DIGITS]) > _FEW
+            for value in (first, second)
+        )
+        if near and first.kind == second.kind and (first.kind in _MEASURED or large):
             found[one], found[other] = replace(first, hard=True), replace(second, hard=True)
     return found
-
-
-def _are_large(*values: UnsupportedValue) -> bool:
-    return all(
-        value.kind == NUMBER and value.text.isdecimal() and int(value.text[:_DIGITS]) > _FEW
-        for value in values
-    )
 
 
 def index_clauses(said: Sequence[ValueStatement], there: Sequence[ValueStatement]) -> ClauseIndex | None:
@@ -289,11 +159,7 @@ def judge(
     *,
     within: bool = True,
 ) -> tuple[int, list[UnsupportedValue]]:
-    """Check the values of one statement against passages.
-
-    Returns:
-        The number of its values, and those that are unsupported, in text order.
-    """
+    """Return the number of values of a statement, and those that passages do not support, in text order."""
     found = sum(not value.implied for value in statement.given)
     said = clauses(statement) if sayings else ()
     if values.says(statement):
@@ -330,17 +196,21 @@ def _why(value: Bound, before: ValueStatement | None, index: ValueIndex) -> tupl
         return NOT_IN_SOURCES, not (_merely_counts(value) or index.holds_part(value))
     if not words:
         return "", False
-    about = [
-        other for other in equal if _is_about(value, words, other) and not _is_another_case(value, other)
-    ]
+    mine = _cases(value)
+    about: list[Bound] = []
+    for other in equal:
+        there, theirs = other.statement.words, _cases(other)
+        same_case = not any(mine[kind].isdisjoint(theirs[kind]) for kind in mine.keys() & theirs.keys())
+        if same_case and (not words.isdisjoint(there) or len(value.statement.words & there) > 1):
+            about.append(other)
     if not about or _is_of_another_noun(value, about, index):
         return SAID_OF_SOMETHING_ELSE, bool(about)
-    return (SOURCES_DIFFER, True) if _exceeds(value, about) else _why_placed(value, words, about, index)
-
-
-def _why_placed(
-    value: Bound, words: frozenset[str], about: Iterable[Bound], index: ValueIndex
-) -> tuple[str, bool]:
+    amount = value.value.amount
+    strict = is_strict(value.value.bound) and value.value.kind != "duration"
+    if amount and strict:  # "more than 46" excludes the 46 of the passages
+        given = (one.value for one in about)
+        if not any(one.bound or one.ranged or one.keys.isdisjoint(amount.keys) for one in given):
+            return SOURCES_DIFFER, True
     rivals: Sequence[_Fit] | None = None
     hard = False
     for other in about:
@@ -354,16 +224,6 @@ def _why_placed(
         if not _is_said_of_another(value, fit, rivals, len(words)):
             return "", False
     return SOURCES_DIFFER, hard
-
-
-def _exceeds(value: Bound, about: Iterable[Bound]) -> bool:
-    """Tell whether a bound excludes the very value that passages give: "more than 46" where they say 46."""
-    amount = value.value.amount
-    if amount is None or not is_strict(value.value.bound) or value.value.kind == "duration":
-        return False
-    return not any(
-        other.value.bound or other.value.ranged or other.value.keys.isdisjoint(amount.keys) for other in about
-    )
 
 
 def _is_of_another_noun(value: Bound, about: Iterable[Bound], index: ValueIndex) -> bool:
@@ -391,21 +251,9 @@ def _merely_counts(value: Bound) -> bool:
     return bare and value.end - value.start > 2
 
 
-def _is_about(value: Bound, words: frozenset[str], other: Bound) -> bool:
-    there = other.statement.words
-    return not words.isdisjoint(there) or len(value.statement.words & there) > 1
-
-
-def _is_another_case(value: Bound, other: Bound) -> bool:
-    """Tell whether the two statements speak of different years, versions or ordinals: of 2023, and of 2024."""
-    mine, theirs = _cases(value), _cases(other)
-    return any(mine[kind].isdisjoint(theirs[kind]) for kind in mine.keys() & theirs.keys())
-
-
 def _cases(value: Bound) -> dict[str, frozenset[str]]:
-    """Return what tells a value's statement from others like it: kind -> what the other values there cover."""
     cases: dict[str, frozenset[str]] = {}
-    for beside in value.statement.values[:_BESIDE]:
+    for beside in value.statement.values[:BESIDE]:
         keys = [key.partition(" ")[0] for key in beside.value.keys]
         kind = "date" if "date" in keys else keys[0] if len(keys) == 1 else ""
         if beside is not value and not beside.value.implied and kind in _CASES:
@@ -461,8 +309,6 @@ def _is_next(value: Bound, other: Bound) -> bool:
 
 
 class _Fit(NamedTuple):
-    """How well a value of a passage fits what the answer says of its value."""
-
     said: int  # of the answer's words, those in its statement
     own: int  # those that belong to it
     statement: ValueStatement
@@ -486,11 +332,6 @@ def _is_said_of_another(value: Bound, fit: _Fit, rivals: Sequence[_Fit], words: 
     )
 
 
-def differ(one: Bound, other: Bound) -> bool:
-    """Tell whether two values exclude each other; "2024" and "May 2024" do not."""
-    return one.value.keys.isdisjoint(other.value.covers) and other.value.keys.isdisjoint(one.value.covers)
-
-
 def excluded(one: Bound, other: Bound) -> bool:
     """Tell whether equal values are opposite bounds: "at most 5" and "at least 5"."""
     return {one.value.bound[:1], other.value.bound[:1]} == {"<", ">"}
@@ -503,13 +344,10 @@ def alike(one: ValueStatement, other: ValueStatement) -> bool:
 
 
 def similarity(one: Bound, other: Bound, *, same_form: bool) -> tuple[int, int]:
-    """Return how much two values are about the same thing.
+    """Return how much a value of the answer and one of a passage are about the same thing.
 
-    Args:
-        one: a value of the answer.
-        other: a value of a passage.
-        same_form: their statements are alike: what is right beside the values counts then too, and what
-            `other` is bound to beyond `one`.
+    Where their statements are alike (`same_form`), what is right beside the values counts too, and what `other` is
+    bound to beyond `one`.
     """
     own = len(one.own & other.own)
     beside = sum(
@@ -517,21 +355,3 @@ def similarity(one: Bound, other: Bound, *, same_form: bool) -> tuple[int, int]:
         for mine, yours in zip(one.near, other.near, strict=True)
     )
     return _OWN_WEIGHT * own + beside, -len(other.own - one.own) if same_form else 0
-
-
-def _first(lists: list[list[Bound]]) -> list[Bound]:
-    """Return the entries of the shortest lists, those of the rarest words, each once; a bounded number."""
-    found: dict[int, Bound] = {}
-    for entries in sorted(lists, key=len):
-        found.update(zip(map(id, entries), entries, strict=True))
-        if len(found) >= 2 * _CANDIDATES:
-            break
-    spend(_COMPARED * sum(min(len(bound.statement.values), _BESIDE) + 1 for bound in found.values()))
-    return list(found.values())
-
-
-def _warning(value: UnsupportedValue) -> ReportWarning:
-    text = value.text if len(value.text) <= _SHOWN else f"{value.text[: _SHOWN - 1]}\u2026"
-    message = _MESSAGES[value.why].format(text=f'"{text}"') + "."
-    details = {"kind": value.kind, "why": value.why, "start": value.start, "end": value.end}
-    return ReportWarning(WarningType.UNSUPPORTED_VALUE, message, details)

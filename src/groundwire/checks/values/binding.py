@@ -26,26 +26,18 @@ _PASSED: Final = frozenset(("a", "an", "the", *"()[]{}\"'=:"))
 _STOPS: Final = frozenset(",;.|!?")
 _NAME_PART: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_.\-]+")
 _EDGE: Final = ""
-_BELOW: Final = frozenset(
-    ("at most", "up to", "no more than", "not more than", "no longer than", "not exceed", "no later than", "<=", "≤",
-     "maximum of", "within", "at maximum", "no greater than")
-)  # fmt: skip
-_UNDER: Final = frozenset(("less than", "fewer than", "<", "under", "below"))
-_ABOVE: Final = frozenset(
-    ("at least", "no less than", "no fewer than", "not less than", ">=", "≥", "minimum of", "at minimum")
-)
-_OVER: Final = frozenset(
-    ("more than", "greater than", "longer than", "larger than", "higher than", ">", "over", "above", "exceeds",
-     "exceeding")
-)  # fmt: skip
-_ABOUT: Final = words_of("about around approximately approx roughly nearly almost some circa ~")
 _PHRASES: Final = {
-    **dict.fromkeys(_BELOW, "<="),
-    **dict.fromkeys(_UNDER, "<"),
-    **dict.fromkeys(_ABOVE, ">="),
-    **dict.fromkeys(_OVER, ">"),
-    **dict.fromkeys(_ABOUT, "~"),
-}
+    phrase: bound
+    for bound, phrases in (
+        ("<=", ("at most;up to;no more than;not more than;no longer than;not exceed;no later than;<=;≤;maximum of;"
+                "within;at maximum;no greater than")),
+        ("<", "less than;fewer than;<;under;below"),
+        (">=", "at least;no less than;no fewer than;not less than;>=;≥;minimum of;at minimum"),
+        (">", "more than;greater than;longer than;larger than;higher than;>;over;above;exceeds;exceeding"),
+        ("~", "about;around;approximately;approx;roughly;nearly;almost;some;circa;~"),
+    )
+    for phrase in phrases.split(";")
+}  # fmt: skip
 _DATES: Final = {"before": "<", "until": "<", "till": "<", "prior to": "<", "after": ">", "since": ">"}
 _BOUNDING: Final = frozenset(phrase.rpartition(" ")[2] for phrase in (*_PHRASES, *_DATES))
 """Words and marks with which these phrases end."""
@@ -54,11 +46,8 @@ _BOUNDING: Final = frozenset(phrase.rpartition(" ")[2] for phrase in (*_PHRASES,
 class Binder:
     """Binds the values of one statement, in time linear in its length.
 
-    Args:
-        tokens: of the statement, from `scan`.
-        texts: of the tokens.
-        valued: places of those with a value.
-        heads: of a row of a table, the words of each column's heading.
+    `valued` are the places of the tokens with a value, `heads`, of a row of a table, the words of each column's
+    heading.
     """
 
     def __init__(
@@ -77,10 +66,9 @@ class Binder:
         # and the words beside the row
         self._group = self._groups(_JOINTS) if several and self._is_plain() else {}
         self._own = self._owned()
-        self._column = self._columns() if heads else []
+        self._column = list(accumulate(int(token.text == "|") for token in tokens)) if heads else []
 
     def bind(self, place: int) -> tuple[frozenset[str], tuple[str, str]]:
-        """Return the words that belong to the value at a place, and the words on its two sides."""
         first, last = self._group.get(place, (place, place))
         own = frozenset(self._own.get(place, ()))
         if self._heads:
@@ -152,12 +140,14 @@ class Binder:
         return {place: (row[0], row[-1]) for row in rows for place in row}
 
     def _owned(self) -> dict[int, list[str]]:
-        """Give every word to the value nearest to it in its clause; of a row, all words to all values."""
         owned: dict[int, list[str]] = {}
         before = range(0)  # the clause before, if it holds no value
         bare: Sequence[int] = ()  # values that still want words
         done = 0
-        for start, end in self._clauses():
+        ends = [
+            n for n, text in enumerate(self._texts) if text in CLAUSE_ENDS and self._tokens[n].value is None
+        ]
+        for start, end in list(zip([0, *(end + 1 for end in ends)], [*ends, len(self._tokens)], strict=True)):
             behind = bisect_left(self._values, end, done)
             values, done = self._values[done:behind], behind
             if not values:
@@ -179,12 +169,6 @@ class Binder:
             owned.update(dict.fromkeys(members, union))
         return owned
 
-    def _clauses(self) -> list[tuple[int, int]]:
-        ends = [
-            n for n, text in enumerate(self._texts) if text in CLAUSE_ENDS and self._tokens[n].value is None
-        ]
-        return list(zip([0, *(end + 1 for end in ends)], [*ends, len(self._tokens)], strict=True))
-
     def _shares(self, start: int, end: int, values: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
         """Share out the words of a clause: each to the nearest value, to both where two are as near."""
         for index, place in enumerate(values):
@@ -201,9 +185,6 @@ class Binder:
             if len(words) >= OWN:
                 break
         return list(words)[:OWN]
-
-    def _columns(self) -> list[int]:
-        return list(accumulate(int(token.text == "|") for token in self._tokens))
 
     def _beside(self, place: int, step: int) -> str:
         """Return the word next to a value, articles and brackets left out; a value is "#"."""

@@ -1,8 +1,7 @@
 """Finds clauses of an answer that deny what its passages state, or state what they deny.
 
-A clause is negated when it holds an odd number of negations (`groundwire.text.negation`: not, never, no longer, un-,
-disabled, "fails to", ...), so that "not disabled" is "enabled". "Not only", "no more than 5" and the like negate
-nothing. Pairs of opposites ("allows", "blocks") are not known.
+A clause is negated when it holds an odd number of negations (`groundwire.text.negation`), so that "not disabled" is
+"enabled". "Not only", "no more than 5" and the like negate nothing. Opposites ("allows", "blocks") are not compared.
 """
 
 from __future__ import annotations
@@ -61,7 +60,6 @@ def denies(statement: ValueStatement) -> bool:
 
 
 def clauses(statement: ValueStatement) -> Sequence[NegationScope]:
-    """Return the clauses of a statement that say anything."""
     if statement.clauses is None:
         statement.clauses = [*_clauses(statement)]
     return statement.clauses
@@ -89,7 +87,6 @@ def _clauses(statement: ValueStatement) -> Iterator[NegationScope]:
 
 
 def _assertion(tokens: Sequence[ValueToken], statement: ValueStatement) -> NegationScope | None:
-    """Read a clause of a statement without a negation, as `_clause` does."""
     words: dict[str, None] = {}
     for token in tokens:
         if len(words) >= _WORDS:
@@ -116,7 +113,13 @@ def _clause(tokens: Sequence[ValueToken], statement: ValueStatement) -> Negation
             head = head or (min(token.value.keys) if marks else "")
             continue
         following = tokens[place + 1].text if place + 1 < len(tokens) else ""
-        found, stems = _negation(token)
+        found, stems = "", token.stems
+        if not token.mark or token.text == "!=":
+            found = negation_of(token.text)
+        if found and not (token.text.endswith("nt") and not negated_stems(token.text)):
+            stems = negated_stems(
+                token.text
+            )  # "dont", without its apostrophe, is a word of its clause as well
         if token.text in _UNTRUE or (following and denies_next((token.text, following), 0)):
             found, stems = FULL, ()
         if found and following not in _EMPTY_BEFORE and not (token.text == "nor" and marks):
@@ -140,21 +143,10 @@ def _clause(tokens: Sequence[ValueToken], statement: ValueStatement) -> Negation
     )
 
 
-def _negation(token: ValueToken) -> tuple[str, tuple[str, ...]]:
-    if token.mark and token.text != "!=":
-        return "", token.stems
-    if found := negation_of(token.text):
-        # "dont", without its apostrophe, is a word of its clause as well
-        is_word = token.text.endswith("nt") and not negated_stems(token.text)
-        return found, token.stems if is_word else negated_stems(token.text)
-    return "", token.stems
-
-
 class ClauseIndex:
     """The clauses of passages that share a word with a clause of the answer; size and work of a look-up are bounded."""
 
     def __init__(self, asked: Iterable[NegationScope]) -> None:
-        """Start empty; `asked` are the clauses of the answer."""
         self._wanted = frozenset(word for clause in asked for word in clause.words)
         self._said: dict[str, list[NegationScope]] = {}
         self._denied: dict[str, list[NegationScope]] = {}
@@ -162,7 +154,6 @@ class ClauseIndex:
         self._before = _NOTHING
 
     def add(self, statement: ValueStatement) -> None:
-        """Take in a statement of a passage."""
         before, self._before = self._before, statement.words
         if statement.tokens and statement.tokens[0].text in _PRONOUNS:
             self._about[id(statement)] = before
@@ -184,7 +175,9 @@ class ClauseIndex:
         if not (clause.denies or (clause.leads and not clause.polarity and len(clause.words) <= _SHORT)):
             return False
         denied = [other for other in _sharing(self._denied, clause.words) if other.denies]
-        if not (clause.polarity or denied) or _is_hypothesis(clause):
+        if not (clause.polarity or denied) or any(
+            token.text in _SUPPOSING for token in clause.statement.tokens if token.start < clause.last.start
+        ):
             return False
         said = _sharing(self._said, clause.words)
         if clause.polarity:
@@ -197,21 +190,16 @@ class ClauseIndex:
         return nearest >= _ALIKE and nearest > same
 
     def contradicted(self, clause: NegationScope) -> str:
-        """Return why no passage supports a clause's yes or no, or an empty text."""
         if clause.polarity:
-            return "" if _is_about_sources(clause) else self._denial(clause)
-        return self._assertion(clause)
-
-    def _denial(self, clause: NegationScope) -> str:
-        said = max((_closeness(clause, other) for other in _sharing(self._said, clause.words)), default=0)
-        denials = [other for other in _sharing(self._denied, clause.words) if _denies_same(clause, other)]
-        best = max((_closeness(clause, other) for other in denials), default=0)
-        if best and best + _WORD > said:
-            return ""
-        same = any(clause.head in other.words for other in _sharing(self._said, clause.words))
-        return OPPOSITE if same else NOT_IN_SOURCES
-
-    def _assertion(self, clause: NegationScope) -> str:
+            if _is_about_sources(clause):
+                return ""
+            said = max((_closeness(clause, other) for other in _sharing(self._said, clause.words)), default=0)
+            denials = [other for other in _sharing(self._denied, clause.words) if _denies_same(clause, other)]
+            best = max((_closeness(clause, other) for other in denials), default=0)
+            if best and best + _WORD > said:
+                return ""
+            same = any(clause.head in other.words for other in _sharing(self._said, clause.words))
+            return OPPOSITE if same else NOT_IN_SOURCES
         if clause.first is clause.last:
             return ""
         denials = [
@@ -261,13 +249,6 @@ def _alike(denial: NegationScope, other: NegationScope) -> float:
     return common / len(denial.words) if enough or denial.words == other.words else 0.0
 
 
-def _is_hypothesis(clause: NegationScope) -> bool:
-    """Tell whether a clause only supposes: "if the door does not lock"."""
-    return any(
-        token.text in _SUPPOSING for token in clause.statement.tokens if token.start < clause.last.start
-    )
-
-
 def _denies_same(one: NegationScope, other: NegationScope) -> bool:
     same = one.polarity == (other.polarity or one.polarity)
     common = one.words & other.words
@@ -275,10 +256,7 @@ def _denies_same(one: NegationScope, other: NegationScope) -> bool:
 
 
 def _is_about_sources(clause: NegationScope) -> bool:
-    """Tell whether a clause says that something is not said (S2-21): "the sources do not mention ...".
-
-    So also "is not specified", "I could not find", "no information"; "the API does not list users" says more.
-    """
+    """Also "is not specified", "I could not find", "no information" (S2-21); not "the API does not list users"."""
     if clause.head not in _SAYING:
         return clause.head in _SAID_NOUNS and clause.first.text == "no"
     before = [token for token in clause.statement.tokens if token.start < clause.first.start]

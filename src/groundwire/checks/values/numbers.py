@@ -13,7 +13,6 @@ from groundwire.checks.values.units import (
     NUMBER,
     Amount,
     Cut,
-    Raw,
     TextValue,
     UnitReading,
     ValueToken,
@@ -61,7 +60,6 @@ def _dated(readings: Sequence[tuple[str | None, int, str | None]]) -> TextValue:
 
 
 def iso(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
-    """Read 2024-05-03, with or without a time, and 2024-05."""
     match = raw.matches[place]
     return raw.valued(place, _dated([(match["iy"], int(match["im"]), match["id"])])), place + 1
 
@@ -76,7 +74,6 @@ def slash(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
 
 
 def named(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
-    """Read "3 May 2024", "May 3", "May 2024"; "May" alone only where a month is meant."""
     match = raw.matches[place]
     name, years = match["mon"].casefold(), [match["y"]]  # a long s too
     if match["yy"]:
@@ -91,7 +88,6 @@ def named(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
 
 
 def clock(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
-    """Read a time of day; "5:30" may be either half of the day."""
     match = raw.matches[place]
     hour, minute, half = int(match["ch"] or match["ph"]), match["cm"] or "00", match["half"]
     if half:
@@ -102,14 +98,12 @@ def clock(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
 
 
 def version(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
-    """Read "v1.2.3" and "version 2"."""
     match = raw.matches[place]
     keys = frozenset({version_key(match["ver"].lower())})
     return raw.valued(place, TextValue("version", keys, keys)), place + 1
 
 
 def quarter(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
-    """Read "Q3"."""
     keys = frozenset({f"quarter {raw.matches[place][0][1]}"})
     return raw.valued(place, TextValue("date", keys, keys)), place + 1
 
@@ -129,7 +123,6 @@ _NO_NOUN: Final = words_in(__package__, "no_noun")
 
 
 def number(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
-    """Read a number with what belongs to it; digits in an identifier are none."""
     match = raw.matches[place]
     if match[0].isdecimal() and len(match[0]) <= _LONGEST:  # most numbers: quickly past them
         literal, end = raw.tokens[place].written, raw.tokens[place].end
@@ -143,7 +136,6 @@ def number(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
         value, after, end = _with_unit(raw, place + 1, Amount(_fraction(literal), literal))
         return raw.valued(place, value, end), after
     if match["fraction"]:
-        match = raw.matches[place]
         amount = Amount(fraction(match["fraction"]), "")
         if glue := match["glue"].replace(" ", ""):
             amount = _glued(amount, glue, money=False) or amount
@@ -165,7 +157,10 @@ def number(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
             return raw.plain(place), place + 1
         amount = glued
     value, after, end = _with_unit(raw, place + 1, amount)
-    if _is_version(match, amount, before) and value.kind == "number":
+    named = bool(before) and before[-1].written[:1].isupper() and before[-1].end + 1 == match.start()
+    if (
+        named and "." in amount.literal[1:] and amount.literal[0] not in "-0." and not amount.readings
+    ) and value.kind == "number":
         keys = frozenset({version_key(literal)})
         value = TextValue("version", keys, keys)
     return raw.valued(place, value, end), after
@@ -183,12 +178,6 @@ def _ordinal_decade_or_version(glue: str, digits: str, literal: str) -> TextValu
         keys = frozenset({version_key(literal)})
         return TextValue("version", keys, keys)
     return None
-
-
-def _is_version(match: Raw, amount: Amount, before: Sequence[ValueToken]) -> bool:
-    """Tell whether a decimal follows a name ("Python 3.10"): 3.10 is then not 3.1."""
-    named = bool(before) and before[-1].written[:1].isupper() and before[-1].end + 1 == match.start()
-    return named and "." in amount.literal[1:] and amount.literal[0] not in "-0." and not amount.readings
 
 
 def _glued(amount: Amount, glue: str, *, money: bool) -> Amount | None:
@@ -242,17 +231,13 @@ def _value(amount: Amount) -> TextValue:
     bare = not amount.readings and not amount.rate
     if bare and len(amount.literal) == 4 and amount.literal.isdigit() and int(amount.literal) in _YEARS:
         keys |= date_keys(amount.literal, 0, None)
-    return TextValue(amount.kind, keys, keys | _also(amount), amount=amount)
-
-
-def _also(amount: Amount) -> frozenset[str]:
-    """Return what else an amount proves: degrees those without a scale, or with either; a rate its amount."""
+    # degrees prove those without a scale, or with either; a rate its amount
     scale = amount.readings[0][0] if amount.readings else ""
     others = ("°c", "°f") if scale == "°" else ("°",) if scale in {"°c", "°f"} else ()
-    keys = [amount._replace(readings=((one, Fraction(1)),)).keys for one in others]
+    also = [amount._replace(readings=((one, Fraction(1)),)).keys for one in others]
     if amount.rate:
-        keys.append(amount._replace(rate="").keys)
-    return frozenset().union(*keys)
+        also.append(amount._replace(rate="").keys)
+    return TextValue(amount.kind, keys, keys.union(*also), amount=amount)
 
 
 def _next_word(raw: Cut, place: int, end: int) -> tuple[int, str]:
@@ -311,7 +296,6 @@ _GIVEN: Final = words_in(__package__, "given") | {""}
 
 
 def word(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
-    """Read a word; of number words those that count something."""
     word = raw.tokens[place].text
     first = word.partition("-")[0]
     if first in CARDINALS:
@@ -327,8 +311,11 @@ def word(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
         return raw.valued(place, TextValue("number", keys, keys, implied=True)), place + 1
     if word == "half" and (half := _half(raw, place)):
         return half
-    if word == "a" and (part := _part_behind(raw, place)):
-        return _share_of(raw, place, place + 1, Fraction(1, part))
+    if word == "a":  # "a third of" and "a third" at the end of a clause: "a third attempt" is an ordinal
+        after, following = _next_word(raw, place + 1, -1)
+        part = _part_of(following) if following != "quarter" else 0
+        if part and _next_word(raw, after, -1)[1] == "of":
+            return _share_of(raw, place, place + 1, Fraction(1, part))
     if raw.tokens[place].text in {"a", "an"} and (
         readings := unit_readings(_next_word(raw, place + 1, -1)[1])[0]
     ):
@@ -338,7 +325,6 @@ def word(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
 
 
 def _half(raw: Cut, place: int) -> UnitReading | None:
-    """Read "half an hour" and "half of the users"."""
     after, following = _next_word(raw, place + 1, -1)
     if following in {"a", "an"}:
         after, following = _next_word(raw, after, -1)
@@ -391,12 +377,6 @@ _PARTS: Final = {"third": 3, "quarter": 4, "fifth": 5, "sixth": 6, "eighth": 8, 
 def _part_of(word: str) -> int:
     """Return 3 for "third" and "thirds", 0 for what is no part of a whole."""
     return _PARTS.get(word.removesuffix("s"), 0)
-
-
-def _part_behind(raw: Cut, place: int) -> int:
-    """Return the same for "a third of" and "a third" at the end of a clause: "a third attempt" is an ordinal."""
-    after, following = _next_word(raw, place + 1, -1)
-    return _part_of(following) if _next_word(raw, after, -1)[1] == "of" and following != "quarter" else 0
 
 
 def _share_of(raw: Cut, place: int, last: int, share: Fraction) -> UnitReading:

@@ -1,96 +1,181 @@
-"""The values of passages, by what they say and by the words that belong to them.
+"""The index of the values of passages, by what they say and by the words that belong to them.
 
-Each part is made when it is first asked for. (`functools.cached_property` would let one thread wait for another's.)
-Values that an answer gives only about ("about 5 %", "almost 80", "more than 60 metres") say what the passages give in
-their place: a value that rounds to them, or on their side of the bound and near it.
+Approximate values of an answer ("about 5 %", "almost 80", "more than 60 metres") also match a value of the passages
+that rounds to them, or is on their side of the bound and near it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import chain, islice
+from itertools import chain, islice, product
 from typing import Final
 
 from groundwire.checks.values.statements import Bound, ValueStatement
-from groundwire.checks.values.units import DATE, VERSION, Amount, TextValue, ValueToken, dimensions
+from groundwire.checks.values.units import DATE, NUMBER, VERSION, Amount, TextValue, ValueToken, dimensions
+from groundwire.text.work import spend
 
-_Lists = dict[str, list[Bound]]
-
+BESIDE: Final = 20
+"""Values of a statement that are looked at for what tells it from others."""
+_COMPARED: Final = 3  # units of work that it takes to compare a value with another, and with each beside that
+_CANDIDATES: Final = 24  # values of the passages that are compared per value and way of finding them
 INDEXED: Final = 100_000
 """Values of passages that are kept; those beyond support nothing."""
 
 
-class ValuePostings:
-    """The values of the statements of passages; each list is in text order."""
+class ValueQuery:
+    """The words and values of an answer; a passage's statements without any of them are not indexed."""
+
+    def __init__(self, statements: Iterable[ValueStatement]) -> None:
+        words: set[str] = set()
+        keys: set[str] = set()
+        for statement in statements:
+            words |= statement.words
+            for bound in statement.values:
+                keys |= bound.value.keys
+        self.words = frozenset(words)
+        self.keys = frozenset(keys)
+
+    def __contains__(self, statement: ValueStatement) -> bool:
+        return not statement.words.isdisjoint(self.words) or any(
+            not value.covers.isdisjoint(self.keys) for value in statement.given
+        )
+
+
+class ValueIndex:
+    """The values of passages that an answer may rest on; size and work of a look-up are bounded.
+
+    A value of the question is given, as long as no passage gives another. Each part is built when it is first asked
+    for; `functools.cached_property` would let one thread wait for another's.
+    """
 
     def __init__(
-        self, statements: Sequence[ValueStatement], wanted: Callable[[ValueStatement], bool]
+        self,
+        wanted: ValueQuery,
+        there: Sequence[Sequence[ValueStatement]],
+        question: Iterable[ValueStatement] = (),
     ) -> None:
-        self._statements = statements
-        self._wanted = wanted  # of others no value is bound or found
+        self._wanted = wanted
+        asked = [bound for said in question for bound in said.values]
+        self._asked = {key for bound in asked for key in bound.value.covers}
+        self._topics = {
+            (key, bound.near[1]) for bound in asked if bound.near[1] for key in bound.value.covers
+        }
+        self._statements = [*chain.from_iterable(there)]
         self._signatures: frozenset[int] | None = None
         self._words: frozenset[str] | None = None
         self._dates: frozenset[str] | None = None
-        self._equal: _Lists | None = None
-        self._kinds: _Lists | None = None
+        self._numbers: dict[str, set[Fraction]] | None = None  # they are rarely asked for
+        self._covering: dict[str, list[Bound]] | None = None
+        self._kinds: dict[str, list[Bound]] | None = None
+        self._equal: dict[str, list[Bound]] = {}
+        self._equal_about: dict[str, dict[str, list[Bound]]] = {}
+        self._comparable: dict[str, dict[str, list[Bound]]] = {}
 
-    def says(self, signature: str) -> bool:
-        """Tell whether a statement has a signature, told by its hash."""
+    def says(self, statement: ValueStatement) -> bool:
+        """Tell whether a passage holds a statement word by word, under the same headings; told by its hash."""
         if self._signatures is None:
-            self._signatures = frozenset(hash(statement.signature) for statement in self._statements)
-        return hash(signature) in self._signatures
+            self._signatures = frozenset(hash(said.signature) for said in self._statements)
+        return hash(statement.signature) in self._signatures
 
     def speaks_of(self, word: str) -> bool:
-        """Tell whether a statement holds a word."""
         if self._words is None:
             self._words = frozenset[str]().union(*(statement.words for statement in self._statements))
         return word in self._words
 
-    def gives_date(self, keys: Iterable[str]) -> bool:
-        """Tell whether a date has one of some keys; a day of a month alone does not count."""
-        if self._dates is None:
-            dates = (
-                value.keys
-                for statement in self._statements
-                for value in statement.given
-                if value.kind == "date" and not value.amount
-            )
-            self._dates = frozenset(key for key in chain.from_iterable(dates) if not key.endswith(".."))
-        return not self._dates.isdisjoint(keys)
+    def asks_of(self, value: Bound) -> bool:
+        return not value.value.keys.isdisjoint(self._asked)
 
-    def amounts(self) -> Iterator[Amount]:
-        """Yield the amounts, as read."""
-        return (value.amount for statement in self._statements for value in statement.given if value.amount)
+    def is_topic(self, value: Bound, behind: str) -> bool:
+        """Tell whether a value belongs to the name, `behind` it, of what was asked about: "a 2006 Chevy".
 
-    def equal(self, key: str) -> Sequence[Bound]:
-        """Return the values that cover a key."""
-        if self._equal is None:
-            self._equal = _by(lambda bound: bound.value.covers, self._values())
-        return self._equal.get(key, ())
+        Where a passage speaks of a 2005 Chevy instead, it does not.
+        """
+        name = value.near[1]
+        named = value.value.kind == NUMBER and behind.lstrip()[:1].isupper()
+        asked = named and any((key, name) in self._topics for key in value.value.keys)
+        return asked and not self.comparable(value, (name,))
 
-    def comparable(self, kind: str) -> Sequence[Bound]:
-        """Return the values of a dimension, without those that are only implied."""
+    def holds_part(self, value: Bound) -> bool:
+        """Tell whether a passage holds a value's number, one of them without a unit, or a date's month."""
+        amount = value.value.amount
+        given = (one for statement in self._statements for one in statement.given)
+        if amount is None:
+            if self._dates is None:  # a day of a month alone does not count
+                dates = (one.keys for one in given if one.kind == "date" and not one.amount)
+                self._dates = frozenset(key for key in chain.from_iterable(dates) if not key.endswith(".."))
+            return not self._dates.isdisjoint(value.value.covers)
+        if self._numbers is None:
+            self._numbers = {form: set() for form in _OTHER_FORMS}
+            for other in (one.amount for one in given if one.amount):
+                self._numbers[_form(other)] |= {other.magnitude, Fraction(round(other.magnitude))}
+        numbers = self._numbers
+        return any(amount.magnitude in numbers[form] for form in _OTHER_FORMS[_form(amount)])
+
+    def equal(self, value: Bound, words: Iterable[str]) -> list[Bound]:
+        """Return values of the passages that are equal to a value, those about the rarest words first."""
+        if self._covering is None:
+            self._covering = {}
+            for bound in self._values():
+                for key in bound.value.covers:
+                    self._covering.setdefault(key, []).append(bound)
+        keys = sorted(value.value.keys)
+        for key in keys:
+            if key not in self._equal:
+                found = self._covering.get(key, [])
+                self._equal[key], self._equal_about[key] = found[:_CANDIDATES], self._by_word(found)
+        lists = [self._equal_about[key].get(word, []) for key, word in product(keys, sorted(words))]
+        return _first([*lists, *(self._equal[key] for key in keys)])
+
+    def comparable(self, value: Bound, words: Iterable[str]) -> list[Bound]:
         if self._kinds is None:
-            stated = (bound for bound in self._values() if not bound.value.implied)
-            self._kinds = _by(lambda bound: dimensions(bound.value.covers), stated)
-        return self._kinds.get(kind, ())
+            self._kinds = {}
+            for bound in self._values():
+                for kind in () if bound.value.implied else dimensions(bound.value.covers):
+                    self._kinds.setdefault(kind, []).append(bound)
+        kinds = sorted(dimensions(value.value.keys))
+        for kind in kinds:
+            if kind not in self._comparable:
+                self._comparable[kind] = self._by_word(self._kinds.get(kind, ()))
+        lists = [self._comparable[kind].get(word, []) for kind, word in product(kinds, sorted(words))]
+        return [other for other in _first(lists) if differ(value, other)]
 
     def _values(self) -> Iterator[Bound]:
-        said = (statement for statement in self._statements if self._wanted(statement))
+        said = (statement for statement in self._statements if statement in self._wanted)
         return islice(chain.from_iterable(statement.values for statement in said), INDEXED)
 
+    def _by_word(self, values: Iterable[Bound]) -> dict[str, list[Bound]]:
+        """Return the first values to which each word of the answer belongs: once for all words, whatever is asked."""
+        found: dict[str, list[Bound]] = {}
+        for bound in values:
+            for word in bound.own & self._wanted.words:
+                entries = found.setdefault(word, [])
+                if len(entries) < _CANDIDATES:
+                    entries.append(bound)
+        return found
 
-def _by(keys_of: Callable[[Bound], Iterable[str]], values: Iterable[Bound]) -> _Lists:
-    lists: _Lists = {}
-    for bound in values:
-        for key in keys_of(bound):
-            if key in lists:
-                lists[key].append(bound)
-            else:
-                lists[key] = [bound]
-    return lists
+
+_OTHER_FORMS: Final = {"bare": ("bare", "unit", "rate"), "unit": ("bare",), "rate": ("bare", "unit")}
+
+
+def _form(amount: Amount) -> str:
+    return "rate" if amount.rate else "unit" if amount.readings else "bare"
+
+
+def differ(one: Bound, other: Bound) -> bool:
+    """Tell whether two values exclude each other; "2024" and "May 2024" do not."""
+    return one.value.keys.isdisjoint(other.value.covers) and other.value.keys.isdisjoint(one.value.covers)
+
+
+def _first(lists: list[list[Bound]]) -> list[Bound]:
+    found: dict[int, Bound] = {}
+    for entries in sorted(lists, key=len):
+        found.update(zip(map(id, entries), entries, strict=True))
+        if len(found) >= 2 * _CANDIDATES:
+            break
+    spend(_COMPARED * sum(min(len(bound.statement.values), BESIDE) + 1 for bound in found.values()))
+    return list(found.values())
 
 
 _NEAR: Final = Fraction(1, 4)  # of a bound, that a value may be away from it
@@ -101,7 +186,6 @@ _NO_NUMBERS: Final = frozenset((DATE, VERSION))
 
 
 def is_strict(bound: str) -> bool:
-    """Tell whether a bound excludes the value itself."""
     return bound in {"<", ">"}
 
 

@@ -1,14 +1,10 @@
 """Splits a text into statements, each with its values and the words that belong to them.
 
 A statement is a sentence, a list item, a table row or a line of code or configuration. Its values are numbers with
-their units, amounts, percentages, dates and versions. No values: numbers of headings, URLs, identifiers (`v2_client`,
-`retry.py`, hashes, `#12`), and marks of citation, which are taken out before (`checks.marks`). Number words are values
-where they count ("zero", "one retry", "thirty-two", "the third attempt"); "one" as a pronoun and "first" or "second"
-without an article are not.
-
-A word belongs to the value nearest to it in its clause; the other words of the statement, its heading and the keys
-above an indented line are shared by all values of the statement. In a table the words of its column's heading belong
-to a value.
+their units, amounts, percentages, dates and versions, not numbers of headings, URLs, identifiers (`v2_client`,
+`retry.py`, hashes, `#12`) or marks of citation. Number words are values where they count ("zero", "one retry", "the
+third attempt"). A word belongs to the value nearest to it in its clause; the other words, the heading and the keys
+above an indented line are shared. In a table the words of its column's heading belong to a value.
 """
 
 from __future__ import annotations
@@ -33,7 +29,7 @@ _RANGE_LINKS: Final = frozenset(("-", "to", "and", "or"))
 
 
 def scan(text: str) -> list[ValueToken]:
-    """Return the tokens of one statement in normal form, in text order; positions are those of `text`."""
+    """Return the tokens of one statement in normal form; positions are those of `text`."""
     return _scan(text)[0]
 
 
@@ -61,15 +57,11 @@ def _scan(text: str) -> tuple[list[ValueToken], list[int]]:
                 token = token._replace(value=token.value._replace(bound=bound))
         tokens.append(token)
     tokens += raw.tokens[done:]
-    _see_ranges(tokens, valued)
-    return tokens, valued
-
-
-def _see_ranges(tokens: list[ValueToken], valued: Sequence[int]) -> None:
-    """Give the first number of "5-10 s" or "between 5 and 10 seconds" the unit of the second as well."""
-    for place in valued:
+    for (
+        place
+    ) in valued:  # the first number of "5-10 s" or "between 5 and 10 seconds" has the unit of the second
         if place + 2 >= len(tokens):
-            return
+            break
         low, link, high = tokens[place : place + 3]
         if not (low.value and high.value) or link.text not in _RANGE_LINKS:
             continue
@@ -82,6 +74,7 @@ def _see_ranges(tokens: list[ValueToken], valued: Sequence[int]) -> None:
             for end in (place, place + 2):
                 if value := tokens[end].value:
                     tokens[end] = tokens[end]._replace(value=value._replace(ranged=True))
+    return tokens, valued
 
 
 _READERS: Final[dict[str, Callable[[Cut, int, Sequence[ValueToken]], UnitReading]]] = {
@@ -120,18 +113,11 @@ _COLUMN: Final = re.compile(r"(?<!\\)\|")
 
 @dataclass(slots=True, eq=False)
 class NegationScope:
-    """A clause.
+    """A clause, its words and values, and its polarity: "", "not" or "rarely".
 
-    Attributes:
-        polarity: "", "not" or "rarely".
-        head: the word that is negated.
-        opening: its first word.
-        words: its words and values.
-        first: the word that negates it, else its first one.
-        last: the same, else its last one.
-        statement: the statement that it is part of.
-        denies: a word negates it that says nothing else, such as "not"; "invalid" is no such word.
-        leads: it is the first of its statement, and so has a subject.
+    `head` is the word that is negated; `first` and `last` are the words that negate it, else its first and last one.
+    `denies`: a word negates it that says nothing else, such as "not", unlike "invalid". `leads`: it is the first of its
+    statement, and so has a subject.
     """
 
     polarity: str
@@ -149,11 +135,8 @@ class NegationScope:
 class ValueStatement:
     """A statement of a text.
 
-    Attributes:
-        valued: places of the tokens with a value.
-        texts: of its tokens.
-        words: what its words and those above it say, a bounded number.
-        says: the same of all of them, and what its values cover.
+    `valued` are the places of tokens with a value, `words` what its words and those above it say, a bounded number, and
+    `says` all of that, and what its values cover.
     """
 
     start: int
@@ -174,7 +157,6 @@ class ValueStatement:
 
     @property
     def given(self) -> Iterator[TextValue]:
-        """Its values as read, in text order."""
         return (value for place in self.valued if (value := self.tokens[place].value))
 
     @property
@@ -194,7 +176,6 @@ class ValueStatement:
         return self._values
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Translate positions of its tokens to positions of the whole text."""
         first, last = self.reading.span(start, end)
         if self.shown is None:
             return self.start + first, self.start + last
@@ -202,15 +183,12 @@ class ValueStatement:
         return starts[at + first], ends[at + last - 1]
 
     def near(self, bound: Bound) -> Sequence[Bound]:
-        """Return the values around one of its values, a bounded number."""
         at = bound.place
         return self.values[max(0, at - _AROUND) : at + _AROUND + 1]
 
 
 @dataclass(slots=True, eq=False)
 class Bound:
-    """A value with what it is bound to; positions are those of the whole text."""
-
     value: TextValue
     start: int
     end: int
@@ -249,7 +227,6 @@ def read_statements(text: str) -> list[ValueStatement]:
 
 
 def statements(text: str) -> Iterator[ValueStatement]:
-    """Yield the statements of a text, in text order."""
     for line in _lines(text):
         blank = line.text
         if _MAY_STRESS.search(blank):
@@ -257,27 +234,25 @@ def statements(text: str) -> Iterator[ValueStatement]:
         for opener in (_HEADING, _STEP):
             if found := opener.match(blank):
                 blank = " " * found.end() + blank[found.end() :]
-        for start, piece in _pieces(blank):
-            yield _statement(line, line.start + start, piece)
-
-
-def _statement(line: _ListLine, start: int, piece: str) -> ValueStatement:
-    reading = normalise(piece if piece.isascii() else _DASH.sub("-", piece))
-    tokens, valued = _scan(reading.text)
-    spend(_PIECE + _TOKEN * len(tokens) + _VALUE * len(valued) + len(line.context) + len(line.heads))
-    texts = [token.text for token in tokens]
-    stems = [stem for token in tokens for stem in token.stems]
-    signature = "\0".join([*sorted(line.context), "", *texts])
-    few = len(stems) <= _SHARED
-    every = line.context.union(stems if few else _shared(tokens), *line.heads)
-    covers = [value.covers for at in valued if (value := tokens[at].value)]
-    says = every.union(*covers) if few else every.union(stems, *covers)
-    end = start + len(piece)
-    return ValueStatement(start, end, signature, tokens, valued, texts, every, says, reading, line.heads)
+        for offset, piece in _pieces(blank):
+            reading = normalise(piece if piece.isascii() else _DASH.sub("-", piece))
+            tokens, valued = _scan(reading.text)
+            spend(_PIECE + _TOKEN * len(tokens) + _VALUE * len(valued) + len(line.context) + len(line.heads))
+            texts = [token.text for token in tokens]
+            stems = [stem for token in tokens for stem in token.stems]
+            signature = "\0".join([*sorted(line.context), "", *texts])
+            few = len(stems) <= _SHARED
+            every = line.context.union(stems if few else _shared(tokens), *line.heads)
+            covers = [value.covers for at in valued if (value := tokens[at].value)]
+            says = every.union(*covers) if few else every.union(stems, *covers)
+            start = line.start + offset
+            end = start + len(piece)
+            yield ValueStatement(
+                start, end, signature, tokens, valued, texts, every, says, reading, line.heads
+            )
 
 
 def _shared(tokens: Iterable[ValueToken]) -> set[str]:
-    """Return what the first `_SHARED` words of a statement say; marks and values have no stems."""
     words: set[str] = set()
     for token in tokens:
         if len(words) < _SHARED:
@@ -297,8 +272,6 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
 
 
 class _Above:
-    """What is above a line: headings, and the keys of an indented block."""
-
     def __init__(self) -> None:
         self._headings: list[tuple[int, tuple[str, ...]]] = []
         self._keys: list[tuple[int, tuple[str, ...]]] = []

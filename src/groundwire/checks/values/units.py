@@ -1,10 +1,8 @@
 """Amounts in the form in which the values of an answer and of its sources are compared.
 
-A value is a set of keys, each a dimension and a magnitude in that dimension's base unit: "5 s", "5 seconds"
-and "5000 ms" share the key ``time 5``, "1k" and "1,000" the key ``number 1000``, "$1.2 million" and
-"$1,200,000" the key ``usd 1200000``. Two values are equal when they share a key; one text may stand for
-several ("5m" is minutes, metres or millions). Spellings of units are those of `quantities`. `cut` splits a statement
-into words, marks and the raw text of its values.
+A value is a set of keys, each a dimension and a magnitude in that dimension's base unit: "5 s" and "5000 ms" share the
+key ``time 5``, "1k" and "1,000" the key ``number 1000``. Two values are equal when they share a key; one text may have
+several ("5m" is minutes, metres or millions). `cut` splits a statement into words, marks and raw values.
 """
 
 from __future__ import annotations
@@ -71,7 +69,6 @@ _MAX_UNIT: Final = 24  # characters; no unit is longer
 
 
 def _scales() -> dict[str, tuple[tuple[str, Fraction], ...]]:
-    """Return unit -> its readings: dimension and factor to the dimension's base unit."""
     table: dict[str, tuple[tuple[str, Fraction], ...]] = {}
     table.update({unit: (("time", factor),) for unit, factor in _TIME.items()})
     table.update({unit: (("months", Fraction(factor)),) for unit, factor in _MONTHS.items()})
@@ -101,7 +98,7 @@ Readings = tuple[tuple[str, Fraction], ...]
 
 
 class Amount(NamedTuple):
-    """A number as read: `readings` are what its unit may be; without a unit, one plain reading."""
+    """A number as read: `readings` are the possible interpretations of its unit; without a unit, one plain reading."""
 
     magnitude: Fraction
     literal: str
@@ -110,7 +107,6 @@ class Amount(NamedTuple):
 
     @property
     def keys(self) -> frozenset[str]:
-        """The keys under which it is compared."""
         keys = {
             f"{dimension}{self.rate} {_shown(self.magnitude * factor)}" for dimension, factor in self.readings
         }
@@ -122,7 +118,6 @@ class Amount(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The kind of value, as a report names it."""
         dimensions = {dimension for dimension, _ in self.readings}
         if dimensions & {"time", "months"}:
             return "duration"
@@ -149,10 +144,9 @@ def version_key(literal: str) -> str:
 
 @lru_cache(1 << 12)
 def unit_readings(word: str, *, attached: bool = False) -> tuple[tuple[tuple[str, Fraction], ...], str]:
-    """Return what a word after a number says as a unit, and its rate ("MB/s": bytes, "/s").
+    """Return the possible interpretations of a word after a number as a unit, and its rate ("MB/s": bytes, "/s").
 
-    Returns:
-        Readings and rate; both empty where the word is no unit.
+    Both are empty where the word is no unit.
     """
     if not word or len(word) > _MAX_UNIT:
         return (), ""
@@ -186,7 +180,6 @@ def fraction(text: str) -> Fraction:
 
 
 def magnitude(word: str, *, money: bool = False) -> int:
-    """Return the factor that a word such as "million" or "bn" says, or 0."""
     return _MAGNITUDES.get(word, 0) or (_MONEY_MAGNITUDES.get(word, 0) if money else 0)
 
 
@@ -290,13 +283,10 @@ UnitReading = tuple[ValueToken, int]
 
 
 class Cut(NamedTuple):
-    """A statement in normal form, cut up.
+    """A statement in normal form, split, with URLs and numbers of passages blanked.
 
-    Attributes:
-        text: of the statement, without what is no value (URLs, numbers of passages).
-        tokens: each word, mark and value as it is written; what is no value (tags, `#12`) is left out.
-        special: places of tokens that may say a number or a date, and of particles, in ascending order.
-        matches: place -> how what looks like a value was found; words have none.
+    `special` are the places, ascending, of tokens that may say a number or a date, and of particles; `matches` holds
+    how what looks like a value was found.
     """
 
     text: str
@@ -305,15 +295,12 @@ class Cut(NamedTuple):
     matches: dict[int, Raw]
 
     def is_word(self, place: int) -> bool:
-        """Tell whether there is a word at a place: no mark, and nothing that looks like a value."""
         return place < len(self.tokens) and not self.tokens[place].mark and place not in self.matches
 
     def is_number(self, place: int) -> bool:
-        """Tell whether a number stands at a place, as digits."""
         return place in self.matches and self.matches[place].lastgroup == "number"
 
     def plain(self, place: int) -> ValueToken:
-        """Return what looked like a value as what it is as written."""
         token = self.tokens[place]
         return token._replace(stems=lexeme(token.written).stems) if place in self.matches else token
 
@@ -390,9 +377,9 @@ def _match(found: Cut, start: int, end: int) -> int:
 
 
 class _Chunk(NamedTuple):
-    """What stands between two blanks, where it is read the same whatever stands around it.
+    """What is between two blanks, where it is read the same in any context.
 
-    `pieces` are the fields of its tokens but for the value, places counted from its start; `special` as in `Cut`.
+    `pieces` are the fields of its tokens except for the value, places counted from its start; `special` as in `Cut`.
     """
 
     pieces: tuple[tuple[str, int, int, bool, str, tuple[str, ...]], ...]
@@ -400,7 +387,6 @@ class _Chunk(NamedTuple):
 
 
 def _read_chunk(chunk: str) -> _Chunk | None:
-    """Read a chunk; None where it may hold a value, or belong to one."""
     if _OPENS.search(chunk):
         return None
     pieces: list[tuple[str, int, int, bool, str, tuple[str, ...]]] = []
@@ -429,16 +415,14 @@ def _without_places(text: str) -> str:
         return text
     folded = text.lower()
     if not text.isascii() or any(map(folded.__contains__, _PLACES)):
-        text = _PLACE_NUMBERS.sub(_without_digits, text)
+        text = _PLACE_NUMBERS.sub(
+            lambda match: match[0][: match.start("digits") - match.start()] + " " * len(match["digits"]), text
+        )
     return _NUMERO.sub(_blank, text) if "no" in folded or not text.isascii() else text
 
 
 def _blank(match: Raw) -> str:
     return " " * len(match[0])
-
-
-def _without_digits(match: Raw) -> str:
-    return match.string[match.start() : match.start("digits")] + " " * (match.end() - match.start("digits"))
 
 
 _token: Final = cast("Callable[[tuple[object, ...]], ValueToken]", partial(tuple.__new__, ValueToken))
