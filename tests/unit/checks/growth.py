@@ -3,9 +3,7 @@
 A call into C counts as its line; `test_patterns_linear.py` shows that regular expressions are linear.
 """
 
-import gc
 import sys
-import time
 from collections.abc import Callable
 
 
@@ -40,18 +38,3 @@ def lines_run(run: Callable[[], object]) -> int:
     finally:
         sys.settrace(before)
     return count
-
-
-def best(run: Callable[[], object], times: int) -> float:
-    """Return the shortest processor time of several runs, in seconds."""
-    shortest = float("inf")
-    gc.collect()
-    gc.disable()  # it looks at all that other tests have left
-    try:
-        for _ in range(times):
-            start = time.process_time()
-            run()
-            shortest = min(shortest, time.process_time() - start)
-    finally:
-        gc.enable()
-    return shortest

@@ -1,4 +1,4 @@
-"""Citations: what a text points at, where, and what only looks like a citation.
+"""Citations: what a text points at, where, what only looks like one, and which the claim rests on.
 
 Requirements S0-46..S0-55, S0-57..S0-63, C-18..C-20.
 """
@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.checks.citations import Citation, CitationDetector
+from groundwire.checks.citations import FOREIGN, UNNAMED, Citation, CitationDetector
+from groundwire.checks.reliance import DENIED, UNSHOWN, denied, tags_of, unshown
 from groundwire.text.visible import visible
-from tests.unit.checks.tables import failing
+from tests.unit.checks.tables import differing, failing
 
 DETECTOR = CitationDetector()
 UUID = "550e8400-e29b-41d4-a716-446655440000"
@@ -47,23 +48,21 @@ def test_an_adr_is_found_in_every_spelling_with_its_digits_as_written():
         assert raw(text) == [match]
 
     assert failing(check, cases) == []
+    others = ["QUADR-5", "ADR-123456", "ADR-3b", "éADR-3", "ADR"]
+    assert [text for text in others if labels(text) != []] == []
 
 
-def test_what_only_contains_adr_is_none():
-    texts = ["QUADR-5", "ADR-123456", "ADR-3b", "éADR-3", "ADR"]
-    assert [text for text in texts if labels(text) != []] == []
-
-
-def test_a_commit_is_7_to_40_hex_digits_in_lower_case():
+def test_a_commit_is_7_to_40_hex_digits_or_follows_a_cue():
+    # a commit is 7 to 40 hex digits in lower case
     cases = [
         ("Fixed in commit a1b2c3d4e5", ["commit:a1b2c3d4e5"]), ("abc123", []),
         ("commit A1B2C3D4", ["commit:a1b2c3d4"]), ("提交a1b2c3d。", ["commit:a1b2c3d"]),
         ("a1b2c3d..e4f5a6b", ["commit:a1b2c3d", "commit:e4f5a6b"]),
+        ("commits deadbeef, defaced and 1234567", ["commit:deadbeef", "commit:defaced", "commit:1234567"]),
+        *((other, []) for other in ("550e8400-e29b", "pod-7d9f8b6c5-abcde", "hex a1b2c3d4", "&#xa1b2c3d;")),
     ]  # fmt: skip
     assert [(text, got) for text, found in cases if (got := labels(text)) != found] == []
-
-
-def test_words_and_numbers_are_commits_only_after_a_cue():
+    # words and numbers are commits only after a cue
     words = ["deadbeef", "defaced", "facaded", "fabaceae", "1234567"]
     cues = ["commit", "sha:", "rev", "fixed in", "merged as"]
 
@@ -75,19 +74,6 @@ def test_words_and_numbers_are_commits_only_after_a_cue():
     assert failing(check, product(words, cues)) == []
 
 
-def test_a_cue_holds_for_a_list_of_commits():
-    assert labels("commits deadbeef, defaced and 1234567") == [
-        "commit:deadbeef",
-        "commit:defaced",
-        "commit:1234567",
-    ]
-
-
-def test_hex_digits_of_another_kind_are_no_citation():
-    texts = ["550e8400-e29b", "pod-7d9f8b6c5-abcde", "hex a1b2c3d4", "&#xa1b2c3d;"]
-    assert [text for text in texts if labels(text) != []] == []
-
-
 def test_an_issue_is_a_number_that_is_no_colour_entity_anchor_or_part_of_a_document():
     cases = [
         ("(#12)", ["issue:12"]), ("issue #123 fill it in", ["issue:123"]), ("见#12", ["issue:12"]),
@@ -96,7 +82,8 @@ def test_an_issue_is_a_number_that_is_no_colour_entity_anchor_or_part_of_a_docum
     assert [(text, got) for text, found in cases if (got := labels(text)) != found] == []
 
 
-def test_a_url_ends_where_the_sentence_takes_over():
+def test_a_url_ends_where_the_sentence_takes_over_and_holds_no_other_citation():
+    # a url ends where the sentence takes over
     cases = [
         ("(see https://x.io/a), b", ["https://x.io/a"]),
         ('<https://x.io> "https://y.io" `https://z.io`', ["https://x.io", "https://y.io", "https://z.io"]),
@@ -109,23 +96,20 @@ def test_a_url_ends_where_the_sentence_takes_over():
         assert raw(text) == urls
 
     assert failing(check, cases) == []
-
-
-def test_nothing_inside_a_url_is_a_citation_of_its_own():
+    # nothing inside a url is a citation of its own
     paths = ["commit/a1b2c3d4e5f6", "p#123", "ADR-003", "GH-4", "a?sha=deadbeef1"]
     assert [path for path in paths if labels(f"https://x.io/{path}") != [f"url:https://x.io/{path}"]] == []
 
 
-def test_citations_come_in_text_order_and_the_summary_has_all_four_types():
+def test_citations_come_in_text_order_with_their_names():
+    # citations come in text order and the summary has all four types
     text = "ADR-003 (see https://e.com, #12)"
     assert labels(text) == ["adr:003", "url:https://e.com", "issue:12"]
     summary = DETECTOR.summary(text)
     assert list(summary) == ["adr", "commit", "url", "issue"]
     assert [len(found) for found in summary.values()] == [1, 0, 1, 1]
     assert DETECTOR.summary("") == {"adr": [], "commit": [], "url": [], "issue": []}
-
-
-def test_checks_and_evidence_name_a_citation_in_their_own_ways():
+    # checks and evidence name a citation in their own ways
     cases = [
         (Citation("adr", "003", 0, 7), "adr:003", "ADR-003"),
         (Citation("commit", SHA, 0, 40), f"commit:{SHA}", "commit:0123456"),
@@ -168,7 +152,8 @@ def test_a_citation_after_white_space_is_found_whatever_stands_before(citation, 
     assert labels(citation)[0] in labels(f"{before.replace('olo', '')} ; {citation}")
 
 
-def test_markup_and_invisible_characters_hide_no_citation_and_its_place_is_that_of_the_text():
+def test_a_citation_stands_where_the_text_has_it_whatever_hides_it():
+    # markup and invisible characters hide no citation and its place is that of the text
     cases = [
         ("see <b>ADR</b>-003", "adr:003", "ADR</b>-003"), ("see ADR-0&#48;3.", "adr:003", "ADR-0&#48;3"),
         ("see AD\u200bR-00\u00ad3", "adr:003", "AD\u200bR-00\u00ad3"),
@@ -181,3 +166,100 @@ def test_markup_and_invisible_characters_hide_no_citation_and_its_place_is_that_
         assert (citation.label, text[citation.start : citation.end]) == (label, written)
 
     assert failing(check, cases) == []
+    # citations stand where the text has them whatever stands before and in them
+    text = "&amp;&amp; <b>see</b> https://x.example/a \u200b<i>A\u00adDR-7</i>, GH-12"
+    found = [text[one.start : one.end] for one in CitationDetector().detect(text)]
+    assert found == ["https://x.example/a", "A\u00adDR-7", "GH-12"]
+
+
+def doubts(text):
+    return {citation.label: citation.doubt for citation in CitationDetector().detect(text)}
+
+
+def test_a_citation_gives_credit_only_where_the_claim_rests_on_it():
+    cases = {
+        "denied, or set against": (DENIED, [
+            "Unlike the decision in **ADR-7**, invoices are sent on Fridays.",
+            "Despite ADR-7 invoices are sent on Fridays.", "We decided against ADR-7.",
+            "Neither ADR-8 nor ADR-7 mentions invoices.", "ADR-7 doesn\u2019t mention invoices.",
+            "ADR-7 says nothing about invoices.", "By ADR-7, which was rejected, invoices go by post.",
+            "ADR-7 does not exist.", "ADR-7 has yet to be written.",
+        ]),
+        "what a reader does not see hides no denial": (DENIED, [
+            "Un<b>like</b> ADR-7, it ends.", "Unlike" + " \u200b" * 900 + "ADR-7, it ends.",
+            "ADR-7" + " " * 9_000 + "does not exist.", "It is not&nbsp;in ADR-7.", "Un**like** ADR-7, it ends.",
+        ]),
+        "another thing is denied": ("", [
+            "Invoices are not sent by post (ADR-7).", "Per ADR-7, nothing is sent by post.",
+            "The post was superseded by ADR-7.", "ADR-7 does not allow fax.", "ADR-7 is not superseded.",
+            "We checked the invoices against ADR-7.",
+        ]),
+        "struck out or not shown": (UNSHOWN, [
+            "Invoices go by post ~~(ADR-7)~~.", "Invoices go by post <DEL>as <b>ADR-7</b> says</DEL>.",
+            "Invoices go by post <span style='display: none'>per <span>the</span> ADR-7</span>.",
+            "Invoices go by post <p hidden>per ADR-7", "Invoices go by <i title='per ADR-7'>post</i>.",
+        ]),
+        "beside struck out text": ("", [
+            "~~Fax~~ Invoices go by post, per ADR-7.", "Invoices <del>never</del> go by post, per ADR-7.",
+            "<p>Invoices go by post</p> <p class='hidden-print'>ADR-7</p>",
+        ]),
+        "beside a name, perhaps of another project": (FOREIGN, [
+            "Invoices go by post (acme ADR-7).", "Invoices go by post, see Globex ADR-7.",
+            "Per Initech's ADR-7 invoices go by post.", "Invoices go by post, see ADR-7 of Globex.",
+        ]),
+        "beside a word that leads to it": ("", [
+            "Invoices go by post (decision ADR-7).", "The team's ADR-7 asks for the post.",
+            "It is ADR-7 that asks for the post.", "In ADR-7 of March the post was chosen.",
+            "Invoices go by post. Perhaps ADR-7 says more.",
+        ]),
+        "in full-width letters": ("", ["Invoices go by post, per \uff21\uff24\uff32\uff0d\uff17."]),
+        "no longer name": ("", ["ADR-7/ADR-4", "ADR-7.", "ADR-7: it ends", "ADR-7's"]),
+    }  # fmt: skip
+    texts = [(doubt, text) for doubt, texts in cases.values() for text in texts]
+    assert [(text, found) for doubt, text in texts if (found := doubts(text).get("adr:7")) != doubt] == []
+
+
+def test_each_citation_of_a_text_is_judged_by_its_own_clause():
+    cases = [
+        ("Unlike ADR-7, ADR-8 sends them on Fridays.", {"adr:7": DENIED, "adr:8": ""}),
+        ("ADR-8 replaces ADR-7.", {"adr:8": "", "adr:7": DENIED}),
+        ("Not ADR-7 but ADR-8 says so.", {"adr:7": DENIED, "adr:8": ""}),
+        # joined by a word they share what is denied of the first
+        ("Unlike ADR-7 and ADR-8, they are sent on Fridays.", {"adr:7": DENIED, "adr:8": DENIED}),
+        ("Contrary to https://x.example/a, it ends.", {"url:https://x.example/a": DENIED}),
+    ]  # fmt: skip
+    assert differing(doubts, cases) == []
+
+
+def test_part_of_a_longer_name_is_no_citation():
+    texts = ["ADR-003@v2", "ADR-003 v2", "FOO-GH-12", "issue #12-draft"]
+    assert [text for text in texts if doubts(f"By {text} it ends.") != {}] == []
+    assert doubts("By FOO-\u200bADR-003 it ends, and by ADR-004\u2060.1 too.") == {}
+
+
+def test_a_bare_number_is_an_issue_only_where_a_word_says_so():
+    cases = [("Redis is the #1 store", UNNAMED), ("the #1 bug", ""), ("GH-1", ""), ("issues #2 and #1", "")]
+    assert [(text, got) for text, doubt in cases if (got := doubts(text)["issue:1"]) != doubt] == []
+
+
+WORDS = st.sampled_from(
+    ["unlike", "no", "not", "in", "says", "never", ",", "(", "Redis", "is", "\n\n", "'", "**", "é"]
+)
+
+
+@given(st.lists(WORDS, max_size=30), st.lists(WORDS, max_size=30))
+def test_any_words_around_a_citation_are_read_and_those_beyond_its_clause_do_not_count(before, behind):
+    cited = " ".join([*before, "ADR-7", *behind])
+    start = cited.index("ADR-7")
+    found = denied(cited, start, start + 5)
+    framed = f"Unlike ADR-7. {cited}. ADR-7 does not exist."
+    assert denied(framed, start + 14, start + 19) == found
+
+
+@given(
+    st.lists(st.sampled_from(["<del>", "</del>", "<p hidden>", "</p>", "~~", "ADR-7", " ", "<", ">", "a"]))
+)
+def test_parts_that_are_not_shown_lie_within_the_text(pieces):
+    text = "".join(pieces)
+    assert all(0 <= start <= end <= len(text) for start, end in unshown(text))
+    assert all(text[start] == "<" for start, _ in tags_of(text))

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from groundwire.checks.dedup import keys as keys_module
 from groundwire.checks.dedup.form import ClaimForm, Word, read_form
 from groundwire.checks.dedup.keys import key_function, scheme
-from groundwire.checks.dedup.signature import Thresholds, compare, signature
-from groundwire.checks.dedup.similarity import is_near
+from groundwire.checks.dedup.signature import Thresholds, compare, is_near, signature
 from groundwire.text.tokens import token_digest
 from tests.unit.checks.tables import failing
 
@@ -101,11 +100,6 @@ def test_partition_keys_stay_few():
     assert failing(check, [1, 11, 12, 22, 23, 99, 100, 250, 1000, 3000]) == []
 
 
-def recall(keys, rng, pairs):
-    found = [share(keys, *pair) for pair in pairs]
-    return sum(found) / len(found)
-
-
 def pairs_at_92(rng, count=2000):
     """Pairs at exactly J = 0.92: 23/25, 46/50 and 69/75, the differing words on either side."""
     sizes = [
@@ -116,21 +110,18 @@ def pairs_at_92(rng, count=2000):
     return [pair_at(rng, inter, only_a, differing - only_a) for inter, only_a, differing in sizes]
 
 
-@pytest.mark.slow
-def test_minhash_finds_99_percent_at_the_threshold():
-    rng = random.Random(20260101)
-    assert recall(function("minhash"), rng, pairs_at_92(rng)) >= 0.99
+def test_minhash_finds_99_percent_at_the_threshold_and_at_lower_ones():
+    def recall(keys, pairs):
+        return sum(share(keys, *pair) for pair in pairs) / len(pairs)
 
-
-@pytest.mark.slow
-def test_minhash_finds_99_percent_at_lower_thresholds_too():
     def check(parts, inter, differing):
         rng = random.Random(7)
         pairs = [
             pair_at(rng, inter, only_a := rng.randint(0, differing), differing - only_a) for _ in range(1000)
         ]
-        assert recall(function("minhash", parts), rng, pairs) >= 0.985  # 0.99 less three standard errors
+        assert recall(function("minhash", parts), pairs) >= 0.985  # 0.99 less three standard errors
 
+    assert recall(function("minhash"), pairs_at_92(random.Random(20260101))) >= 0.99
     assert failing(check, [(8000, 40, 10), (5000, 20, 20), (2500, 10, 30)]) == []
 
 
@@ -207,22 +198,20 @@ def test_keys_depend_on_the_set_of_words_alone(method, words):
         assert len(set(found)) == len(found)
 
 
-def test_without_words_there_are_no_keys():
-    assert [
-        method
-        for method in METHODS
-        if not (function(method).of(form([])) == function(method).of(form(frozenset())) == ([], []))
-    ] == []
-
-
-def test_unrelated_claims_share_no_key():
+def test_claims_share_a_key_where_they_are_about_the_same_and_not_where_they_are_unrelated():
     def check(method):
         rng = random.Random(3)
         keys = function(method)
+        assert keys.of(form([])) == keys.of(form(frozenset())) == ([], [])
         shared = [share(keys, *pair_at(rng, 5, 20, 20)) for _ in range(500)]
         assert sum(shared) <= 5
+        rust, haskell = (read_form(f"The parser is written in {name}.") for name in ("Rust", "Haskell"))
+        assert share(keys, rust, haskell), "of a thing that can have but one"
 
     assert failing(check, METHODS) == []
+    # else every claim of a numbered series would be compared with all others
+    tickets = [read_form(f"Ticket {number} was closed as fixed") for number in (310, 311)]
+    assert not share(key_function("partition", Thresholds(9200, 8500)), *tickets)
 
 
 @pytest.mark.parametrize("installed", [True, False], ids=["numpy", "without numpy"])
@@ -261,8 +250,8 @@ def test_another_process_makes_the_same_keys():
     assert failing(check, METHODS) == []
 
 
-def test_keys_are_pinned_under_their_scheme():
-    """If this fails because keys changed (or a library did), the name of the key function must change."""
+def test_keys_are_pinned_under_their_scheme_which_thresholds_and_methods_change():
+    # keys are pinned under their scheme
     pins = ["17b3ae2c43cf5f4f", "525183a1ebe5db85"]
     thresholds = Thresholds(9200, 8500)
     assert scheme("minhash", thresholds) == "minhash-16x8-affine32-s1/words-2/signature-5/9200-8500"
@@ -270,6 +259,16 @@ def test_keys_are_pinned_under_their_scheme():
     assert [
         key_function(method, thresholds).of(read_form(PINNED)).stored[0].hex() for method in METHODS
     ] == pins
+    # a changed threshold or method changes the scheme: How near a rejected claim must be is no part of it; lower
+    # thresholds get more bands.
+    pairs = [Thresholds(*pair) for pair in product(THRESHOLDS, THRESHOLDS)]
+    schemes = {scheme(method, thresholds) for method in METHODS for thresholds in pairs}
+    assert len(schemes) == len(METHODS) * len(pairs)
+    assert scheme("minhash", Thresholds(9200, 8500, 8000)) == scheme("minhash", Thresholds(9200, 8500, 7000))
+    bands = [
+        function("minhash", points).name.split("-")[1] for points in (10_000, 9200, 8500, 8000, 5000, 100)
+    ]
+    assert bands == ["16x8", "16x8", "16x8", "32x4", "64x2", "128x1"]
 
 
 WORDS_OF_ALL_KINDS = """
@@ -300,46 +299,12 @@ def test_partition_finds_all_that_repeats_or_contradicts(pair, points):
         assert share(key_function("partition", thresholds), other, one)
 
 
-def test_a_changed_threshold_or_method_changes_the_scheme():
-    pairs = [Thresholds(*pair) for pair in product(THRESHOLDS, THRESHOLDS)]
-    schemes = {scheme(method, thresholds) for method in METHODS for thresholds in pairs}
-    assert len(schemes) == len(METHODS) * len(pairs)
-
-
-def test_a_rejected_threshold_is_no_part_of_the_scheme():
-    assert scheme("minhash", Thresholds(9200, 8500, 8000)) == scheme("minhash", Thresholds(9200, 8500, 7000))
-
-
-def test_lower_thresholds_get_more_bands():
-    names = [
-        function("minhash", points).name.split("-")[1] for points in (10_000, 9200, 8500, 8000, 5000, 100)
-    ]
-    assert names == ["16x8", "16x8", "16x8", "32x4", "64x2", "128x1"]
-
-
-def test_an_unknown_method_is_refused_with_the_choices():
+def test_an_unknown_method_and_a_threshold_that_one_cannot_serve_are_refused():
     for call in (key_function, scheme):
         with pytest.raises(ValueError, match="minhash, partition"):
             call("vector", Thresholds(9200))
-
-
-def test_a_threshold_that_a_method_cannot_serve_is_refused():
     with pytest.raises(ValueError, match=r"at least 0\.5"):
         function("partition", 4999)
     for points in (0, -1, 10_001):
         with pytest.raises(ValueError, match="basis points"):
             function("minhash", points)
-
-
-def test_a_claim_of_a_thing_that_can_have_but_one_is_found_by_what_it_is_about():
-    one, other = read_form("The parser is written in Rust."), read_form("The parser is written in Haskell.")
-    for method in METHODS:
-        assert share(key_function(method, Thresholds(9200, 8500)), one, other)
-
-
-def test_values_that_tell_what_a_claim_is_about_keep_it_apart():
-    """Else every claim of a numbered series would be compared with all others."""
-    keys = key_function("partition", Thresholds(9200, 8500))
-    assert not share(
-        keys, read_form("Ticket 310 was closed as fixed"), read_form("Ticket 311 was closed as fixed")
-    )

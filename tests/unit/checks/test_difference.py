@@ -17,12 +17,14 @@ from groundwire.checks.dedup.signature import (
     SIGNATURE,
     Difference,
     Thresholds,
+    basis_points,
     compare,
     difference,
+    is_near,
+    jaccard_similarity,
     overlap,
     signature,
 )
-from groundwire.checks.dedup.similarity import basis_points, is_near, jaccard_similarity
 from groundwire.checks.support.atoms import OPPOSITES
 from groundwire.text.clauses import stem_of
 from groundwire.text.negation import opposite_words, side_of
@@ -63,6 +65,7 @@ def test_difference_is_symmetric_and_none_from_a_claim_to_itself(one, other):
     a, b = sign(one), sign(other)
     assert {difference(a, b), difference(b, a)} in ({difference(a, b)}, {Difference.NONE, Difference.WORD})
     assert difference(a, a) is Difference.NONE
+    assert difference(sign("kafka kafka"), sign("kafka")) is Difference.ORDER, "repeats are kept"
 
 
 @given(st.lists(st.sampled_from(NEUTRAL), max_size=12), st.randoms(use_true_random=False))
@@ -103,26 +106,27 @@ def test_another_number_differs_in_number_and_another_spelling_does_not(words, o
     assert difference(a, b) is (Difference.NONE if one == other else Difference.NUMBER)
 
 
-def test_the_three_published_examples():
-    """J = 0.952, 0.929 and 1.0: duplicates by word sets, contradictions to a reader."""
+def test_the_published_examples():
+    # the three published examples: J = 0.952, 0.929 and 1.0: duplicates by word sets, contradictions to a reader.
     plain = (
         "alpha bravo charlie delta echo foxtrot golf hotel india juliet kilo lima mike november oscar papa"
     )
     more = f"{plain} quebec romeo sierra tango uniform victor whiskey"
     cases = [
-        (
-            f"worker retries jobs today {plain}",
-            f"worker never retries jobs today {plain}",
-            (20, 21),
-            "negation",
-        ),
+        (f"worker retries jobs today {plain}", f"worker never retries jobs today {plain}", (20, 21), "negation"),
         (f"records stay 30 days {more}", f"records stay 365 days {more}", (26, 28), "number"),
         ("Acme sued Globex", "Globex sued Acme", (3, 3), "order"),
-    ]
+    ]  # fmt: skip
     for one, other, sizes, expected in cases:
         assert overlap(sign(one), sign(other)) == sizes
         assert is_near(*sizes, 9200)
         assert difference(sign(one), sign(other)) == expected
+    # a paraphrase is a documented miss
+    claim, paraphrase = (
+        "Pixeltable stores all embeddings of the pipeline",
+        "Every pipeline vector is kept in Pixeltable",
+    )
+    assert jaccard_similarity(claim, paraphrase) < 0.92
 
 
 def test_in_what_two_sentences_differ():
@@ -142,22 +146,15 @@ def test_in_what_two_sentences_differ():
         for expected, pairs in {
             Difference.NEGATION: [
                 ("Pods retry failed jobs.", "Pods never retry failed jobs."),
-                ("Pods do retry jobs.", "Pods don’t retry jobs."),
-                ("Pods dont retry jobs.", "Pods retry jobs."),
-                ("A linear scale.", "A non-linear scale."),
-                ("It works with TLS.", "It works without TLS."),
-                ("Nobody may push.", "Anybody may push."),
-                ("Pods often restart.", "Pods seldom restart."),
-                ("Pods never restart.", "Pods rarely restart."),
-                ("The flag is set.", "The flag is unset."),
+                ("Pods do retry jobs.", "Pods don’t retry jobs."), ("Pods dont retry jobs.", "Pods retry jobs."),
+                ("A linear scale.", "A non-linear scale."), ("It works with TLS.", "It works without TLS."),
+                ("Nobody may push.", "Anybody may push."), ("Pods often restart.", "Pods seldom restart."),
+                ("Pods never restart.", "Pods rarely restart."), ("The flag is set.", "The flag is unset."),
                 ("It records sound.", "It stopped recording sound."),
                 ("The cache writes logs.", "The cache avoids writing logs."),
-                ("Pods run there.", "Pods no longer run there."),
-                ("It tries to start.", "It fails to start."),
-                ("Neither runs.", "Either runs."),
-                ("If x == y we stop.", "If x != y we stop."),
-                ("if ready then go", "if !ready then go"),
-                ("Set do-track on.", "Set do-not-track on."),
+                ("Pods run there.", "Pods no longer run there."), ("It tries to start.", "It fails to start."),
+                ("Neither runs.", "Either runs."), ("If x == y we stop.", "If x != y we stop."),
+                ("if ready then go", "if !ready then go"), ("Set do-track on.", "Set do-not-track on."),
             ],
             Difference.OPPOSITE: [
                 ("Traffic is encrypted.", "Traffic is unencrypted."),
@@ -168,47 +165,30 @@ def test_in_what_two_sentences_differ():
                 ("Kaya bought the mill.", "Kaya sold the mill."),
             ],
             Difference.DATE: [
-                ("Due 2024-01-05.", "Due 2024-05-01."),
-                ("Due on 4 May 2024.", "Due on 2024-05-14."),
-                ("It ends on Monday.", "It ends on Friday."),
-                ("It began in 2023.", "It began in 2024."),
+                ("Due 2024-01-05.", "Due 2024-05-01."), ("Due on 4 May 2024.", "Due on 2024-05-14."),
+                ("It ends on Monday.", "It ends on Friday."), ("It began in 2023.", "It began in 2024."),
             ],
             Difference.NUMBER: [
                 ("Retention is 30 days.", "Retention is 365 days."),
-                ("Retention is thirty days.", "Retention is 31 days."),
-                ("It costs $30.", "It costs $300."),
-                ("It is -5 degrees.", "It is 5 degrees."),
-                ("It takes .5 s.", "It takes 5 s."),
-                ("Latency <100ms.", "Latency >100ms."),
-                ("Latency < 100 ms.", "Latency > 100 ms."),
+                ("Retention is thirty days.", "Retention is 31 days."), ("It costs $30.", "It costs $300."),
+                ("It is -5 degrees.", "It is 5 degrees."), ("It takes .5 s.", "It takes 5 s."),
+                ("Latency <100ms.", "Latency >100ms."), ("Latency < 100 ms.", "Latency > 100 ms."),
                 ("It needs at least 3 nodes.", "It needs at most 3 nodes."),
                 ("It uses postgresql-15.", "It uses postgresql-16."),
-                ("It follows ADR-003.", "It follows ADR-004."),
-                ("It needs v2.1.", "It needs v2.10."),
-                ("A 10x20 grid.", "A 20x10 grid."),
-                ("Set retries=3 timeout=30.", "Set retries=30 timeout=3."),
-                ("It runs once.", "It runs twice."),
-                ("It runs at 3 pm.", "It runs at 3am."),
-                ("About two million users.", "About two billion users."),
-                ("A dozen pods.", "A hundred pods."),
-                ("The second replica leads.", "The third replica leads."),
-                ("Half of users.", "All of users."),
-                ("Mask 0x1f here.", "Mask 0x2f here."),
-                ("Some 10⁶ rows.", "Some 106 rows."),
+                ("It follows ADR-003.", "It follows ADR-004."), ("It needs v2.1.", "It needs v2.10."),
+                ("A 10x20 grid.", "A 20x10 grid."), ("Set retries=3 timeout=30.", "Set retries=30 timeout=3."),
+                ("It runs once.", "It runs twice."), ("It runs at 3 pm.", "It runs at 3am."),
+                ("About two million users.", "About two billion users."), ("A dozen pods.", "A hundred pods."),
+                ("The second replica leads.", "The third replica leads."), ("Half of users.", "All of users."),
+                ("Mask 0x1f here.", "Mask 0x2f here."), ("Some 10⁶ rows.", "Some 106 rows."),
             ],
             Difference.UNIT: [
-                ("Timeout is 30ms.", "Timeout is 30s."),
-                ("Timeout is 30 seconds.", "Timeout is 30 minutes."),
-                ("Timeout is thirty seconds.", "Timeout is thirty hours."),
-                ("It costs $30.", "It costs €30."),
-                ("It costs 30 USD.", "It costs 30 EUR."),
-                ("It costs USD 30.", "It costs EUR 30."),
-                ("Disk of 30 GB.", "Disk of 30 GiB."),
-                ("Disk of 30kb.", "Disk of 30mb."),
-                ("A 30-day window.", "A 30-hour window."),
-                ("A three-day window.", "A three-week window."),
-                ("Heat to 20°C.", "Heat to 20°F."),
-                ("It grew 5%.", "It grew 5 points."),
+                ("Timeout is 30ms.", "Timeout is 30s."), ("Timeout is 30 seconds.", "Timeout is 30 minutes."),
+                ("Timeout is thirty seconds.", "Timeout is thirty hours."), ("It costs $30.", "It costs €30."),
+                ("It costs 30 USD.", "It costs 30 EUR."), ("It costs USD 30.", "It costs EUR 30."),
+                ("Disk of 30 GB.", "Disk of 30 GiB."), ("Disk of 30kb.", "Disk of 30mb."),
+                ("A 30-day window.", "A 30-hour window."), ("A three-day window.", "A three-week window."),
+                ("Heat to 20°C.", "Heat to 20°F."), ("It grew 5%.", "It grew 5 points."),
                 ("Read 100 MB/s there.", "Read 100 MB/min there."),
                 ("We allow 100 requests per second.", "We allow 100 requests per minute."),
                 ("Backups run daily.", "Backups run hourly."),
@@ -220,48 +200,34 @@ def test_in_what_two_sentences_differ():
             Difference.ORDER: [
                 ("Acme sued Globex.", "Globex sued Acme."),
                 ("Timeout is 30 and limit is 5.", "Timeout is 5 and limit is 30."),
-                (
-                    "Redis does not persist but Kafka does persist.",
-                    "Redis does persist but Kafka does not persist.",
-                ),
+                ("Redis does not persist but Kafka does persist.", "Redis does persist but Kafka does not persist."),
                 ("We moved from MySQL to Postgres.", "We moved from Postgres to MySQL."),
             ],
             Difference.NONE: [
-                ("Pods don't retry.", "Pods do not retry."),
-                ("Pods can't retry.", "Pods cannot retry."),
+                ("Pods don't retry.", "Pods do not retry."), ("Pods can't retry.", "Pods cannot retry."),
                 ("Timeout is 30ms.", "Timeout is 30 ms."),
                 ("Timeout is 30 seconds.", "Timeout is thirty seconds."),
-                ("A 30-day window.", "A window of 30 days."),
-                ("Some 1,000 users.", "Some 1000 users."),
-                ("It costs $30.", "It costs 30 dollars."),
-                ("It grew 5%.", "It grew 5 percent."),
-                ("It went up 5%.", "It went down 5%."),
-                ("It follows ADR-003.", "It follows ADR-3."),
+                ("A 30-day window.", "A window of 30 days."), ("Some 1,000 users.", "Some 1000 users."),
+                ("It costs $30.", "It costs 30 dollars."), ("It grew 5%.", "It grew 5 percent."),
+                ("It went up 5%.", "It went down 5%."), ("It follows ADR-003.", "It follows ADR-3."),
                 ("It needs more than 3 nodes.", "It needs over 3 nodes."),
                 ("Backups run daily.", "Backups run per day."),
                 ("The union of units is unique.", "This union of units is unique."),
-                ("It takes 90 minutes.", "It takes 1.5 hours."),
-                ("It opens at 14:00.", "It opens at 2 pm."),
-                ("Due on 1 May 2024.", "Due on 2024-05-01."),
-                ("The gate is not locked.", "The gate is unlocked."),
-                ("The cache is fast.", "A cache is fast."),
-                ("The cache is very fast.", "The cache is fast."),
+                ("It takes 90 minutes.", "It takes 1.5 hours."), ("It opens at 14:00.", "It opens at 2 pm."),
+                ("Due on 1 May 2024.", "Due on 2024-05-01."), ("The gate is not locked.", "The gate is unlocked."),
+                ("The cache is fast.", "A cache is fast."), ("The cache is very fast.", "The cache is fast."),
             ],
         }.items()
         for pair in pairs
-    ]
+    ]  # fmt: skip
     assert [
         (one, other, got) for expected, one, other in cases if (got := between(one, other)) is not expected
     ] == []
 
 
-def test_a_unit_word_counts_only_with_a_number_or_a_rate():
-    words = tokenize("The second replica wins 3 in a row by the minute, a day before 5 times")
-    assert quantities(words) == (["2th", "3", "5"], ["5 x"])
-
-
-def test_signatures_are_pinned_under_their_id():
-    """If this fails because the rules changed, SIGNATURE must change with them."""
+def test_signatures_are_pinned_under_their_id_and_other_bytes_refused():
+    # signatures are pinned under their id: If this fails because the rules changed, SIGNATURE must change with
+    # them.
     assert SIGNATURE == "signature-5"
     made = sign("The red worker never retries after 30 ms.").hex()
     assert made == (
@@ -269,9 +235,7 @@ def test_signatures_are_pinned_under_their_id():
         "50eb8104d5f68604d5f6860252b96e14db8335612c94d1397fadec3383001271cf25723ee6a6001271cf2568c3"
         "fb44001271cf25005792a4001271cf255455f71a"
     )
-
-
-def test_bytes_that_are_no_signature_are_refused():
+    # bytes that are no signature are refused
     malformeds = [b"", b"x" * 17, bytes(19), bytes(14) + b"\1" + bytes(3)]
 
     def check(malformed):
@@ -283,10 +247,6 @@ def test_bytes_that_are_no_signature_are_refused():
                 call(good, malformed)
 
     assert failing(check, malformeds) == []
-
-
-def test_repeats_are_kept():
-    assert difference(sign("kafka kafka"), sign("kafka")) is Difference.ORDER
 
 
 THRESHOLDS = Thresholds(9200, 8500, 8000)
@@ -306,25 +266,92 @@ def test_comparing_is_symmetric(one, other, rejected):
 
 
 def test_short_claims_conflict_where_they_say_something_else_of_the_same_thing():
-    cases = [
-        ("number", "Logs are kept for 40 days.", "The log is kept for 90 days."),
-        ("date", "The permit ends on 3 May 2027.", "The permit ends on 2027-06-03."),
-        ("negation", "The sensor reports humidity.", "The sensor no longer reports humidity."),
-        ("value", "The dog's name is Bruno.", "The dog's name is Fido."),
-        ("none", "The cup is in the sink.", "the cup is in the sink!"),
-        (None, "Room 12 has 4 beds.", "Room 14 has 6 beds."),
-        ("number", "Three cooks work at night.", "Five cooks work at night."),
-        (None, "In 2022 the club had 31 members.", "In 2026 the club had 44 members."),
-        (None, "The gate is not locked.", "The gate is unlocked."),
-    ]  # fmt: skip
-    assert [
-        (one, other, got) for expected, one, other in cases if (got := compared(one, other)) != expected
-    ] == []
+    """In what two claims differ: None where neither repeats nor contradicts the other; it is symmetric."""
+    cases = {
+        "of the same thing": [
+            ("number", "Logs are kept for 40 days.", "The log is kept for 90 days."),
+            ("date", "The permit ends on 3 May 2027.", "The permit ends on 2027-06-03."),
+            ("negation", "The sensor reports humidity.", "The sensor no longer reports humidity."),
+            ("value", "The dog's name is Bruno.", "The dog's name is Fido."),
+            ("none", "The cup is in the sink.", "the cup is in the sink!"),
+            (None, "Room 12 has 4 beds.", "Room 14 has 6 beds."),
+            ("number", "Three cooks work at night.", "Five cooks work at night."),
+            (None, "In 2022 the club had 31 members.", "In 2026 the club had 44 members."),
+            (None, "The gate is not locked.", "The gate is unlocked."),
+        ],
+        "at another place of the claim": [
+            ("number", "On Fridays the bank closes at 15:00.", "The bank closes at 16:00 on Fridays."),
+            ("date", "The mill was sold by Anders in 2017.", "In 2019 Anders sold the mill."),
+            ("unit", "The sync call's timeout is 30 s.", "The timeout of the sync call is 30 min."),
+            ("date", "4 June is the deadline for bids.", "The deadline for bids is 14 June."),
+        ],
+        "the same, at another place or in other words": [
+            ("same", "In winter the pass is shut.", "The pass is shut in winter."),
+            ("same", "Within 14 days shoes may come back.", "Shoes may come back within two weeks."),
+            ("same", "The kiln's weight limit is 8 kg.", "The weight limit of the kiln is 8 kg."),
+            ("same", "The baker feeds the oven every morning.", "The oven is fed by the baker every morning."),
+            ("same", "The inn has a heated pool.", "The pool of the inn is heated."),
+            ("same", "It is true that swifts breed in the barn.", "Swifts breed in the barn."),
+            ("same", "It is not false that swifts breed in the barn.", "Swifts breed in the barn."),
+            ("same", "Entries close at noon.", "Entries close at 12:00."),
+            ("same", "The counter is not open on Mondays.", "The counter is closed on Mondays."),
+            ("same", "The fence is forty metres long.", "The fence is 40 m long."),
+        ],
+        "under another condition": [
+            (None, "On weekdays the lift runs every 8 minutes.", "The lift runs every 15 minutes on Sundays."),
+            (None, "In the east hall the lamp is on.", "The lamp is off in the west hall."),
+            (None, "From 3 May the cable car runs daily.", "From 10 May the cable car runs daily."),
+            (None, "In room 12 the heater is set to 20.", "The heater is set to 22 in room 14."),
+            (None, "The tram leaves at 7:30.", "On Sundays the tram leaves at 8:30."),
+        ],
+        "the side that names a thing, and the side that is said of it": [
+            ("opposite", "Each build runs the mandatory scan.", "The scan is optional for each build."),
+            ("opposite", "The firm uses an internal mail server.", "The firm's mail server is external."),
+            (None, "The inn has a heated pool.", "The pool of the inn is not unheated."),
+            (None, "We tested the internal server.", "We tested the external server."),
+            (None, "The inn has a heated pool of 20 metres.", "The pool is heated to 28 degrees."),
+        ],
+        "a measure, a place and an owner in other words": [
+            ("number", "The ticket costs 12 euros.", "The price of the ticket is 15 euros."),
+            ("number", "The tower is 38 metres tall.", "The height of the tower is 42 metres."),
+            ("value", "Ingrid owns the bakery.", "The owner of the bakery is Matteo."),
+            (None, "The bakery was owned by Ingrid.", "The owner of the bakery is Matteo."),
+        ],
+        "what can have happened again, with another date or ordinal": [
+            (None, "Nils toured Iceland in 2015.", "Nils toured Iceland in 2021."),
+            (None, "The boiler was cleaned on 4 March.", "The boiler was cleaned on 9 June."),
+            (None, "The siren sounded at 7:10.", "The siren sounded at 21:45."),
+            (None, "In the first act the tenor sings twice.", "In the third act the tenor sings once."),
+            (None, "Rainfall in the first quarter was 40 mm.", "Rainfall in the third quarter was 90 mm."),
+        ],
+        "what happens once, or is so": [
+            ("date", "The brewery was founded in 1831.", "The brewery was founded in 1813."),
+            ("date", "The permit expires on 4 March.", "The permit expires on 9 June."),
+            ("date", "The hearing was on Monday.", "The hearing was on Friday."),
+            ("date", "Parcel 77 was weighed on Monday.", "Parcel 77 was weighed on Friday."),
+        ],
+        "what denies a whole claim or turns it round": [
+            ("negation", "Swifts breed in the barn.", "It is not the case that swifts breed in the barn."),
+            ("number", "Entries close at noon.", "Entries close at midnight."),
+            ("opposite", "The beacon is on.", "The beacon is off."),
+            ("negation", "The result was conclusive.", "The result was inconclusive."),
+            ("negation", "The smith shoes horses on Mondays.", "The smith has ceased shoeing horses on Mondays."),
+        ],
+    }  # fmt: skip
+
+    def check(expected, one, other):
+        found = {compared(one, other), compared(other, one)}
+        assert found <= {None, "none"} if expected == "same" else found == {expected}
+
+    assert failing(check, [case for table in cases.values() for case in table]) == []
 
 
 def test_a_value_is_the_same_in_every_spelling():
     for one, other in (("30 s", "thirty seconds"), ("1 May 2024", "2024-05-01"), ("$5", "5 dollars")):
         assert read_form(f"It is {one}").values == read_form(f"It is {other}").values
+    # a unit word counts only with a number or a rate
+    words = tokenize("The second replica wins 3 in a row by the minute, a day before 5 times")
+    assert quantities(words) == (["2th", "3", "5"], ["5 x"])
 
 
 def test_long_claims_differ_in_what_they_say_or_are_about_another_thing():
@@ -341,81 +368,11 @@ def test_long_claims_differ_in_what_they_say_or_are_about_another_thing():
         assert compared(text.replace(old, new), text) == expected
 
     assert failing(check, cases) == []
-
-
-def test_what_was_rejected_is_found_with_a_word_more_and_not_with_another_value():
+    # what was rejected is found with a word more and not with another value
     text = "the lift of the east wing is out of order"
     assert compared(f"{text} permanently", text, rejected=True) == "word"
     assert compared(text, text.replace("east", "west"), rejected=True) is None
     assert compared("The fee is 30 euros a year", "The fee is 40 euros a year", rejected=True) is None
-
-
-def both_ways(one, other):
-    """Return in what two claims differ, None where neither repeats nor contradicts the other; it is symmetric."""
-    signs = [signature(read_form(text)) for text in (one, other)]
-    found = {compare(*pair, THRESHOLDS) for pair in (signs, signs[::-1])}
-    assert len(found) == 1
-    match = found.pop()
-    return match and match.difference.value
-
-
-def test_what_stands_at_another_place_of_a_claim_is_compared_with_its_like():
-    cases = [
-        ("number", "On Fridays the bank closes at 15:00.", "The bank closes at 16:00 on Fridays."),
-        ("date", "The mill was sold by Anders in 2017.", "In 2019 Anders sold the mill."),
-        ("unit", "The sync call's timeout is 30 s.", "The timeout of the sync call is 30 min."),
-        ("date", "4 June is the deadline for bids.", "The deadline for bids is 14 June."),
-    ]  # fmt: skip
-    assert [
-        (one, other, got) for difference, one, other in cases if (got := both_ways(one, other)) != difference
-    ] == []
-
-
-def test_the_same_at_another_place_is_no_conflict():
-    cases = [
-        ("In winter the pass is shut.", "The pass is shut in winter."),
-        ("Within 14 days shoes may come back.", "Shoes may come back within two weeks."),
-        ("The kiln's weight limit is 8 kg.", "The weight limit of the kiln is 8 kg."),
-        ("The baker feeds the oven every morning.", "The oven is fed by the baker every morning."),
-        ("The inn has a heated pool.", "The pool of the inn is heated."),
-    ]  # fmt: skip
-    assert [(one, other) for one, other in cases if both_ways(one, other) not in {None, "none"}] == []
-
-
-def test_another_value_under_another_condition_is_no_conflict():
-    cases = [
-        ("On weekdays the lift runs every 8 minutes.", "The lift runs every 15 minutes on Sundays."),
-        ("In the east hall the lamp is on.", "The lamp is off in the west hall."),
-        ("From 3 May the cable car runs daily.", "From 10 May the cable car runs daily."),
-        ("In room 12 the heater is set to 20.", "The heater is set to 22 in room 14."),
-        ("The tram leaves at 7:30.", "On Sundays the tram leaves at 8:30."),
-    ]  # fmt: skip
-    assert [(one, other) for one, other in cases if both_ways(one, other) is not None] == []
-
-
-def test_the_side_that_names_a_thing_is_held_against_the_side_that_is_said_of_it():
-    cases = [
-        ("opposite", "Each build runs the mandatory scan.", "The scan is optional for each build."),
-        ("opposite", "The firm uses an internal mail server.", "The firm's mail server is external."),
-        (None, "The inn has a heated pool.", "The pool of the inn is not unheated."),
-        (None, "We tested the internal server.", "We tested the external server."),
-        (None, "The inn has a heated pool of 20 metres.", "The pool is heated to 28 degrees."),
-    ]  # fmt: skip
-    assert [
-        (one, other, got) for difference, one, other in cases if (got := both_ways(one, other)) != difference
-    ] == []
-
-
-def test_a_measure_a_place_and_an_owner_are_known_in_other_words():
-    cases = [
-        ("number", "The ticket costs 12 euros.", "The price of the ticket is 15 euros."),
-        ("number", "The tower is 38 metres tall.", "The height of the tower is 42 metres."),
-        ("value", "Ingrid owns the bakery.", "The owner of the bakery is Matteo."),
-        (None, "The bakery was owned by Ingrid.", "The owner of the bakery is Matteo."),
-    ]  # fmt: skip
-    assert [
-        (one, other, got) for difference, one, other in cases if (got := both_ways(one, other)) != difference
-    ] == []
 
 
 MOVABLE = st.sampled_from(
@@ -434,61 +391,8 @@ def test_moving_a_phrase_loses_no_word_and_moves_none_of_another_sentence(words)
     assert [moved[place] for place in phrase] == tokens[: len(phrase)]
 
 
-def of_events(one, other):
-    found = compare(signature(read_form(one)), signature(read_form(other)), THRESHOLDS)
-    return found and found.difference
-
-
-def test_what_can_have_happened_again_is_another_event_with_another_date_or_ordinal():
-    cases = [
-        ("Nils toured Iceland in 2015.", "Nils toured Iceland in 2021."),
-        ("The boiler was cleaned on 4 March.", "The boiler was cleaned on 9 June."),
-        ("The siren sounded at 7:10.", "The siren sounded at 21:45."),
-        ("In the first act the tenor sings twice.", "In the third act the tenor sings once."),
-        ("Rainfall in the first quarter was 40 mm.", "Rainfall in the third quarter was 90 mm."),
-    ]  # fmt: skip
-    assert [(one, other) for one, other in cases if of_events(one, other) is not None] == []
-
-
-def test_what_happens_once_or_is_so_conflicts_with_another_date():
-    cases = [
-        ("The brewery was founded in 1831.", "The brewery was founded in 1813."),
-        ("The permit expires on 4 March.", "The permit expires on 9 June."),
-        ("The hearing was on Monday.", "The hearing was on Friday."),
-        ("Parcel 77 was weighed on Monday.", "Parcel 77 was weighed on Friday."),
-    ]  # fmt: skip
-    assert [(one, other) for one, other in cases if of_events(one, other) is not Difference.DATE] == []
-
-
-def test_what_denies_a_whole_claim_or_turns_it_round_is_a_difference():
-    cases = [
-        ("Swifts breed in the barn.", "It is not the case that swifts breed in the barn.", "negation"),
-        ("Entries close at noon.", "Entries close at midnight.", "number"),
-        ("The beacon is on.", "The beacon is off.", "opposite"),
-        ("The result was conclusive.", "The result was inconclusive.", "negation"),
-        ("The smith shoes horses on Mondays.", "The smith has ceased shoeing horses on Mondays.", "negation"),
-    ]  # fmt: skip
-    assert [
-        (one, other, difference)
-        for one, other, difference in cases
-        if of_events(one, other) != Difference(difference)
-    ] == []
-
-
-def test_what_says_the_same_in_other_words_does_not_differ():
-    cases = [
-        ("It is true that swifts breed in the barn.", "Swifts breed in the barn."),
-        ("It is not false that swifts breed in the barn.", "Swifts breed in the barn."),
-        ("Entries close at noon.", "Entries close at 12:00."),
-        ("The counter is not open on Mondays.", "The counter is closed on Mondays."),
-        ("The fence is forty metres long.", "The fence is 40 m long."),
-    ]  # fmt: skip
-    assert [
-        (one, other) for one, other in cases if of_events(one, other) not in {None, Difference.NONE}
-    ] == []
-
-
-def test_the_forms_of_opposite_verbs_and_what_a_prefix_denies_are_on_two_sides_of_one_pair():
+def test_the_forms_of_a_verb_are_one_word_and_opposites_two_sides_of_a_pair():
+    # the forms of opposite verbs and what a prefix denies are on two sides of one pair
     cases = [
         ("passes", "failed"), ("accepts", "rejecting"), ("safe", "unsafe"), ("approves", "disapproves"),
         ("active", "inactive"),
@@ -501,30 +405,19 @@ def test_the_forms_of_opposite_verbs_and_what_a_prefix_denies_are_on_two_sides_o
         assert (mine.pair, mine.first) == (theirs.pair, not theirs.first)
 
     assert failing(check, cases) == []
-
-
-def test_no_word_is_on_both_sides_of_its_pair():
+    # no word is on both sides of its pair
     for one, other in opposite_words():
         mine, theirs = side_of(one), side_of(other)
         assert not mine or mine != theirs, (one, other)
-
-
-def test_answers_know_the_irregular_forms_of_the_table():
-    assert stem("sold") in OPPOSITES[stem("bought")]
-    assert stem("fell") in OPPOSITES[stem("rose")]
-
-
-def test_the_forms_of_a_verb_are_one_word():
+    # the forms of a verb are one word
     formses = [
         "deny denies denied denying", "agree agrees agreed agreeing",
         "succeed succeeds succeeded succeeding", "need needs needed needing", "age ages aged aging",
     ]  # fmt: skip
     assert [forms for forms in formses if len({stem_of(form) for form in forms.split()}) != 1] == []
-
-
-def test_what_only_looks_like_an_ending_stays():
-    words = ["bed", "thing", "king", "e", "class"]
-    assert [word for word in words if stem_of(word)[:2] != word[:2]] == []
+    no_endings = ["bed", "thing", "king", "e", "class"]
+    assert [word for word in no_endings if stem_of(word)[:2] != word[:2]] == []
+    assert stem("sold") in OPPOSITES[stem("bought")], "answers know the irregular forms of the table"
 
 
 mixed_words = st.lists(st.sampled_from(["a", "B", "b", "c,", "c", "ADR-003", "7", "é"]), max_size=12)
@@ -550,28 +443,21 @@ def test_jaccard_is_symmetric_and_between_0_and_1(text1, text2):
 @given(st.text())
 def test_a_text_with_words_is_identical_to_itself(text):
     assert jaccard_similarity(text, text) == (1.0 if text.split() else 0.0)
+    assert jaccard_similarity("per ADR-003, done", "per adr-003 done") == 2 / 4, "white space alone splits"
 
 
-def test_two_empty_texts_are_not_similar():
-    assert jaccard_similarity("", "") == 0.0
-    assert jaccard_similarity(" \n", "") == 0.0
-
-
-def test_the_published_function_splits_on_white_space_alone():
-    assert jaccard_similarity("per ADR-003, done", "per adr-003 done") == 2 / 4
-
-
-def test_a_paraphrase_is_a_documented_miss():
-    claim, paraphrase = (
-        "Pixeltable stores all embeddings of the pipeline",
-        "Every pipeline vector is kept in Pixeltable",
-    )
-    assert jaccard_similarity(claim, paraphrase) < 0.92
-
-
-def test_the_default_threshold_is_inclusive():
+def test_a_threshold_is_inclusive_and_one_that_cannot_be_is_refused_by_its_name():
+    # the default threshold is inclusive
     cases = [(23, 25, True), (11, 12, False), (91, 99, False), (92, 100, True), (0, 0, False)]
     assert differing(lambda inter, union: is_near(inter, union, basis_points(0.92)), cases) == []
+    # a threshold that cannot be is refused by its name
+    thresholds = [0, 1.0001, 92, 0.00001, float("nan")]
+
+    def check(threshold):
+        with pytest.raises(ValueError, match="dedup_threshold"):
+            basis_points(threshold)
+
+    assert failing(check, thresholds) == []
 
 
 @given(st.integers(1, 10_000), st.integers(0, 10**6), st.integers(1, 10**6))
@@ -582,13 +468,3 @@ def test_near_means_the_exact_fraction_reaches_the_threshold(parts, inter, union
 @given(st.integers(1, 10_000))
 def test_every_threshold_of_four_decimals_is_met_exactly(parts):
     assert basis_points(parts / 10_000) == parts
-
-
-def test_a_threshold_that_cannot_be_is_refused_by_its_name():
-    thresholds = [0, 1.0001, 92, 0.00001, float("nan")]
-
-    def check(threshold):
-        with pytest.raises(ValueError, match="dedup_threshold"):
-            basis_points(threshold)
-
-    assert failing(check, thresholds) == []

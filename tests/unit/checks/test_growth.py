@@ -11,14 +11,12 @@ from groundwire.checks.dedup.form import read_form
 from groundwire.checks.dedup.signature import signature
 from groundwire.checks.entities import ground_entities
 from groundwire.checks.extraction import extract_claims
-from groundwire.checks.fields import FieldChecker
 from groundwire.checks.hedges import HedgeDetector
 from groundwire.checks.marks import Citable
-from groundwire.checks.prompts import grounded_prompt
 from groundwire.checks.quote_text import comparison_form, standing
 from groundwire.checks.relations import preserve_relations
-from groundwire.checks.source_tags import check_tags
-from groundwire.checks.sources import verify_sources
+from groundwire.checks.source_tags import check_tags, grounded_prompt
+from groundwire.checks.sources import FieldChecker, verify_sources
 from groundwire.checks.support.force import scopes
 from groundwire.checks.support.verify import check_answer
 from groundwire.checks.values.answer import check_values
@@ -166,16 +164,11 @@ def test_work_grows_in_proportion_to_the_number_of_parts_not_with_their_product(
 
     suit = {"subject": "a", "relation": "sued", "object": "b", "version": "v1"}
     shapes = [
-        lambda n: suit | {"subject": f"s{n}", "object": f"o{n}"},
-        lambda n: suit | {"version": f"v{n}"},
-        lambda n: suit | {"timestamp": datetime.fromtimestamp(n, UTC)},
-        lambda n: suit | {"relation": f"r{n}"},
+        lambda n: suit | {"subject": f"s{n}", "object": f"o{n}"}, lambda n: suit | {"version": f"v{n}"},
+        lambda n: suit | {"timestamp": datetime.fromtimestamp(n, UTC)}, lambda n: suit | {"relation": f"r{n}"},
         lambda n: suit | {"version": f"x-{n}-y"},
-        lambda n: (
-            suit
-            | {"version": f"x-{n}-y", "timestamp": datetime.fromtimestamp(n, UTC), "qualifiers": {"n": n}}
-        ),
-    ]
+        lambda n: suit | {"version": f"x-{n}-y", "timestamp": datetime.fromtimestamp(n, UTC), "qualifiers": {"n": n}},
+    ]  # fmt: skip
     rules = [{}, {"strict_versions": True, "require_qualifiers": True}]
     related = [partial(relations, *each) for each in product(shapes, rules, [True, False])]
     assert failing(growth.assert_tenfold, [(run, 200) for run in (values, quotes, entities, *related)]) == []

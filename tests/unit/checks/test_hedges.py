@@ -37,11 +37,8 @@ def outcome(text, detector=DETECTOR):
     return detector.analyze(text).action
 
 
-def test_actions_have_the_values_that_records_carry():
-    assert [action.value for action in (BLOCK, REVIEW, CONTINUE)] == ["block", "review", "none"]
-
-
 def test_a_result_lists_each_hedge_as_written_once_in_text_order_and_the_strictest_action():
+    assert [action.value for action in (BLOCK, REVIEW, CONTINUE)] == ["block", "review", "none"]
     cases = [
         ("I think we should use Redis", (True, BLOCK, ["I think"])),
         ("The API may return errors under load", (True, REVIEW, ["may"])),
@@ -65,87 +62,8 @@ def test_the_first_person_supposing_is_personal_speculation_whatever_stands_betw
     assert failing(check, product(["I", "we"], verbs)) == []
 
 
-def test_other_ways_to_speak_for_oneself_block_too():
-    texts = ["I’d say so", "IMHO X", "It seems to me", "Pretty sure it is"]
-    assert [
-        text
-        for text in texts
-        if [hedge.category for hedge in DETECTOR.find(text)] != ["personal_speculation"]
-    ] == []
-
-
-def test_whoever_admits_not_to_know_is_blocked():
-    texts = [
-        "I'm not 100% sure", "I could be wrong", "we may have misread it", "it isn't certain whether",
-        "IIRC it is 5", "as far as I know",
-    ]  # fmt: skip
-    assert [
-        text
-        for text in texts
-        if [(hedge.category, hedge.action) for hedge in DETECTOR.find(text)]
-        != [("admitted_uncertainty", BLOCK)]
-    ] == []
-
-
-def test_maybe_is_a_suggestion_and_so_is_perhaps_where_it_proposes_something():
-    texts = ["maybe", "Maybe it should be 5", "(maybe)", "Perhaps, they just might"]
-
-    def check(text):
-        assert DETECTOR.find(text)[0].category == "suggestion"
-        assert outcome(text) is BLOCK
-
-    assert failing(check, texts) == []
-
-
-def test_technical_hedges_and_approximations_go_to_review_never_further():
-    texts = ["Perhaps it ends", "It is likely", "may-fail", "MAY"]
-    assert [text for text in texts if outcome(text) is not REVIEW] == []
-
-
-def test_no_assertion_takes_speculation_back():
-    markers = ["definitely", "certainly", "confirmed", "verified", "ADR-003"]
-    assert [
-        marker
-        for marker in markers
-        if outcome(f"{marker}: I think we should use Redis, {marker}") is not BLOCK
-    ] == []
-
-
-def test_what_only_looks_like_a_hedge_is_none():
-    texts = [
-        "The AI thinks so", "might_be and is_maybe and i_think", "We are supposed to", "It couldn't end",
-        "It couldn’t end", "should be 5",
-    ]  # fmt: skip
-    assert [text for text in texts if DETECTOR.find(text) != []] == []
-
-
-def test_who_is_said_to_be_sure_and_a_rough_time_go_to_review():
-    texts = [
-        "The job is almost certain to fail", "The model is fairly confident", "It runs around noon",
-        "about one-third",
-    ]  # fmt: skip
-    assert [text for text in texts if outcome(text) is not REVIEW] == []
-
-
-def test_places_topics_and_knowledge_bases_are_no_hedges():
-    texts = [
-        "The menu appears to the right", "Learn about two-factor logins",
-        "They add it to my knowledge base",
-    ]  # fmt: skip
-    assert [text for text in texts if outcome(text) is not CONTINUE] == []
-
-
-def test_a_url_hides_no_word_that_follows_it():
-    texts = ["https://x.io--maybe we should", "https://x.io—maybe", "(https://x.io) maybe"]
-    assert [text for text in texts if outcome(text) is not BLOCK] == []
-
-
-def test_the_month_of_may_is_no_hedge():
-    texts = ["May 2024", "May 5, 2024", "of May", "mid-May"]
-    assert [text for text in texts if DETECTOR.find(text) != []] == []
-
-
-def test_a_hedge_in_a_name_is_listed_and_decides_nothing():
+def test_a_hedge_that_a_name_or_a_report_holds_is_listed_and_decides_nothing():
+    # a hedge in a name is listed and decides nothing
     texts = [
         "Justin May said so", "The May issue is out", "I Think Inc. signed",
         "The cafe Perhaps opens at nine",
@@ -156,50 +74,31 @@ def test_a_hedge_in_a_name_is_listed_and_decides_nothing():
         assert outcome(text) is CONTINUE
 
     assert failing(check, texts) == []
+    # a hedge that the sentence reports is listed and decides nothing
+    texts = [
+        'The form asks "Have you eaten?" first.', "The <code>maybe</code> type is lazy.",
+        "Might & Daughters repaired the pump.", "The sign says \u201cDogs may bite\u201d.",
+    ]  # fmt: skip
 
+    def check(text):
+        assert [hedge.action for hedge in DETECTOR.find(text)] == [CONTINUE]
+        assert DETECTOR.analyze(text) == HedgeResult(is_speculative=False, action=CONTINUE, hedge_words=[])
 
-def test_where_may_could_be_either_it_goes_to_review():
-    texts = ["the state it is in may change", "may 5", "It may 20245", "May 5x"]
-    assert [text for text in texts if outcome(text) is not REVIEW] == []
-
-
-def test_around_is_a_hedge_before_a_quantity():
-    quantities = ["5 workers", "€ 5", "**5** pods", "twenty-five"]
-    assert [
-        quantity
-        for quantity in quantities
-        if DETECTOR.analyze(f"It takes around {quantity}").hedge_words != ["around"]
-    ] == []
-
-
-def test_around_is_no_hedge_elsewhere():
-    texts = ["wrap around the buffer", "around(5)", "around one another", "turn around", "around v2"]
-    assert [text for text in texts if outcome(text) is not CONTINUE] == []
+    assert failing(check, texts) == []
 
 
 def test_characters_without_width_and_compatible_letters_hide_nothing():
     cases = [
         ("may\u00adbe so", ["maybe"]), ("ｉ\u3000ｔｈｉｎｋ so", ["ｉ ｔｈｉｎｋ"]), ("我们maybe用", ["maybe"]),
-        ("P.r.o.b.a.b.l.y so", ["P.r.o.b.a.b.l.y"]),
+        ("P.r.o.b.a.b.l.y so", ["P.r.o.b.a.b.l.y"]), ("for İ#2´may", ["may"]),
     ]  # fmt: skip
     assert [
         (text, got) for text, words in cases if (got := DETECTOR.analyze(text).hedge_words) != words
     ] == []
 
 
-def test_digits_for_letters_are_missed_as_documented():
-    assert outcome("I th1nk so") is CONTINUE
-
-
-def test_letters_that_look_like_others_or_are_drawn_out_hide_nothing():
-    cases = [
-        ("M\u0430yb\u0435 so", BLOCK), ("I th\u00ednk so", BLOCK), ("It ends on Monday \U0001f937", REVIEW),
-        ("M\u00e1y ch\u1ee7 ch\u1ea1y", CONTINUE), ("Henry III ruled", CONTINUE),
-    ]  # fmt: skip
-    assert [(text, got) for text, action in cases if (got := outcome(text)) is not action] == []
-
-
-def test_an_operators_words_are_literal_whole_words_with_the_same_exemptions():
+def test_an_operators_words_are_literal_whole_words_and_make_nothing_milder():
+    # an operators words are literal whole words with the same exemptions
     cases = [
         ("Reportedly so", BLOCK, ["Reportedly"]), ("so, in\u00a0Theory", REVIEW, ["in Theory"]),
         ("我们也许用", REVIEW, ["也许"]), ("unreportedly, is_reportedly", CONTINUE, []),
@@ -209,15 +108,11 @@ def test_an_operators_words_are_literal_whole_words_with_the_same_exemptions():
         for text, action, words in cases
         if ADDED.analyze(text) != HedgeResult(bool(words), action, words)
     ] == []
-
-
-def test_an_operator_can_make_a_built_in_hedge_stricter_but_not_milder():
+    # an operator can make a built in hedge stricter but not milder
     detector = HedgeDetector(block=["may", " "], review=["maybe", "think"])
     assert [(h.text, h.action) for h in detector.find("It may end, May 2024. I think maybe")] == [
-        ("may", BLOCK),
-        ("I think", BLOCK),
-        ("maybe", BLOCK),
-    ]
+        ("may", BLOCK), ("I think", BLOCK), ("maybe", BLOCK),
+    ]  # fmt: skip
 
 
 @settings(deadline=None)  # many phrases take their time to compile
@@ -247,10 +142,6 @@ def test_every_hedge_is_a_slice_of_the_original_and_analysis_agrees_with_it(text
         assert {re.sub(r"[\s*_]", "", word) for word in result.hedge_words} == squeezed
 
 
-def test_a_turkish_i_for_a_word_has_the_whole_text_read():
-    assert [hedge.text for hedge in DETECTOR.find("for İ#2´may")] == ["may"]
-
-
 PIECES = [*RULES, *"_1 -é", "ı", "MAY", "\u2c6d", "isn't", " I am "]
 TRIGGERED = ANY_TEXT | st.lists(st.sampled_from(PIECES)).map("".join)
 
@@ -261,16 +152,15 @@ def test_a_look_at_the_words_alone_hides_no_hedge(text):
     assert may_begin(reading) or not list(built_in(reading))
 
 
-def test_whatever_apostrophe_stands_in_or_before_a_hedge_it_is_found():
+def test_whatever_apostrophe_or_white_space_stands_in_or_beside_a_hedge_it_is_found():
+    # whatever apostrophe stands in or before a hedge it is found
     def check(apostrophe):
         detector = HedgeDetector()
         for text in (f"They aren{apostrophe}t sure.", f"{apostrophe}maybe{apostrophe} it ends"):
             assert detector.analyze(text).hedge_words, text
 
     assert failing(check, "'\u2018\u2019\u201b\u2032\u02b9\u02bb\u02bc\u02bd\u00b4\ua78c") == []
-
-
-def test_whatever_white_space_stands_in_or_beside_a_hedge_it_is_found():
+    # whatever white space stands in or beside a hedge it is found
     spaces = [chr(code) for code in range(0x3001) if chr(code).isspace()]
 
     def check(space):
@@ -292,6 +182,12 @@ SCIENTIFIC = HedgeDetector(review=hedge_lexicon("scientific"))
 
 
 def test_a_scientific_hedge_sends_a_claim_to_review_where_the_lexicon_is_asked_for():
+    """What was found is none, and the lexicon makes nothing that is built in milder."""
+    found = [
+        "The factor binds the promoter.", "The antibody could not be detected.", "Cells were grown in May 2019.",
+    ]  # fmt: skip
+    assert [text for text in found if SCIENTIFIC.analyze(text).action is not CONTINUE] == []
+    assert SCIENTIFIC.analyze("I think it may bind.").action is BLOCK
     hedged = [
         "We asked for the likelihood of relapse.", "The authors propose another route.",
         "Potential targets for repair were examined.", "Its possibility was examined in mice.",
@@ -304,34 +200,19 @@ def test_a_scientific_hedge_sends_a_claim_to_review_where_the_lexicon_is_asked_f
     assert failing(check, hedged) == []
 
 
-def test_what_was_found_is_no_hedge_with_the_lexicon_either():
-    sentences = [
-        "The factor binds the promoter.", "The antibody could not be detected.",
-        "Cells were grown in May 2019.",
-    ]  # fmt: skip
-    assert [sentence for sentence in sentences if SCIENTIFIC.analyze(sentence).action is not CONTINUE] == []
-
-
-def test_the_lexicon_takes_no_strictness_from_what_is_built_in():
-    assert SCIENTIFIC.analyze("I think it may bind.").action is BLOCK
-
-
-def test_a_lexicon_holds_each_phrase_once_in_lower_case():
+def test_a_lexicon_is_asked_for_by_its_name():
+    # a lexicon holds each phrase once in lower case
     def check(name):
         phrases = hedge_lexicon(name)
         assert len(phrases) == len(set(phrases)) > 0
         assert all(phrase == phrase.lower() and not phrase.startswith("#") for phrase in phrases)
 
     assert failing(check, LEXICONS) == []
-
-
-def test_no_lexicon_is_empty_and_an_unknown_one_is_named():
+    # no lexicon is empty and an unknown one is named
     assert hedge_lexicon("none") == ()
     with pytest.raises(ValueError, match="hedge_lexicon must be none or scientific, got 'poetic'"):
         hedge_lexicon("poetic")
-
-
-def test_a_policy_adds_a_lexicon_to_its_own_words_and_only_where_it_names_one():
+    # a policy adds a lexicon to its own words and only where it names one
     said = "The authors propose that the kinase binds."
     assert not read_claim(said, Policy()).hedges
     policy = Policy.model_validate({"hedges": {"lexicon": "scientific", "review": ["gut feeling"]}})
@@ -393,12 +274,16 @@ def test_each_class_of_hedges_is_found_and_only_first_persons_block():
         ],
         "question": ["Does the pump leak?", "The pump leaks, right?", "Owner: ???", "Is it the pump that leaks",
                      "What if the pump leaks.", "Could Bob be the owner"],
+        "suggestion": ["maybe", "Maybe it should be 5", "(maybe)", "Perhaps, they just might"],
         "personal_speculation": [
+            "I’d say so", "IMHO X", "It seems to me", "Pretty sure it is",
             "My understanding is that it leaks.", "As I see it, it leaks.", "I'm under the impression that it leaks.",
             "I'd wager it leaks.", "I am 80 percent sure it leaks.", "If you ask me, it leaks.",
             "Best guess: the pump leaks.", "It leaks, I take it.",
         ],
         "admitted_uncertainty": [
+            "I'm not 100% sure", "I could be wrong", "we may have misread it", "it isn't certain whether",
+            "IIRC it is 5", "as far as I know",
             "I vaguely remember a leak.", "Off the top of my head it leaks.", "Don't quote me on this, it leaks.",
             "Take it with a grain of salt.", "If memory serves, it leaks.", "I haven't double-checked it.",
         ],
@@ -408,42 +293,10 @@ def test_each_class_of_hedges_is_found_and_only_first_persons_block():
     def check(category, text):
         found = DETECTOR.find(text)
         assert category in {hedge.category for hedge in found}
-        blocking = category in {"personal_speculation", "admitted_uncertainty"}
+        blocking = category in {"suggestion", "personal_speculation", "admitted_uncertainty"}
         assert outcome(text) is (BLOCK if blocking else REVIEW)
 
     assert failing(check, cases) == []
-
-
-def test_permission_ability_rules_and_other_senses_are_no_hedges():
-    texts = [
-        "Pupils may use a calculator.", "The client MAY send it twice.", "TBC stands for to be confirmed.",
-        "A kind of bread is baked there.", "The 95 % confidence interval is small.",
-        "Does and bucks graze there.", "The monks believe in angels.", "She thinks in Dutch.",
-        "I think in pictures.", "May has 31 days.", "He replaced Haskell's Maybe.",
-        "Look to the left before you cross.",
-    ]  # fmt: skip
-    assert [text for text in texts if outcome(text) is not CONTINUE] == []
-
-
-def test_a_hedge_that_the_sentence_reports_is_listed_and_decides_nothing():
-    texts = [
-        'The form asks "Have you eaten?" first.', "The <code>maybe</code> type is lazy.",
-        "Might & Daughters repaired the pump.", "The sign says \u201cDogs may bite\u201d.",
-    ]  # fmt: skip
-
-    def check(text):
-        assert [hedge.action for hedge in DETECTOR.find(text)] == [CONTINUE]
-        assert DETECTOR.analyze(text) == HedgeResult(is_speculative=False, action=CONTINUE, hedge_words=[])
-
-    assert failing(check, texts) == []
-
-
-def test_quotation_marks_and_code_that_nothing_introduces_hide_no_hedge():
-    cases = [
-        ('We "probably" use it.', REVIEW), ("We `probably` use it.", REVIEW),
-        ("I `think` we use it.", BLOCK), ('"Maybe" we use it.', BLOCK), ('I "think" so', BLOCK),
-    ]  # fmt: skip
-    assert [(text, got) for text, action in cases if (got := outcome(text)) is not action] == []
 
 
 def test_rules_are_filed_under_single_small_words_and_can_be_compiled():
@@ -479,6 +332,9 @@ def test_the_edge_of_a_pattern_is_read_from_how_it_is_written():
         ("goes?|went", 1, {"goe", "goes", "went"}),
     ]  # fmt: skip
 
+    anything = [r"\w+", "( very)? ", "", "a(b|c)", "[^a]"]
+    assert [pattern for pattern in anything if edge(pattern, 1) is not None] == []
+
     def check(pattern, step, tokens):
         found = edge(pattern, step)
         assert found is not None
@@ -487,66 +343,98 @@ def test_the_edge_of_a_pattern_is_read_from_how_it_is_written():
     assert failing(check, cases) == []
 
 
-def test_a_pattern_that_may_begin_with_anything_has_no_edge():
-    assert [
-        pattern for pattern in [r"\w+", "( very)? ", "", "a(b|c)", "[^a]"] if edge(pattern, 1) is not None
-    ] == []
-
-
-def test_what_only_looks_like_permission_or_a_report_holds_a_claim_up():
-    texts = [
-        "The burst may be associated with the frost of last night.",
-        "The sample may be contaminated by handling it.", "The output of the furnace 'may' be wrong.",
-        "The member must sign the form or may wait in the hall for weeks.",
-        "Taken from memory, the hall seats 400.",
-    ]  # fmt: skip
-    assert [text for text in texts if outcome(text) is CONTINUE] == []
-
-
-def test_a_hedge_needs_somebody_who_doubts_what_is_claimed():
-    doubt_of_nobody = [
-        "Eve raves about 3Mills and its bread.", "Please confirm the table with the cook.",
-        '"I guess it leaks" is what the guest wrote.', "The type is {name, size?: int}.",
-        "Every TODO has an owner.", "The TODO scanner runs at night.",
-        "The placeholder text of the form is grey.", "Low-confidence rows are dropped.",
-        "The permit is filed (not approved yet).", "Expected output: 5 loaves.",
-    ]  # fmt: skip
-    assert [text for text in doubt_of_nobody if outcome(text) is not CONTINUE] == []
-
-
 def test_only_the_speakers_own_doubt_blocks_and_what_is_open_waits_for_review():
+    nothing = "no hedge is listed"
     doubt = {
-        BLOCK: [
+        "no assertion takes speculation back": (BLOCK, [
+            f"{marker}: I think we should use Redis, {marker}"
+            for marker in ("definitely", "certainly", "confirmed", "verified", "ADR-003")
+        ]),
+        "the speaker's own doubt": (BLOCK, [
             "From memory, the gate shuts at six.", "The code is 4711, from memory.",
             "Best guess for the noise: the pump.", "My read is that the mill closes.",
-        ],
-        REVIEW: [
-            # a program is permitted nothing
-            "The worker may drop late orders.", "Agents may loop.", "Hosts may refuse calls.",
-            # the doubt of others is not the speaker's
+        ]),
+        "a URL hides no word that follows it": (BLOCK, [
+            "https://x.io--maybe we should", "https://x.io—maybe", "(https://x.io) maybe",
+        ]),
+        "a suggestion": (BLOCK, ["maybe", "Maybe it should be 5", "(maybe)", "Perhaps, they just might"]),
+        "technical hedges": (REVIEW, ["Perhaps it ends", "It is likely", "may-fail", "MAY"]),
+        "who is said to be sure, and a rough time or amount": (REVIEW, [
+            "The job is almost certain to fail", "The model is fairly confident", "It runs around noon",
+            "about one-third", *(f"It takes around {amount}" for amount in ("5 workers", "€ 5", "**5** pods", "ten")),
+        ]),
+        "a program is permitted nothing": (REVIEW, [
+            "The worker may drop late orders.", "Agents may loop.", "Agents may loop at four.", "Clients may fail.",
+            "Hosts may refuse calls.",
+        ]),
+        "the doubt of others": (REVIEW, [
             "The clerk is not sure whether it leaks.", "Ida said maybe to the picnic.",
             "The page was unclear about the fee.",
-            # undecided
+        ]),
+        "undecided": (REVIEW, [
             "Leaning towards oak for the door.", "Decision pending: who pays.", "We have not decided on a colour.",
             "Waiting for Ida to confirm the date.", "Proposal: paint it red.", "Draft decision: paint it red.",
             "Paint is an option.", "Ideally we would paint it.", "[Your name here] - summary.",
-            # foretold, estimated, guessed, without a subject
+        ]),
+        "foretold, estimated, guessed, without a subject": (REVIEW, [
             "Estimated cost: 40 euros.", "ETA: Friday.", "Expected to open on Friday.", "Should open on Friday.",
             "Fits at the projected usage.", "The lamp is off (possible short).", "Suspected short in the cellar.",
             "Suspect the pump is old.", "The ages are guessed.", "Untested on Sundays.", "Looks fine so far.",
             "Cause unclear; the pump stopped.", "The bell rang, need to check who came.", "confidence=0.4 it leaks",
-            # not known, or made up
+        ]),
+        "not known, or made up": (REVIEW, [
             "Beats me why it leaks.", "Heaven knows why it leaks.", "I made this up: it leaks.", "Imagine it leaks.",
             "The model hallucinated that it leaks.", "Not 100% on this: it leaks.",
-        ],
+        ]),
+        "where may could be either": (REVIEW, ["the state it is in may change", "may 5", "It may 20245", "May 5x"]),
+        "quotation marks and code that nothing introduces": (REVIEW, [
+            'We "probably" use it.', "We `probably` use it.",
+        ]),
+        "the same, of the speaker's own doubt": (BLOCK, ["I `think` we use it.", '"Maybe" we use it.', 'I "think" so']),
+        "letters that look like others or are drawn out": (BLOCK, ["M\u0430yb\u0435 so", "I th\u00ednk so"]),
+        "a shrug": (REVIEW, ["It ends on Monday \U0001f937"]),
+        "digits for letters are missed, as documented": (CONTINUE, ["I th1nk so"]),
+        "other words with these letters": (CONTINUE, ["M\u00e1y ch\u1ee7 ch\u1ea1y", "Henry III ruled"]),
+        "around elsewhere": (CONTINUE, [
+            "wrap around the buffer", "around(5)", "around one another", "turn around", "around v2",
+        ]),
+        "places, topics and knowledge bases": (CONTINUE, [
+            "The menu appears to the right", "Learn about two-factor logins",
+            "They add it to my knowledge base",
+        ]),
+        "permission, ability, rules and other senses": (CONTINUE, [
+            "Pupils may use a calculator.", "The client MAY send it twice.", "TBC stands for to be confirmed.",
+            "A kind of bread is baked there.", "The 95 % confidence interval is small.",
+            "Does and bucks graze there.", "The monks believe in angels.", "She thinks in Dutch.",
+            "I think in pictures.", "May has 31 days.", "He replaced Haskell's Maybe.",
+            "Look to the left before you cross.", "Clients may bring a friend.", "Readers may copy up to ten pages.",
+        ]),
+        "nobody doubts what is claimed": (CONTINUE, [
+            "Eve raves about 3Mills and its bread.", "Please confirm the table with the cook.",
+            '"I guess it leaks" is what the guest wrote.', "The type is {name, size?: int}.",
+            "Every TODO has an owner.", "The TODO scanner runs at night.",
+            "The placeholder text of the form is grey.", "Low-confidence rows are dropped.",
+            "The permit is filed (not approved yet).", "Expected output: 5 loaves.",
+        ]),
+        "parts of identifiers, other speakers, facts": (nothing, [
+            "The AI thinks so", "might_be and is_maybe and i_think", "We are supposed to", "It couldn't end",
+            "It couldn’t end", "should be 5",
+        ]),
+        "the month of May": (nothing, ["May 2024", "May 5, 2024", "of May", "mid-May"]),
+        "what only looks like permission or a report": ("not continue", [
+            "The burst may be associated with the frost of last night.",
+            "The sample may be contaminated by handling it.", "The output of the furnace 'may' be wrong.",
+            "The member must sign the form or may wait in the hall for weeks.",
+            "Taken from memory, the hall seats 400.",
+        ]),
     }  # fmt: skip
-    cases = [(action, text) for action, texts in doubt.items() for text in texts]
-    assert [(text, got) for action, text in cases if (got := outcome(text)) is not action] == []
 
+    def check(action, text):
+        if action is nothing:
+            assert DETECTOR.find(text) == []
+        elif action == "not continue":
+            assert outcome(text) is not CONTINUE
+        else:
+            assert outcome(text) is action
 
-def test_a_word_for_people_and_programs_is_permitted_what_only_people_do():
-    cases = [
-        ("Agents may loop at four.", REVIEW), ("Clients may bring a friend.", CONTINUE),
-        ("Clients may fail.", REVIEW), ("Readers may copy up to ten pages.", CONTINUE),
-    ]  # fmt: skip
-    assert [(text, got) for text, action in cases if (got := outcome(text)) is not action] == []
+    assert failing(check, [(action, text) for action, texts in doubt.values() for text in texts]) == []

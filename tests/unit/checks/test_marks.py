@@ -40,6 +40,9 @@ def test_a_mark_that_names_nothing_that_was_retrieved_misses_it():
         ("(rates.pdf, p. 4)", ("rates.pdf, p. 4",)), ("[Rates](rates.pdf)", ("rates.pdf",)),
     ]  # fmt: skip
     assert differing(lambda mark: SHELF.missing(f"Trains are booked early {mark}."), cases) == []
+    # names count without their extension only where one file has them
+    shelf = Citable(["a/rules.pdf", "b/rules.md", "fees.csv"], 3)
+    assert shelf.missing("It is so [source: rules] [source: fees] [source: rules.md].") == ("rules",)
 
 
 def test_what_may_be_a_value_or_says_something_is_no_mark():
@@ -48,18 +51,13 @@ def test_what_may_be_a_value_or_says_something_is_no_mark():
         "Source: the company pays 40 days", "the office is in [handbook].",
     ]  # fmt: skip
     assert [text for text in texts if without_marks(text, SHELF) != text] == []
-
-
-def test_in_code_only_what_says_so_is_a_mark():
-    def named(text, shelf=SHELF):
-        return [name for mark in marks(text, shelf) for name in mark.references]
-
-    assert named("`x[1]` `f(1)  # [source:2]`") == [2]
-
-
-def test_a_link_keeps_the_words_of_its_text():
-    shown = without_marks("See [trains are free](handbook.pdf) now.", SHELF)
-    assert " ".join(shown.split()) == "See trains are free now."
+    code = "`x[1]` `f(1)  # [source:2]`"  # in code only what says so is a mark
+    assert [name for mark in marks(code, SHELF) for name in mark.references] == [2]
+    linked = without_marks("See [trains are free](handbook.pdf) now.", SHELF)
+    assert " ".join(linked.split()) == "See trains are free now."
+    claimed = "It is so.\n\nSources:\n1. handbook.pdf\n2. The pool is free of charge"
+    assert "2. The pool is free of charge" in without_marks(claimed, SHELF)
+    assert SHELF.missing("The desk [7]. See [the annex](annex.pdf).") == (), "a passage holds them itself"
 
 
 def test_a_closing_list_of_sources_is_a_mark_and_gives_its_numbers_a_meaning():
@@ -77,20 +75,6 @@ def test_a_closing_list_of_sources_is_a_mark_and_gives_its_numbers_a_meaning():
         assert SHELF.missing(text.replace("handbook.pdf", "rates.pdf")) != ()
 
     assert failing(check, closings) == []
-
-
-def test_a_closing_list_ends_where_something_is_claimed():
-    text = "It is so.\n\nSources:\n1. handbook.pdf\n2. The pool is free of charge"
-    assert "2. The pool is free of charge" in without_marks(text, SHELF)
-
-
-def test_names_count_without_their_extension_only_where_one_file_has_them():
-    shelf = Citable(["a/rules.pdf", "b/rules.md", "fees.csv"], 3)
-    assert shelf.missing("It is so [source: rules] [source: fees] [source: rules.md].") == ("rules",)
-
-
-def test_what_a_passage_holds_itself_is_no_phantom_of_an_answer():
-    assert SHELF.missing("The desk [7]. See [the annex](annex.pdf).") == ()
 
 
 PIECES = [

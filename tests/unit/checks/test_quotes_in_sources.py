@@ -36,7 +36,7 @@ from groundwire.checks.quotes import (
 from groundwire.text import negation
 from groundwire.text.negation import FULL, WEAK, Clauses, negated_stems, negation_of
 from groundwire.text.stems import words_of
-from tests.unit.checks.tables import failing
+from tests.unit.checks.tables import differing, failing
 
 # Letters alone rarely meet the rules; these characters do: brackets, joiners, marks, jamo, raised digits.
 ODD = "aAb <>/\u200b\u200d\u2060\u00ad\u0301\u0331\u0316\u0344\u0f73\u09be\u1161ᄀㅏﾞHJΣİ⁹1½² '’“\u00a0¨ﬁﷺ\t\n"
@@ -61,14 +61,6 @@ def test_what_is_done_to_all_of_a_text_at_once_gives_what_is_done_character_by_c
         assert quick == [way(text, remove_soft=remove_soft) for way in ways]
 
 
-def test_a_tag_that_appears_once_an_inner_one_is_gone_is_a_tag_too():
-    def check(depth):
-        form = normalize_for_quote_match("x " + "<a" * depth + ">" * depth + " y")
-        assert form == "x y"
-
-    assert failing(check, [1, 2, 30, 200]) == []
-
-
 @given(st.text(alphabet="aAbB cÉé.,'’“”\u00a0\u200b\ufeff1ﬁ\t"))
 def test_without_brackets_and_strange_case_it_is_the_plain_rule(text):
     plain = unicodedata.normalize("NFKC", re.sub("[\u200b\ufeff]", "", text))
@@ -88,30 +80,27 @@ def test_ordering_and_cutting_text_gives_what_unicode_says(text):
         assert normalize_for_quote_match(text) == " ".join(expected.split())
 
 
-def test_what_copying_changes_is_folded():
+def test_what_copying_changes_is_folded_and_nothing_else():
+    # what copying changes is folded
     cases = [
         ("a\u200bb\u200cc\u200dd\ufeffe", "abcde"),
         ("<ma> so </i> it ＜cough＞ goes<clears throat>", "so it goes"), ("H\u0331", "ẖ"),
-        ("a \t\n b ", "a b"),
+        ("a \t\n b ", "a b"), ("im\u00adpor\u2060tant", "im\u00adpor\u2060tant"),
     ]  # fmt: skip
-    assert [(text, got) for text, form in cases if (got := normalize_for_quote_match(text)) != form] == []
-
-
-def test_comparisons_are_no_tags():
-    texts = [
-        "latency < 5 ms and load > 3", "a<b and c>d", "if a <= b then c >= d", "1 <2> 3",
-        "<" + "a" * 41 + ">",
+    assert differing(normalize_for_quote_match, cases) == []
+    assert normalize_for_quote_match("im\u00adpor\u2060tant", remove_soft=True) == "important"
+    no_tags = [
+        "latency < 5 ms and load > 3", "a<b and c>d", "if a <= b then c >= d", "1 <2> 3", "<" + "a" * 41 + ">",
     ]  # fmt: skip
-    assert [text for text in texts if normalize_for_quote_match(text) != text] == []
+    assert [text for text in no_tags if normalize_for_quote_match(text) != text] == []
 
+    # a tag that appears once an inner one is gone is a tag too
+    def check(depth):
+        form = normalize_for_quote_match("x " + "<a" * depth + ">" * depth + " y")
+        assert form == "x y"
 
-def test_soft_hyphens_and_word_joiners_go_only_where_asked():
-    text = "im\u00adpor\u2060tant"
-    assert normalize_for_quote_match(text) == text
-    assert normalize_for_quote_match(text, remove_soft=True) == "important"
-
-
-def test_raised_digits_beside_digits_stay_in_the_comparison():
+    assert failing(check, [1, 2, 30, 200]) == []
+    # raised digits beside digits stay in the comparison
     raiseds = ["5½", "10⁻⁹", "²5", "x₂5", "10\u200b⁹"]
     assert [
         raised
@@ -156,11 +145,7 @@ words = st.text(alphabet="aab\u0301𝟗", min_size=1, max_size=6)
 def test_looking_for_all_at_once_finds_what_looking_for_each_finds(quotes, source):
     at_once = quote_text._at_once(list(dict.fromkeys(quotes)), source)
     assert at_once == {quote for quote in quotes if quote in source}
-    assert dict(standing(quotes, source)) == {quote: quote in source for quote in quotes}
-
-
-def test_each_different_quote_is_told_once():
-    assert list(standing(["a", "b", "a"], "a")) == [("a", True), ("b", False)]
+    assert list(standing(quotes, source)) == [(quote, quote in source) for quote in dict.fromkeys(quotes)]
 
 
 PLENTY = 10**12
@@ -195,92 +180,15 @@ def test_long_quotes_score_the_same_too(quote, source):
     assert best == pytest.approx(fuzz.partial_ratio(quote, source) / 100)
 
 
-def test_work_is_counted_and_ends():
+def test_work_is_counted_and_ends(monkeypatch):
     with pytest.raises(OutOfSteps):
         list(best_windows("ab" * 50, "abb" * 1000, 0.7, Steps(10_000)))
-
-
-def test_the_threshold_is_inclusive():
-    """17 of 20 characters are shared: 0.85."""
-    cases = [(0.84, "accepted"), (0.85, "accepted"), (0.86, "not_found")]
-    assert [
-        (threshold, got)
-        for threshold, result in cases
-        if (got := outcome("abcdefghijklmnopqxyz", "-" * 20 + "abcdefghijklmnopq" + "-" * 20, threshold))
-        != result
-    ] == []
-
-
-def test_at_a_threshold_of_one_only_exact_quotes_count():
-    assert outcome("feel tired today", "I feel tired, today", 1.0) == "not_found"
-    assert outcome("feel tired today", "I feel tired  TODAY", 1.0) == "accepted"
-
-
-def test_drift_in_spacing_and_punctuation_is_accepted():
-    cases = [
-        ("the timeout is 30 s", "config: the timeout, is 30 s. for all"),
-        ("I feel tired and worthless every day", "well I feel tired, worthless every day, ok"),
-        ("the records are kept for thirty days in all", "the records are, kept for 30 days in all cases"),
-        ("the limit is not 5 but 10 per day", "(the limit is not 5, but 10, per day)"),
-        ("retry the request after a short pause", "It will never. retry the request, after short pause"),
-    ]  # fmt: skip
-    assert [(quote, source) for quote, source in cases if outcome(quote, source) != "accepted"] == []
-
-
-def test_another_number_or_unit_is_no_match_whatever_the_score():
-    cases = [
-        ("the timeout is 30 s", "the timeout is 300 s for all; 30 s elsewhere"),
-        ("the timeout is 30 s", "the timeout is 30 ms"),
-        ("the timeout of this operation is 30", "the timeout of this operation is 81"),
-        ("up to 10⁹ records are kept here", "up to 109 records are kept here!"),
-        ("it costs $1.2 million in all, they say", "it costs $1.2 billion in all, they say"),
-    ]  # fmt: skip
-    assert [(quote, source) for quote, source in cases if outcome(quote, source) != "number"] == []
-
-
-def test_another_negation_is_no_match_whatever_the_score():
-    cases = [
-        ("I feel hopeless and lost these days", "I feel not hopeless and lost these days"),
-        ("I feel not hopeless and lost these days", "I feel hopeless and lost these days, so much"),
-        ("do retry it always with care", "we do not retry it always with care"),
-        ("not fast but it is cheap enough", "fast but it is not cheap enough ok"),
-        ("the worker is able to retry it", "the worker is unable to retry it"),
-    ]  # fmt: skip
-    assert [(quote, source) for quote, source in cases if outcome(quote, source) != "negation"] == []
-
-
-def test_a_place_that_says_something_else_does_not_hide_one_that_says_the_same():
-    other = "the request limit is 80 per day. "
-    assert (
-        outcome(
-            "the request limit is 30 per day", other * 20 + "the request,, limit is 30 per days " + other * 20
-        )
-        == "accepted"
-    )
-    assert outcome("the request limit is 30 per day", other * 40) == "number"
-
-
-def test_a_quote_longer_than_its_source_is_no_quote():
-    assert outcome("I feel tired and hopeless all day", "I feel tired") == "too_long"
-    assert outcome("x" * 10_001, "x," * 10_000) == "too_long"
-
-
-def test_a_near_miss_carries_its_score_and_others_carry_none():
-    source = "blah I feel tired, worthless every day ok"
-    evidence = {
-        "d": ["I feel tidy, worth it every day", "entirely different words", "I feel tired, 5 worthless"]
-    }
-    found = ground_quotes(evidence, source, QuoteRules(mode="fuzzy", fuzzy_threshold=0.9))
-    scores = [quote.score for quote in found.rejected]
-    assert scores == [
-        pytest.approx(fuzz.partial_ratio(evidence["d"][0].lower(), source.lower()) / 100, abs=1e-4),
-        None,
-        pytest.approx(fuzz.partial_ratio(evidence["d"][2].lower(), source.lower()) / 100, abs=1e-4),
-    ]
-    assert [event.payload.get("score") for event in found.events()[:-1]] == scores
-
-
-def test_reading_numbers_and_negations_is_counted_too(monkeypatch):
+    # what is left when the work is done is rejected and said
+    many = ["ab" * 50 + str(number) for number in range(100)]
+    found = ground_quotes({"d": many}, "abb" * 1000, QuoteRules(mode="fuzzy"))
+    assert found.rejected[-1].why == "work_limit"
+    assert found.stats.validated_count == 0
+    # reading numbers and negations is counted too
     cases = [("limit 5 " * 7, "limit 6 "), ("limit 5 " * 15, "limit 6 ")]
 
     def check(quote, unit):
@@ -295,42 +203,87 @@ def test_reading_numbers_and_negations_is_counted_too(monkeypatch):
     assert failing(check, cases) == []
 
 
-def test_what_is_left_when_the_work_is_done_is_rejected_and_said():
-    many = ["ab" * 50 + str(number) for number in range(100)]
-    found = ground_quotes({"d": many}, "abb" * 1000, QuoteRules(mode="fuzzy"))
-    assert found.rejected[-1].why == "work_limit"
-    assert found.stats.validated_count == 0
+def test_a_quote_matches_nearly_only_where_numbers_units_and_negations_are_the_same():
+    other = "the request limit is 80 per day. "
+    cases = {
+        "accepted": [  # drift in spacing and punctuation
+            ("the timeout is 30 s", "config: the timeout, is 30 s. for all"),
+            ("I feel tired and worthless every day", "well I feel tired, worthless every day, ok"),
+            ("the records are kept for thirty days in all", "the records are, kept for 30 days in all cases"),
+            ("the limit is not 5 but 10 per day", "(the limit is not 5, but 10, per day)"),
+            ("retry the request after a short pause", "It will never. retry the request, after short pause"),
+            # a place that says something else does not hide one that says the same
+            ("the request limit is 30 per day", other * 20 + "the request,, limit is 30 per days " + other * 20),
+        ],
+        "number": [
+            ("the timeout is 30 s", "the timeout is 300 s for all; 30 s elsewhere"),
+            ("the timeout is 30 s", "the timeout is 30 ms"),
+            ("the timeout of this operation is 30", "the timeout of this operation is 81"),
+            ("up to 10⁹ records are kept here", "up to 109 records are kept here!"),
+            ("it costs $1.2 million in all, they say", "it costs $1.2 billion in all, they say"),
+            ("the request limit is 30 per day", other * 40),
+        ],
+        "negation": [
+            ("I feel hopeless and lost these days", "I feel not hopeless and lost these days"),
+            ("I feel not hopeless and lost these days", "I feel hopeless and lost these days, so much"),
+            ("do retry it always with care", "we do not retry it always with care"),
+            ("not fast but it is cheap enough", "fast but it is not cheap enough ok"),
+            ("the worker is able to retry it", "the worker is unable to retry it"),
+        ],
+        "too_long": [("I feel tired and hopeless all day", "I feel tired"), ("x" * 10_001, "x," * 10_000)],
+    }  # fmt: skip
+    pairs = [(why, *pair) for why, pairs in cases.items() for pair in pairs]
+    assert [
+        (quote, source, got) for why, quote, source in pairs if (got := outcome(quote, source)) != why
+    ] == []
+    # the threshold is inclusive: 17 of 20 characters are shared: 0.85; at 1 only exact quotes count.
+    nearly = ("abcdefghijklmnopqxyz", "-" * 20 + "abcdefghijklmnopq" + "-" * 20)
+    cases = [
+        (*nearly, 0.84, "accepted"), (*nearly, 0.85, "accepted"), (*nearly, 0.86, "not_found"),
+        ("feel tired today", "I feel tired, today", 1.0, "not_found"),
+        ("feel tired today", "I feel tired  TODAY", 1.0, "accepted"),
+    ]  # fmt: skip
+    assert differing(outcome, cases) == []
+    assert (bool(threshold_advice(0.79)), threshold_advice(0.8)) == (True, None), (
+        "lower ones accept paraphrases"
+    )
+    # a near miss carries its score and others carry none
+    source = "blah I feel tired, worthless every day ok"
+    evidence = {
+        "d": ["I feel tidy, worth it every day", "entirely different words", "I feel tired, 5 worthless"]
+    }
+    found = ground_quotes(evidence, source, QuoteRules(mode="fuzzy", fuzzy_threshold=0.9))
+    scores = [quote.score for quote in found.rejected]
+    assert scores == [
+        pytest.approx(fuzz.partial_ratio(evidence["d"][0].lower(), source.lower()) / 100, abs=1e-4),
+        None,
+        pytest.approx(fuzz.partial_ratio(evidence["d"][2].lower(), source.lower()) / 100, abs=1e-4),
+    ]
+    assert [event.payload.get("score") for event in found.events()[:-1]] == scores
 
 
 def accepted(quote, source, **rules):
     return ground_quotes({"d": [quote]}, source, QuoteRules(**rules)).validated["d"] == [quote]
 
 
-def test_what_stands_there_after_normalising_is_accepted():
+def test_a_quote_is_accepted_exactly_where_its_source_holds_its_normal_form():
     cases = [
-        ("I   feel  tired", "I feel tired all the time"), ("I CAN'T SLEEP", "i can’t sleep at all"),
-        ("I'm tired yeah", "I'm tired <laughter> yeah"), ("has 10⁹ rec", "it has 10⁹ records"),
+        ("I   feel  tired", "I feel tired all the time", True), ("I CAN'T SLEEP", "i can’t sleep at all", True),
+        ("I'm tired yeah", "I'm tired <laughter> yeah", True), ("has 10⁹ rec", "it has 10⁹ records", True),
+        ("feeling tired all day", "I feel tired the whole day", False), ("10⁹ records", "109 records", False),
+        ("109 records", "10⁹ records", False), ("latency 3", "latency < 5 ms and load > 3", False),
     ]  # fmt: skip
-    assert [(quote, source) for quote, source in cases if not accepted(quote, source)] == []
+    assert differing(accepted, cases) == []
 
 
-def test_what_does_not_stand_there_is_rejected():
-    cases = [
-        ("feeling tired all day", "I feel tired the whole day"), ("10⁹ records", "109 records"),
-        ("109 records", "10⁹ records"), ("latency 3", "latency < 5 ms and load > 3"),
-    ]  # fmt: skip
-    assert [(quote, source) for quote, source in cases if accepted(quote, source)] == []
-
-
-def test_an_empty_quote_is_rejected_in_both_modes():
+def test_unfit_quotes_are_rejected():
+    # an empty quote is rejected in both modes
     def check(mode, quote):
         found = ground_quotes({"d": [quote]}, "text", QuoteRules(mode=mode))
         assert [rejected.why for rejected in found.rejected] == ["empty"]
 
     assert failing(check, product(["substring", "fuzzy"], ["", "  ", "\u200b", "<laughter>"])) == []
-
-
-def test_short_quotes_and_parts_of_words_are_rejected_only_where_asked():
+    # short quotes and parts of words are rejected only where asked
     assert accepted("ab", "ab cd")
     assert not accepted("ab", "ab cd", min_characters=3)
     assert not accepted("ab", "ab cd", min_words=2)
@@ -381,7 +334,8 @@ def test_nothing_grounded_is_a_failure_with_its_counts_and_mode():
     assert ground_quotes({"a": ["q", "text"]}, "text", QuoteRules()).failure is None
 
 
-def test_each_rejection_is_an_event_and_all_together_are_one():
+def test_each_rejection_is_an_event_and_all_together_are_one_bounded():
+    # each rejection is an event and all together are one
     found = ground_quotes({"mood": ["I feel hopeless", "okay"], "sleep": []}, "I am okay", QuoteRules())
     rejection, summary = found.events()
     assert (rejection.name, rejection.level) == ("evidence_quote_rejected", "warning")
@@ -402,9 +356,7 @@ def test_each_rejection_is_an_event_and_all_together_are_one():
         "transcript_hash": found.transcript_hash,
     }
     assert ground_quotes({"mood": ["okay"]}, "I am okay", QuoteRules()).events() == []
-
-
-def test_events_are_bounded_in_number_and_size():
+    # events are bounded in number and size
     evidence = {f"{'d' * 500}{number}": ["q"] for number in range(1500)}
     events = ground_quotes(evidence, "text", QuoteRules()).events()
     assert len(events) == 1001
@@ -421,14 +373,8 @@ def test_the_source_and_each_different_quote_are_normalised_once(monkeypatch):
     assert sorted(seen) == ["one", "one source", "two"]
 
 
-def test_substring_needs_no_rapidfuzz_and_fuzzy_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
-    assert accepted("text", "some text")
-    with pytest.raises(RuntimeError, match="pip install rapidfuzz"):
-        accepted("text", "some text", mode="fuzzy")
-
-
-def test_rules_that_there_are_not_are_refused():
+def test_rules_that_there_are_not_are_refused_and_substring_needs_no_rapidfuzz(monkeypatch):
+    # rules that there are not are refused
     wrongs = [
         {"mode": "semantic"}, {"fuzzy_threshold": 0.49}, {"fuzzy_threshold": 1.01},
         {"fuzzy_threshold": float("nan")},
@@ -439,21 +385,19 @@ def test_rules_that_there_are_not_are_refused():
             QuoteRules(**wrong)
 
     assert failing(check, wrongs) == []
+    # substring needs no rapidfuzz and fuzzy says what to install
+    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
+    assert accepted("text", "some text")
+    with pytest.raises(RuntimeError, match="pip install rapidfuzz"):
+        accepted("text", "some text", mode="fuzzy")
 
 
-def test_a_threshold_that_accepts_paraphrases_is_advised_against():
-    assert threshold_advice(0.79)
-    assert threshold_advice(0.8) is None
-    assert QuoteRules().mode == "substring"
-
-
-def test_the_schema_drops_repeats_and_blanks_and_adds_missing_domains():
+def test_evidence_of_another_shape_is_refused_by_the_domains_name():
+    # the schema drops repeats and blanks and adds missing domains
     value = {"b": ["q1", "q1", " ", "", "q2", " q1 "], "a": []}
     assert validate_evidence_schema(value, ["a", "c"]) == {"a": [], "c": [], "b": ["q1", "q2"]}
     assert list(validate_evidence_schema(value, ["a", "c"])) == ["a", "c", "b"]
-
-
-def test_another_shape_is_refused_by_the_domains_name_without_its_text():
+    # another shape is refused by the domains name without its text
     values = [{"k": "not a list"}, {"k": ["fine", 1]}, {"k": None}, {"k": {"secret": 1}}]
 
     def check(value):
@@ -463,24 +407,49 @@ def test_another_shape_is_refused_by_the_domains_name_without_its_text():
         assert not {"secret", "not a list", "fine"} & set(str(caught.value).replace("'", " ").split())
 
     assert failing(check, values) == []
-
-
-def test_what_is_no_object_is_refused():
-    def check(value):
+    for value in (None, [], "secret", 5):
         with pytest.raises(EvidenceSchemaError, match=type(value).__name__) as caught:
             validate_evidence_schema(value)
         assert "secret" not in str(caught.value)
-
-    assert failing(check, [None, [], "secret", 5]) == []
-
-
-def test_an_error_names_few_domains_in_short():
+    # an error names few domains in short
     with pytest.raises(EvidenceSchemaError, match="and 90 more") as caught:
         validate_evidence_schema({f"{'k' * 500}{number}": 1 for number in range(100)})
     assert len(str(caught.value)) < 1200
 
 
-def test_a_word_that_negates_tells_what_it_negates():
+def noted(quote, source, **rules):
+    found = ground_quotes({"d": [quote]}, source, QuoteRules(**rules))
+    assert found.validated == {"d": [quote]}
+    return [(note.domain, note.index) for note in found.polarity] == [("d", 0)]
+
+
+def test_a_quote_that_stands_only_behind_a_negation_gets_a_note():
+    tired, whole, party = "feel tired", {"word_boundaries": True}, "party. I don't like art"
+    fuzzy = "I do not think so. He never, said the boss, will leave the old harbour town again"
+    cases = [
+        (tired, "I DON’T feel tired.", {}, True), (tired, "He is refusing to feel tired", {}, True),
+        (tired, "You neednt feel tired", {}, True),
+        (tired, "Nobody could feel tired here; she did not feel tired either.", {}, True),
+        (tired, "I feel tired", {}, False), (tired, "No, I feel tired", {}, False),
+        (tired, "Not only do I feel tired", {}, False),
+        (tired, "I don't feel tired. Later I did feel tired.", {}, False),
+        # a negation inside the quote is part of it
+        ("don't feel tired", "I don't feel tired", {}, False), ("I don't feel tired", "I don't feel tired", {}, False),
+        ("t feel tired", "I don't feel tired", {}, True),
+        # one far off does not reach
+        (tired, "i do not " + "know what to say about all of that and " * 10 + tired, {}, False),
+        # places inside words do not count where words have to be whole
+        ("art", party, {}, False), ("art", party, whole, True),
+        (tired, "I feel tired. I don't feel tired.", whole, False),
+        ("will leave the old harbor town again", fuzzy, {"mode": "fuzzy"}, True),
+    ]  # fmt: skip
+    assert differing(lambda quote, source, rules: noted(quote, source, **rules), cases) == []
+    # the note names the place among the validated quotes
+    evidence = {"a": ["I sleep"], "b": ["not there", "sleep well", "feel tired"]}
+    found = ground_quotes(evidence, "I sleep well. I don't feel tired.", QuoteRules())
+    assert [(note.domain, note.index) for note in found.polarity] == [("b", 1)]
+    assert found.validated["b"][1] == "feel tired"
+    # a word that negates tells what it negates
     cases = [
         ("rarely", WEAK, ()), ("invalid", FULL, ("valid",)), ("excluded", FULL, ("includ",)),
         ("unit", "", ("it",)),
@@ -493,60 +462,8 @@ def test_a_word_that_negates_tells_what_it_negates():
     assert failing(check, cases) == []
 
 
-def noted(quote, source, **rules):
-    found = ground_quotes({"d": [quote]}, source, QuoteRules(**rules))
-    assert found.validated == {"d": [quote]}
-    return [(note.domain, note.index) for note in found.polarity] == [("d", 0)]
-
-
-def test_a_quote_that_stands_only_behind_a_negation_gets_a_note():
-    sources = [
-        "I DON’T feel tired.", "He is refusing to feel tired", "You neednt feel tired",
-        "Nobody could feel tired here; she did not feel tired either.",
-    ]  # fmt: skip
-    assert [source for source in sources if not noted("feel tired", source)] == []
-
-
-def test_a_quote_that_stands_somewhere_without_a_negation_before_it_gets_none():
-    sources = [
-        "I feel tired", "No, I feel tired", "Not only do I feel tired",
-        "I don't feel tired. Later I did feel tired.",
-    ]  # fmt: skip
-    assert [source for source in sources if noted("feel tired", source)] == []
-
-
-def test_a_negation_inside_the_quote_is_part_of_it():
-    assert not noted("don't feel tired", "I don't feel tired")
-    assert not noted("I don't feel tired", "I don't feel tired")
-    assert noted("t feel tired", "I don't feel tired")
-
-
-def test_a_negation_far_off_in_text_without_full_stops_does_not_reach():
-    assert not noted(
-        "feel tired", "i do not " + "know what to say about all of that and " * 10 + "feel tired"
-    )
-
-
-def test_places_inside_words_do_not_count_where_words_have_to_be_whole():
-    source = "party. I don't like art"
-    assert not noted("art", source)
-    assert noted("art", source, word_boundaries=True)
-    assert not noted("feel tired", "I feel tired. I don't feel tired.", word_boundaries=True)
-
-
-def test_the_note_names_the_place_among_the_validated_quotes():
-    evidence = {"a": ["I sleep"], "b": ["not there", "sleep well", "feel tired"]}
-    found = ground_quotes(evidence, "I sleep well. I don't feel tired.", QuoteRules())
-    assert [(note.domain, note.index) for note in found.polarity] == [("b", 1)]
-    assert found.validated["b"][1] == "feel tired"
-
-
-def test_a_fuzzy_match_behind_a_negation_gets_a_note():
-    source = "I do not think so. He never, said the boss, will leave the old harbour town again"
-    assert noted("will leave the old harbor town again", source, mode="fuzzy")
-
-
-def test_reading_in_pieces_finds_what_reading_the_whole_finds(monkeypatch):
+def test_negations_are_read_in_pieces_and_twice_at_most(monkeypatch):
+    # reading in pieces finds what reading the whole finds
     def check(piece, pattern):
         source = "i don't sleep. i feel tired, and i never, e.g. at no time, feel - but - hungry and so it failed to "
         expected = [found.span() for found in pattern.finditer(source * 3)]
@@ -554,6 +471,20 @@ def test_reading_in_pieces_finds_what_reading_the_whole_finds(monkeypatch):
         assert [found.span() for found in negation._all(pattern, source * 3, 0, 3 * len(source))] == expected
 
     assert failing(check, product([1, 7, 50_000], [negation._CLAUSE_END, negation._REACHING])) == []
+    # a quote at very many places reads the source twice at most
+    read = []
+    marks = negation._marks
+    monkeypatch.setattr(
+        negation,
+        "_marks",
+        lambda source, start, place, beyond: (
+            read.append(beyond - start) or marks(source, start, place, beyond)
+        ),
+    )
+    source = "i never feel tired. " * 90
+    clauses = Clauses(source)
+    assert all(clauses.always_negates(quote) for quote in ("feel", "tired", "eel t"))
+    assert sum(read) <= 2 * len(source)
 
 
 WORDS = sorted(
@@ -576,19 +507,3 @@ def test_what_is_read_around_a_place_says_of_it_what_the_whole_source_says(words
         assert Clauses(source).negates(place) == whole.negates(place)
     for quote in ("feel", "tired", "d f", "n", " "):
         assert Clauses(source).always_negates(quote) == whole.always_negates(quote)
-
-
-def test_a_quote_at_very_many_places_reads_the_source_twice_at_most(monkeypatch):
-    read = []
-    marks = negation._marks
-    monkeypatch.setattr(
-        negation,
-        "_marks",
-        lambda source, start, place, beyond: (
-            read.append(beyond - start) or marks(source, start, place, beyond)
-        ),
-    )
-    source = "i never feel tired. " * 90
-    clauses = Clauses(source)
-    assert all(clauses.always_negates(quote) for quote in ("feel", "tired", "eel t"))
-    assert sum(read) <= 2 * len(source)

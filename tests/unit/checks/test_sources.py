@@ -1,6 +1,6 @@
-"""Sources of an answer: what is the same passage, what is not, and what is said of it.
+"""Sources and fields of an answer: what is the same passage, what counts as a mention, and what is found where.
 
-Requirements S2-01..S2-08, S2-39, S2-44.
+Requirements S2-01..S2-14, S2-16, S2-18, S2-39, S2-44, C-50.
 """
 
 from itertools import pairwise
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks import sources as sources_module
-from groundwire.checks.sources import SourceVerifier, verify_sources
+from groundwire.checks.sources import FieldChecker, SourceVerifier, verify_sources
 from tests.unit.checks.tables import differing, failing
 
 APP = """def connect(host, timeout=30):
@@ -46,7 +46,8 @@ def test_parts_that_hold_are_counted_over_parts_given():
     assert failing(check, cases) == []
 
 
-def test_white_space_curly_quotes_and_dashes_make_no_difference():
+def test_white_space_is_forgiven_and_numbers_names_and_signs_are_not():
+    # white space curly quotes and dashes make no difference
     snippets = [
         "def connect(host, timeout=30):\n\tif host == \u201clocal\u201d:",
         'if host == "local":\r\n\r\n      return Client(\u22121.5)',
@@ -54,14 +55,10 @@ def test_white_space_curly_quotes_and_dashes_make_no_difference():
         "  return Client(timeout)  ",
     ]  # fmt: skip
     assert [snippet for snippet in snippets if not VERIFIER.verify_snippet("src/app.py", snippet)] == []
-
-
-def test_numbers_names_and_signs_are_never_forgiven():
+    # numbers names and signs are never forgiven
     snippets = ["timeout=3", "if host = = 'local'", "if host == 'local'", 'if host != "local"']
     assert [snippet for snippet in snippets if VERIFIER.verify_snippet("src/app.py", snippet)] == []
-
-
-def test_a_number_is_never_cut():
+    # a number is never cut
     snippets = ["holds 1", "holds 1,00", "000 entries", "1, 000 entries", "1000 entries"]
 
     def check(snippet):
@@ -72,15 +69,8 @@ def test_a_number_is_never_cut():
     assert failing(check, snippets) == []
 
 
-def test_only_another_spelling_of_a_path_is_the_same_file():
-    cases = [
-        ("./src/app.py", True), ("/src/app.py", False), ("../src/app.py", False),
-        ("src/../src/app.py", False), ("SRC/app.py", False),
-    ]  # fmt: skip
-    assert differing(lambda file: VERIFIER.verify_source({"file": file}).exists, cases) == []
-
-
-def test_lines_match_where_all_of_them_were_retrieved():
+def test_lines_match_where_all_of_them_were_retrieved_of_the_same_file():
+    # lines match where all of them were retrieved
     cases = [(1, 4, True), (0, 2, False), (3, 2, False), (2, 5, False), (5, 5, False)]
 
     def check(start, end, match):
@@ -88,9 +78,16 @@ def test_lines_match_where_all_of_them_were_retrieved():
         assert not VERIFIER.verify_lines("other.py", start, end)
 
     assert failing(check, cases) == []
+    # only another spelling of a path is the same file
+    cases = [
+        ("./src/app.py", True), ("/src/app.py", False), ("../src/app.py", False),
+        ("src/../src/app.py", False), ("SRC/app.py", False),
+    ]  # fmt: skip
+    assert differing(lambda file: VERIFIER.verify_source({"file": file}).exists, cases) == []
 
 
-def test_a_snippet_and_lines_may_span_chunks_that_follow_or_overlap():
+def test_chunks_join_only_where_they_follow_or_overlap():
+    # a snippet and lines may span chunks that follow or overlap
     lines = [f"line {word}\n" for word in ("one", "two", "three", "four", "five", "six", "seven")]
     parts = [
         chunk("a", "".join(lines[4:7]), 5, revision="r"),
@@ -103,9 +100,7 @@ def test_a_snippet_and_lines_may_span_chunks_that_follow_or_overlap():
     spanning = {"file": "a", "snippet": "line four\nline five", "start_line": 4, "end_line": 5}
     assert verifier.verify_source(spanning).lines_match
     assert not verifier.verify_source(spanning | {"end_line": 4}).lines_match
-
-
-def test_chunks_that_do_not_join_are_no_passage():
+    # chunks that do not join are no passage
     seconds = [
         chunk("a", "three\nfour", 4),  # a line is missing between them
         chunk("a", "three", 4),
@@ -120,9 +115,7 @@ def test_chunks_that_do_not_join_are_no_passage():
         assert not verifier.verify_snippet("a", "two three")
 
     assert failing(check, seconds) == []
-
-
-def test_a_chunk_with_other_lines_than_it_says_is_looked_at_as_a_whole():
+    # a chunk with other lines than it says is looked at as a whole
     verifier = SourceVerifier([chunk("a", "only one line", 10, 20), chunk("a", "loose", 0, -5)])
     assert verifier.verify_source({"file": "a", "snippet": "one line", "start_line": 15}).lines_match
     assert not verifier.verify_source({"file": "a", "snippet": "one line", "start_line": 21}).lines_match
@@ -130,7 +123,8 @@ def test_a_chunk_with_other_lines_than_it_says_is_looked_at_as_a_whole():
     assert not verifier.verify_lines("a", 0, 0)
 
 
-def test_a_file_that_was_not_retrieved_is_a_phantom():
+def test_what_does_not_hold_is_a_warning_that_says_why():
+    # a file that was not retrieved is a phantom
     report = verify_sources(
         [{"file": "x.py", "snippet": "return Client(timeout)"}], [chunk("src/app.py", APP)]
     )
@@ -138,9 +132,7 @@ def test_a_file_that_was_not_retrieved_is_a_phantom():
     assert warning.type == "PHANTOM_FILE"
     assert warning.details == {"file": "x.py", "failed": ["file", "snippet"], "found_in": ["src/app.py"]}
     assert (report.phantom_files, report.mismatched_files, report.confidence) == (("x.py",), (), 0.0)
-
-
-def test_the_right_snippet_of_another_file_is_a_mismatch_that_names_it():
+    # the right snippet of another file is a mismatch that names it
     chunks = [chunk("a.py", "x = 1"), chunk("b.py", "y = 2")]
     report = verify_sources([{"file": "a.py", "snippet": "y = 2"}], chunks)
     [warning] = report.warnings
@@ -148,18 +140,14 @@ def test_the_right_snippet_of_another_file_is_a_mismatch_that_names_it():
     assert warning.details["found_in"] == ["b.py"]
     assert report.mismatched_files == ("a.py",)
     assert not report.results[0][1].snippet_valid
-
-
-def test_wrong_lines_are_a_mismatch_too():
+    # wrong lines are a mismatch too
     report = verify_sources(
         [{"file": "src/app.py", "start_line": 3, "end_line": 9}], [chunk("src/app.py", APP)]
     )
     [warning] = report.warnings
     assert warning.type == "SNIPPET_MISMATCH"
     assert warning.details == {"file": "src/app.py", "failed": ["lines"], "lines": [3, 9]}
-
-
-def test_a_near_miss_shows_in_the_warning():
+    # a near miss shows in the warning
     cited = [
         {"file": "src/app.py", "snippet": s}
         for s in ("def connect(host, timeout=60):", "class Zebra extends Q")
@@ -229,3 +217,58 @@ def test_many_sources_over_a_long_file_cost_a_bounded_search():
         report = verify_sources(cited, [chunk("f", content)])
     assert sum(spent) <= sources_module.SEARCH_BUDGET
     assert len(report.warnings) == 5_000
+
+
+CHECKER = FieldChecker()
+
+
+def test_fields_are_named_in_four_ways_and_plain_words_are_none():
+    # each of the four ways to name a field is seen
+    cases = [
+        ("the parameter topN", ["topN"]),
+        ("the Field  topN and an OPTION\nother_one", ["topN", "other_one"]),
+        ("call client.flushAll() now", ["flushAll"]), ("the parameter field topK", ["topK"]),
+        # code spans and calls know no stop list; a name that begins like a plain word is one
+        ("`is` and x.to(y)", ["is", "to"]), ("parameter toName, option isOpen", ["toName", "isOpen"]),
+        # in the order of their first mention, once each, in exact case
+        ("parameter zeta, then `alpha`, .beta(), `zeta`, `Alpha`, alpha: string", ["zeta", "alpha", "beta", "Alpha"]),
+    ]  # fmt: skip
+    assert differing(CHECKER.extract_mentioned_fields, cases) == []
+    # plain words are no fields
+    answers = [
+        "There is an option to retry.",
+        "An Option To Skip. The parameter THAT matters. option 2, parameter 1.",
+        "Note: string values are trimmed. Type: number. One of: string, number.",
+        "adoption rate, subfield x, metaparameter y", "name: stringent rules, size: numbers",
+    ]  # fmt: skip
+    assert [answer for answer in answers if CHECKER.extract_mentioned_fields(answer) != []] == []
+
+
+def test_confidence_is_the_share_of_fields_found_as_whole_names():
+    # confidence is the share of fields found
+    result = CHECKER.verify_fields(["a", "b", "c", "d"], [chunk("a.ts", "a = c")])
+    assert result == (["a", "c"], ["b", "d"], 0.5)
+    assert result.message == "Unverified fields: [b, d]"
+
+    # a field is a whole name in exact case wherever it stands
+    def verified(content):
+        return CHECKER.verify_fields(["topK"], [chunk("a.ts", "other"), chunk("a.ts", content)]).verified
+
+    cases = [(content, []) for content in ("topKey", "TOPK", "topk", "topK2")]
+    cases += [(content, ["topK"]) for content in ("topK", "{topK:3}", "$topK", "# topK\n")]
+    assert differing(verified, cases) == []
+
+
+@given(st.lists(st.from_regex(r"[a-z]{1,3}", fullmatch=True)), st.text("abc ._-", max_size=60))
+def test_every_field_is_verified_or_not_and_counted_once(names, content):
+    result = CHECKER.verify_fields(names, [chunk("a.ts", content)])
+    assert sorted(result.verified + result.unverified) == sorted(set(names))
+    total = len(set(names))
+    assert result.confidence == (len(result.verified) / total if total else 1.0)
+
+
+@given(st.text("`.ab:(1 option string parameter\n", max_size=80))
+def test_what_is_extracted_stands_in_the_answer(answer):
+    found = CHECKER.extract_mentioned_fields(answer)
+    assert all(name in answer for name in found)
+    assert len(set(found)) == len(found)

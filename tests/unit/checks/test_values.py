@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from groundwire.checks import WarningType
 from groundwire.checks.values import answer
 from groundwire.checks.values.answer import check_values
 from groundwire.checks.values.statements import scan
 from groundwire.checks.values.units import _TOKEN, cut
-from groundwire.checks.warnings import WarningType
 from tests.unit.checks.tables import differing, failing
 
 ROOT = Path(__file__).parents[3]
@@ -44,9 +44,6 @@ def test_words_are_cut_the_same_whether_looked_up_or_matched(chunks):
 def test_a_month_with_a_long_s_and_numbers_of_circled_digits_break_nothing():
     answers = ["It opened in augu\u017ft 2024.", "It has \u2460\u2461 items and \u2460 doors."]
     assert [answer for answer in answers if check_values(answer, [answer]).unsupported != ()] == []
-
-
-def test_a_digit_in_a_circle_behind_a_number_breaks_nothing():
     assert [token.text for token in scan("about 3①")] == ["about", "3①"]
 
 
@@ -55,21 +52,59 @@ def keys(text):
 
 
 def test_a_value_said_of_the_same_thing_is_supported_however_it_is_put():
+    row = "It serves 5, 10 and 20 users."
     cases = [
         ("The worker times out after 10 seconds.", YAML),
         ("Each call waits 3 seconds (`delay`).", "def call(n=1):\n    delay = 3  # seconds\n"),
         ("**Timeout**: `30 s`\n- retries: **5**", "The timeout is 30 s. It retries 5 times."),
         ("There are zero retries.", "No retries are made."),
+        # a negation that the sources hold, or that says nothing of them
+        ("The API does not retry.", "API:\n  retries: 0"),
+        ("The API retries on 5xx.", "The API does not retry on 4xx but retries on 5xx."),
+        ("No more than 5 retries are made.", "At most 5 retries are made"),
+        ("The provided sources do not mention a limit.", "Something."),
+        # values of one row in any order, and each by itself
+        ("It serves 20, 10 and 5 users.", row), ("It serves 10 users.", row),
+        ("It retries 3 or 5 times.", "It retries 5 or 3 times."),
+        ("Ports 80 and 443 are open.", "Ports 443 and 80 are open."),
+        # rounded, or a bound close to what is given
+        ("It is more than 60 metres long.", FLEET), ("About 5 % of it is scrap.", FLEET),
+        ("The yard built nearly 50 ferries.", FLEET), ("The yard built over 300 lifeboats.", FLEET),
+        ("The yard sold more than 1500 anchors.", FLEET),  # a year otherwise
+        # what is repeated as it stands
+        *((text + " [Source:1, 2]", text) for text in (
+            "In 2023 revenue was 5. In 2024 revenue was 7.", "Version 2 waits 5 s. Version 3 waits 7 s.",
+            "It holds 10\u2079 records on 5 m\u00b2.",
+        )),
     ]  # fmt: skip
     assert [(answer, passage) for answer, passage in cases if unsupported(answer, passage) != []] == []
 
 
 def test_the_same_number_said_of_something_else_supports_nothing():
     table = "| name | timeout (s) | retries |\n|---|---|---|\n| read | 30 | 5 |\n| connect | 5 | 4 |\n"
+    connect, read, idle = "Connect timeout: 30 s", "Read timeout: 5 s", "The idle server's timeout is 30 s."
+    limited = "Workers and readers are limited to {} and {} respectively."
     cases = [
         ("The read timeout is 5 s.", table, ["5 s"]), ("The worker timeout is 30 s.", YAML, ["30 s"]),
         ("The size went from 10 to 5 MB.", "Size was raised from 5 to 10 MB.", ["10", "5 MB"]),
         ("A and B are 9 and 3.", "A and B are 3 and 9.", ["9", "3"]),
+        ("It serves 5, 10 and 30 users.", "It serves 20, 10 and 5 users.", ["30"]),
+        (limited.format(5, 10), limited.format(5, 10), []), (limited.format(10, 5), limited.format(5, 10), ["10", "5"]),
+        # no support of another passage where one says more nearly something else
+        ("The read timeout is 30 s.", connect, read, ["30 s"]), ("The read timeout is 5 s.", connect, read, []),
+        ("The timeout is 30 s.", "The timeout is 5 s.", idle, ["30 s"]),
+        ("The timeout is 30 s and it does not retry.", ["30 s", "not"]),
+        # another year, version or power
+        ("In 2024 it made $5 million.", "In 2023 it made $5 million. In 2024 it made $7 million.", ["$5 million"]),
+        ("Version 3 waits 5 s.", "Version 2 waits 5 s. Version 3 waits 7 s.", ["5 s"]),
+        ("It holds 109 records.", "It holds 10\u2079 records.", ["109"]),
+        ("Use 11/2 cups.", "Use 1\u00bd cups.", ["11/2"]),
+        # what a page says, mixed up
+        ("Calls time out after 3 seconds and are repeated 15 times.", PAGE, ["3 seconds", "15 times"]),
+        ("The north runs 6 depots while the south runs 2.", PAGE, ["6", "2"]),
+        ("Clients get 100 labels per second.", PAGE, ["100"]),
+        ("The backoff starts at 15 seconds.", PAGE, ["15 seconds"]),
+        ("Labels can be used after 90 days.", PAGE, ["Labels can be used after 90 days"]),
     ]  # fmt: skip
     assert differing(unsupported, cases) == []
 
@@ -105,43 +140,6 @@ def test_a_good_answer_about_a_page_is_not_warned_of():
     assert [answer for answer in answers if unsupported(answer, PAGE) != []] == []
 
 
-def test_an_answer_that_mixes_up_what_a_page_says_is_warned_of():
-    cases = [
-        ("Calls time out after 3 seconds and are repeated 15 times.", ["3 seconds", "15 times"]),
-        ("The north runs 6 depots while the south runs 2.", ["6", "2"]),
-        ("Clients get 100 labels per second.", ["100"]),
-        ("The backoff starts at 15 seconds.", ["15 seconds"]),
-        ("Labels can be used after 90 days.", ["Labels can be used after 90 days"]),
-    ]  # fmt: skip
-    assert [
-        (answer, got) for answer, expected in cases if (got := unsupported(answer, PAGE)) != expected
-    ] == []
-
-
-def test_passages_are_compared_with_each_other():
-    """A value of another passage is no support where one says more nearly something else."""
-    assert unsupported("The read timeout is 30 s.", "Connect timeout: 30 s", "Read timeout: 5 s") == ["30 s"]
-    assert unsupported("The read timeout is 5 s.", "Connect timeout: 30 s", "Read timeout: 5 s") == []
-    assert unsupported(
-        "The timeout is 30 s.", "The timeout is 5 s.", "The idle server's timeout is 30 s."
-    ) == ["30 s"]
-
-
-def test_what_says_the_same_is_equal():
-    cases = [
-        ("50%", "fifty percent"), ("2024-05-03", "3 May 2024"), ("2 hundred", "200"),
-        ("-5 °C", "\u22125°C"), ("\uff15\uff10 users", "50 users"),
-        ("100 req/s", "100 requests per second"), ("5-10 s", "5 s to 10 s"),
-    ]  # fmt: skip
-
-    def check(one, other):
-        answer, passage = (f"The thing is {text} now." for text in (one, other))
-        assert keys(answer)
-        assert unsupported(answer, passage) == []
-
-    assert failing(check, cases) == []
-
-
 def test_a_value_is_the_same_in_every_form():
     formses = [
         ("205°C", "205 °C", "205 ° C", "205 degrees C", "205 deg C", "205 degrees Celsius", "205ºC", "205 C"),
@@ -154,17 +152,42 @@ def test_a_value_is_the_same_in_every_form():
             for other in forms:
                 assert (
                     unsupported(f"There the thing is {one} now.", f"There the thing is {other} now.") == []
-                ), (
-                    one,
-                    other,
-                )
+                ), (one, other)
 
     assert failing(check, [(forms,) for forms in formses]) == []
+    # what says the same is equal
+    cases = [
+        ("50%", "fifty percent"), ("2024-05-03", "3 May 2024"), ("2 hundred", "200"),
+        ("-5 °C", "\u22125°C"), ("\uff15\uff10 users", "50 users"),
+        ("100 req/s", "100 requests per second"), ("5-10 s", "5 s to 10 s"),
+    ]  # fmt: skip
 
+    def check(one, other):
+        answer, passage = (f"The thing is {text} now." for text in (one, other))
+        assert keys(answer)
+        assert unsupported(answer, passage) == []
 
-def test_numbers_of_passages_and_steps_are_no_values():
-    texts = ["(Passage 2)", "According to source 4", "(Passage 1:4)", "Repeat steps 4-6"]
-    assert [text for text in texts if keys(f"The door locks {text}.") != []] == []
+    assert failing(check, cases) == []
+    # an amount is one however its currency is written
+    writtens = ["$1.5 million", "US$1,500,000", "1.5 million dollars", "USD 1.5 million"]
+
+    def check(written):
+        assert not check_values(f"It cost {written}.", ["It cost USD 1,500,000."]).unsupported
+        assert check_values(f"It cost {written}.", ["It cost EUR 1,500,000."]).unsupported
+        assert check_values(f"It cost {written}.", ["It took 1,500,000 days."]).unsupported
+
+    assert failing(check, writtens) == []
+    # what says something else differs
+    cases = [
+        ("50 %", "50"), ("$1.2 million", "$1.2 billion"), ("$5", "€5"), ("in May 2024", "in May"),
+        ("100 per minute", "100 per second"), ("one item", "two items"), ("at most 5", "at least 5"),
+    ]  # fmt: skip
+
+    def check(one, other):
+        answer, passage = (f"There a thing is {text} now." for text in (one, other))
+        assert len(unsupported(answer, passage)) == 1
+
+    assert failing(check, cases) == []
 
 
 def test_a_fault_is_hard_where_the_passages_say_otherwise_or_hold_nothing_of_a_value():
@@ -181,26 +204,21 @@ def test_a_fault_is_hard_where_the_passages_say_otherwise_or_hold_nothing_of_a_v
         assert any(value.hard for value in found) is hard
 
     assert failing(check, cases) == []
-
-
-def test_a_value_of_the_question_is_given_unless_a_passage_gives_another():
+    # a bound that excludes what is given and a number of another noun are hard
+    answers = [
+        "The yard built more than 46 ferries.", "It is less than 60 metres long.",
+        "About 8 % of it is scrap.", "The yard built 312 ferries.", "The yard built 46 lifeboats.",
+    ]  # fmt: skip
+    assert [
+        answer
+        for answer in answers
+        if not any(value.hard for value in check_values(answer, [FLEET]).unsupported)
+    ] == []
+    # a value of the question is given unless a passage gives another
     asked = {"question": "How do I open the door of a 2006 Chevy?"}
     answer = "The door of a 2006 Chevy has two screws."
     assert not check_values(answer, ["The door has two screws."], **asked).faults
     assert check_values(answer, ["The door of a 2005 Chevy has two screws."], **asked).faults
-
-
-def test_what_says_something_else_differs():
-    cases = [
-        ("50 %", "50"), ("$1.2 million", "$1.2 billion"), ("$5", "€5"), ("in May 2024", "in May"),
-        ("100 per minute", "100 per second"), ("one item", "two items"), ("at most 5", "at least 5"),
-    ]  # fmt: skip
-
-    def check(one, other):
-        answer, passage = (f"There a thing is {text} now." for text in (one, other))
-        assert len(unsupported(answer, passage)) == 1
-
-    assert failing(check, cases) == []
 
 
 def test_tags_numbering_and_identifiers_are_no_values():
@@ -210,6 +228,9 @@ def test_tags_numbering_and_identifiers_are_no_values():
         "First, open it. Here is the first one.", "550e8400-e29b-41d4-a716-446655440000",
     ]  # fmt: skip
     assert [text for text in texts if check_values(text, ["Nothing of this."]).found != 0] == []
+    # numbers of passages and steps are no values
+    texts = ["(Passage 2)", "According to source 4", "(Passage 1:4)", "Repeat steps 4-6"]
+    assert [text for text in texts if keys(f"The door locks {text}.") != []] == []
 
 
 def test_yes_where_the_sources_say_no_and_no_where_they_say_yes_is_unsupported():
@@ -226,17 +247,8 @@ def test_yes_where_the_sources_say_no_and_no_where_they_say_yes_is_unsupported()
     ] == []
 
 
-def test_a_negation_that_the_sources_hold_or_that_says_nothing_of_them_is_supported():
-    cases = [
-        ("The API does not retry.", "API:\n  retries: 0"),
-        ("The API retries on 5xx.", "The API does not retry on 4xx but retries on 5xx."),
-        ("No more than 5 retries are made.", "At most 5 retries are made"),
-        ("The provided sources do not mention a limit.", "Something."),
-    ]  # fmt: skip
-    assert [(answer, passage) for answer, passage in cases if unsupported(answer, passage) != []] == []
-
-
-def test_a_report_names_each_value_as_written_with_its_place():
+def test_a_report_names_each_value_with_its_place_and_why():
+    # a report names each value as written with its place
     answer = "Der Wert ist gut.\nThe timeout is **30 s** and it does not retry [source:1]."
     report = check_values(answer, ["The timeout is 5 s. It retries."])
     assert [(value.text, value.kind, value.why) for value in report.unsupported] == [
@@ -250,10 +262,7 @@ def test_a_report_names_each_value_as_written_with_its_place():
     assert report.warnings[0].details == {
         "kind": "duration", "why": "not_in_sources", "start": answer.index("30"), "end": answer.index("30") + 4
     }  # fmt: skip
-
-
-def test_a_report_says_why():
-    """The number stands nowhere, of something else, or another stands in its place."""
+    # a report says why: The number stands nowhere, of something else, or another stands in its place.
     why = {
         number: check_values(f"The limit is {number}.", ["The limit is 5.", "Port 7."]).unsupported
         for number in (5, 6, 7)
@@ -265,15 +274,8 @@ def test_a_report_says_why():
     ]
     swapped = check_values("Max 2, min 10", ["Max 10, min 2"])
     assert {value.why for value in swapped.unsupported} == {"sources_differ"}
-
-
-def test_a_message_is_short_however_long_the_value():
-    report = check_values("The key is " + "1" * 5_000, ["Nothing."])
-    assert len(report.warnings[0].message) < 150
-
-
-def test_without_passages_nothing_is_supported():
-    assert unsupported("The timeout is 30 s and it does not retry.") == ["30 s", "not"]
+    long = check_values("The key is " + "1" * 5_000, ["Nothing."])
+    assert len(long.warnings[0].message) < 150
 
 
 @pytest.mark.slow
@@ -361,88 +363,7 @@ def test_what_exceeds_the_bounds_is_counted_and_fails_closed(monkeypatch):
     assert report.left_out == 1_100  # 799 is supported, yet stands behind the first 1,000 values
 
 
-def test_a_value_of_another_year_version_or_power_supports_nothing():
-    cases = [
-        ("In 2024 revenue was $5 million.", "In 2023 revenue was $5 million. In 2024 revenue was $7 million."),
-        ("Version 3 waits 5 s.", "Version 2 waits 5 s. Version 3 waits 7 s."),
-        ("It holds 109 records.", "It holds 10\u2079 records."), ("Use 11/2 cups.", "Use 1\u00bd cups."),
-    ]  # fmt: skip
-    assert [
-        (answer, passage) for answer, passage in cases if not check_values(answer, [passage]).unsupported
-    ] == []
-
-
-def test_what_is_repeated_as_it_stands_is_supported():
-    texts = [
-        "In 2023 revenue was 5. In 2024 revenue was 7.", "Version 2 waits 5 s. Version 3 waits 7 s.",
-        "It holds 10\u2079 records on 5 m\u00b2.",
-    ]  # fmt: skip
-    assert [text for text in texts if check_values(text + " [Source:1, 2]", [text]).unsupported] == []
-
-
-def test_an_amount_is_one_however_its_currency_is_written():
-    writtens = ["$1.5 million", "US$1,500,000", "1.5 million dollars", "USD 1.5 million"]
-
-    def check(written):
-        assert not check_values(f"It cost {written}.", ["It cost USD 1,500,000."]).unsupported
-        assert check_values(f"It cost {written}.", ["It cost EUR 1,500,000."]).unsupported
-        assert check_values(f"It cost {written}.", ["It took 1,500,000 days."]).unsupported
-
-    assert failing(check, writtens) == []
-
-
 FLEET = (
     "The yard built 46 ferries. The yard built 312 lifeboats. It is 63 metres long, 4.5 % of it is scrap. "
     "The yard sold 1600 anchors."
 )
-
-
-def test_a_rounded_value_or_a_bound_close_to_what_is_given_is_supported():
-    answers = [
-        "It is more than 60 metres long.",
-        "About 5 % of it is scrap.",
-        "The yard built nearly 50 ferries.",
-        "The yard built over 300 lifeboats.",
-        "The yard sold more than 1500 anchors.",  # a year otherwise
-    ]
-    assert [answer for answer in answers if unsupported(answer, FLEET) != []] == []
-
-
-def test_a_bound_that_excludes_what_is_given_and_a_number_of_another_noun_are_hard():
-    answers = [
-        "The yard built more than 46 ferries.", "It is less than 60 metres long.",
-        "About 8 % of it is scrap.", "The yard built 312 ferries.", "The yard built 46 lifeboats.",
-    ]  # fmt: skip
-    assert [
-        answer
-        for answer in answers
-        if not any(value.hard for value in check_values(answer, [FLEET]).unsupported)
-    ] == []
-
-
-def test_values_of_one_row_are_supported_in_any_order_and_each_by_itself():
-    cases = [
-        ("It serves 5, 10 and 20 users.", "It serves 20, 10 and 5 users."),
-        ("It serves 10 users.", "It serves 5, 10 and 20 users."),
-        ("It retries 3 or 5 times.", "It retries 5 or 3 times."),
-        ("Ports 80 and 443 are open.", "Ports 443 and 80 are open."),
-    ]  # fmt: skip
-
-    def check(answer, source):
-        found = check_values(answer, [source])
-        assert found.found
-        assert not found.unsupported
-
-    assert failing(check, cases) == []
-
-
-def test_a_value_that_is_not_in_the_row_is_unsupported() -> None:
-    found = check_values("It serves 5, 10 and 30 users.", ["It serves 20, 10 and 5 users."])
-    assert [value.text for value in found.unsupported] == ["30"]
-
-
-def test_where_names_stand_in_a_row_too_each_value_belongs_to_its_own_name() -> None:
-    source = "Workers and readers are limited to 5 and 10 respectively."
-    assert not check_values(source, [source]).unsupported
-    swapped = "Workers and readers are limited to 10 and 5 respectively."
-    assert check_values(swapped, [source]).unsupported
