@@ -234,38 +234,28 @@ def test_a_wrong_keys_file_is_refused_naming_file_key_and_field_but_no_secret(tm
         (valid + 'sorces = ["adr"]', "keys.a.sorces"),
         (f'[keys.a]\nsecret = "{HUSH}"', "keys.a: tenants: may be empty only"),
         (valid.replace(HUSH, ""), "keys.a.secret"),
-        (valid.replace('["t"]', '"t"'), "keys.a.tenants"),
         (valid.replace('"t"', '"a b"'), "keys.a.tenants"),
         (valid + 'roles = ["admin"]', "keys.a.roles"),
-        (valid + "not_after = 2026-01-31", "keys.a.not_after"),
         (valid + "not_after = 2026-01-31T12:00:00", "keys.a.not_after"),
         (valid.replace("keys.a", 'keys."a b"'), "keys.a b: "),
         ("[reviewers]\nacme = 'lead'", "reviewers.acme"),
-        ("[reviwers]\nacme = []", "reviwers"),
         ("[keys", "not TOML"),
     ]
     keys = [
         (REST, one_of),
         (f'secret = "{HUSH}"\nprivate_key = "{HUSH}"\n{REST}', one_of),
-        (f'secret = "{HUSH}"\npublic_key = "{PUBLIC}"\n{REST}', one_of),
-        (f'private_key = "{HUSH}"\npublic_key = "{PUBLIC}"\n{REST}', one_of),
         (f'private_key = "{HUSH}"\ncommand = ["kms"]\n{REST}', one_of),
         (f'secret = "{HUSH}"\ncommand = ["kms"]\n{REST}', one_of),
         (f'private_key = "{HUSH[:-2]}"\n{REST}', "keys.a.private_key: must be 32 bytes in base64"),
         (f'private_key = "{HUSH}!"\n{REST}', "keys.a.private_key: must be 32 bytes in base64"),
-        (f'private_key = ["{HUSH}"]\n{REST}', "keys.a.private_key"),
         (f'public_key = "{PUBLIC[4:]}"\n{REST}', "keys.a.public_key: must be 32 bytes in base64"),
-        (f'public_key = ""\n{REST}', "keys.a.public_key"),
         (f"command = []\n{REST}", "keys.a.command"),
-        (f'command = [""]\n{REST}', "keys.a.command"),
         (f'command = "kms {HUSH}"\n{REST}', "keys.a.command"),
         (f'private_key = "{HUSH}"\nroles = ["reviewer"]', "keys.a: tenants"),
-        (f'private_key = "{HUSH}"\ntenants = []', "keys.a: tenants"),
         (f'secret = "{HUSH}"\nroles = ["seal"]', "keys.a: secret: the role seal needs an Ed25519 key"),
         (f'private_key = "{HUSH}"\nroles = ["seal", "reviewer"]\ntenants = ["t"]', "keys.a: roles"),
         (f'private_key = "{HUSH}"\nroles = ["seal"]\nsources = ["adr"]', "keys.a: roles"),
         (f'private_key = "{HUSH}"\n{REST}{later}', "keys.a: not_before: is after not_after"),
-        (f'private_key = "{HUSH}"\n{REST}not_before = 2026-01-02T00:00:00', "keys.a.not_before"),
     ]
     assert failing(check, [*whole, *((f"[keys.a]\n{text}", named) for text, named in keys)]) == []
 
@@ -329,16 +319,14 @@ def test_a_new_file_is_the_owners_alone_two_secrets_differ_and_a_link_stays_one(
 
 def test_a_key_that_cannot_be_is_refused_and_the_file_stays(tmp_path: Path) -> None:
     path = write(tmp_path / "keys.toml")
-    for key_id, tenants, sources in [
-        ("docs", ["t"], []),
-        ("a b", ["t"], []),
-        ("new", [], []),
-        ("new", ["t t"], []),
-        ("new", ["t"], [""]),
-        ("new", ["t"], ["\udc80"]),
+    for key_id, tenant, source in [
+        ("docs", "t", "s"),
+        ("a b", "t", "s"),
+        ("new", "t t", "s"),
+        ("new", "t", "\udc80"),
     ]:
         with pytest.raises(UsageError):
-            new_key(path, key_id, tenants=tenants, sources=sources)
+            new_key(path, key_id, tenants=[tenant], sources=[source])
     assert path.read_text() == FILE
     assert [entry.name for entry in tmp_path.iterdir()] == ["keys.toml"]
     (tmp_path / ".keys.toml.new").touch()
@@ -389,9 +377,8 @@ def test_a_key_that_is_withdrawn_or_changed_vouches_for_nothing_more(watch: Watc
     header = watch.keys.sign("console", b"value").decode()
 
     def now() -> str | None:
-        return state(
-            watch.keys, header, b"value", tenant="default", source=None, at=OFFICE_NOW, role="reviewer"
-        )
+        asked = {"tenant": "default", "source": None, "at": OFFICE_NOW, "role": "reviewer"}
+        return state(watch.keys, header, b"value", **asked)
 
     assert now() == "valid"
     watch.write(KEYS.replace('secret = "one"', 'secret = "1111"'))
@@ -404,9 +391,7 @@ def test_a_key_that_is_withdrawn_or_changed_vouches_for_nothing_more(watch: Watc
         watch.keys.sign("console", b"value")
 
 
-def test_a_file_that_is_none_changes_nothing_is_told_of_once_and_forgotten_once_it_is_mended(
-    watch: Watch,
-) -> None:
+def test_a_file_that_is_none_changes_nothing_is_logged_once_and_forgotten_once_it_is_mended(watch) -> None:
     for broken in ("[keys", '[keys.one]\nsecret = "hush"\n', None):
         watch.write(KEYS)
         assert watch.keys.delegated("default", "lead")
@@ -601,12 +586,10 @@ def test_commands_exit_with_2_and_one_line_for_what_a_person_must_mend(tmp_path:
 
     cases = [
         (("list", "--file", tmp_path / "none"), "groundwire keys new"),
-        (("list",), ""),
         (("new", "docs", "--tenant", "t", "--source", "s", "--file", path), "docs"),
         ((*new, "--tenant", "t"), "a --source or a --role"),
         ((*new, "--source", "s"), "--tenant"),
         ((*new, "--tenant", "t", "--source", "s", "--not-after", "tomorrow"), "tomorrow"),
-        ((*new, "--role", "seal"), "--role seal needs --ed25519"),
         ((*new, "--role", "seal", "--tenant", "t"), "--role seal needs --ed25519"),
         ((*new, "--role", "seal", "--role", "reviewer", "--tenant", "t", "--ed25519"), "no other role"),
         ((*new, "--role", "reviewer", "--ed25519"), "needs a --tenant"),

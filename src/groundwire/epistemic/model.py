@@ -42,23 +42,14 @@ class Client(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """A question to a `Model`.
+    """A question to a `Model`."""
 
-    Attributes:
-        prompt: what the user says.
-        model: name of the model.
-        system: what the operator says.
-        max_tokens: of the answer.
-        temperature: 0.0 for the likeliest answer, 1.0 for a sample.
-        timeout: seconds for all of it, repeated requests included.
-    """
-
-    prompt: str = field(repr=False)
-    model: str
-    system: str = field(default="", repr=False)
-    max_tokens: int = 300
-    temperature: float = 0.0
-    timeout: float = 30.0
+    prompt: str = field(repr=False)  # what the user says
+    model: str  # its name
+    system: str = field(default="", repr=False)  # what the operator says
+    max_tokens: int = 300  # of the answer
+    temperature: float = 0.0  # 0.0 for the likeliest answer, 1.0 for a sample
+    timeout: float = 30.0  # seconds for all of it, repeated requests included
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,33 +63,20 @@ class LogprobToken:
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """What a `Model` answered.
-
-    Attributes:
-        text: all of it.
-        input_tokens: as the service counted; None where it did not.
-        output_tokens: the same.
-        tokens: those of the text in order, where the service offers log-probabilities; else none.
-        requests: that it took, failed ones included.
-    """
+    """What a `Model` answered; counts of tokens are the service's, None where it does not count."""
 
     text: str = field(repr=False)
     input_tokens: int | None = None
     output_tokens: int | None = None
-    tokens: tuple[LogprobToken, ...] = field(default=(), repr=False)
-    requests: int = 1
+    tokens: tuple[LogprobToken, ...] = field(default=(), repr=False)  # of the whole text, where offered
+    requests: int = 1  # that it took, failed ones included
 
 
 class ModelFault(GroundwireError):
-    """A model gave no answer that counts.
+    """A model gave no answer that counts. Neither prompt, nor answer, nor key is part of it.
 
-    Neither prompt, nor answer, nor key is part of it.
-
-    Attributes:
-        code: why.
-        requests: that were made.
-        input_tokens: that the service counted all the same; None where unknown.
-        output_tokens: the same.
+    `code` says why, `requests` how many were made; tokens are those that the service counted all the same, None where
+    unknown.
     """
 
     def __init__(
@@ -122,11 +100,7 @@ class Model(ABC):
 
     @abstractmethod
     async def answer(self, request: ModelRequest) -> ModelAnswer:
-        """Return the model's answer.
-
-        Raises:
-            ModelFault: there is none that counts.
-        """
+        """Return the model's answer. Raises: ModelFault, there is none that counts."""
 
     async def complete(self, prompt: str, *, model: str) -> str:
         """Return the model's reply to a prompt. Raises: ModelFault."""
@@ -147,30 +121,18 @@ class CostLine(NamedTuple):
 
 
 class CostReport(NamedTuple):
-    """What verification cost.
+    """What verification cost."""
 
-    Attributes:
-        lines: one for each kind of question that was asked, in the order support, prior, answer.
-        total: their sum.
-        base_usd: what the response itself cost.
-        share: of it, as a number: 0.1 for a tenth; None where the response cost nothing.
-    """
-
-    lines: tuple[CostLine, ...]
+    lines: tuple[CostLine, ...]  # one for each kind of question that was asked: support, prior, answer
     total: CostLine
-    base_usd: float
-    share: float | None
+    base_usd: float  # what the response itself cost
+    share: float | None  # of it, 0.1 for a tenth; None where the response cost nothing
 
 
 def cost_report(calls: Iterable[ModelCall], *, base_usd: float) -> CostReport:
-    """Return what calls cost, by kind of question, beside what the response cost.
+    """Return what calls cost, by kind of question, beside the US dollars that their responses cost.
 
-    Args:
-        calls: of one response or of many.
-        base_usd: US dollars that the responses themselves cost.
-
-    Raises:
-        ValueError: `base_usd` is less than nothing, or no number.
+    Raises: ValueError, `base_usd` is less than nothing, or no number.
     """
     if not base_usd >= 0:
         raise ValueError(f"base_usd: must be 0 or more, got {base_usd!r}")

@@ -33,23 +33,13 @@ def git(tmp_path: Path) -> Callable[..., str]:
     repo = tmp_path / "repo"
     repo.mkdir()
 
+    environment = {"PATH": "/usr/bin:/bin:/usr/local/bin", "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
+    for who in ("AUTHOR", "COMMITTER"):
+        environment |= {f"GIT_{who}_NAME": "a", f"GIT_{who}_EMAIL": "a@example.org"}
+
     def run(*arguments: str, stdin: bytes = b"") -> str:
-        environment = {
-            "PATH": "/usr/bin:/bin:/usr/local/bin",
-            "HOME": str(tmp_path),
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_AUTHOR_NAME": "a",
-            "GIT_AUTHOR_EMAIL": "a@example.org",
-            "GIT_COMMITTER_NAME": "a",
-            "GIT_COMMITTER_EMAIL": "a@example.org",
-        }
-        done = subprocess.run(
-            ["git", "-C", str(repo), *arguments],
-            input=stdin,
-            capture_output=True,
-            check=True,
-            env=environment,
-        )
+        command = ["git", "-C", str(repo), *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, check=True, env=environment)
         return done.stdout.decode().strip()
 
     run("init", "-q", "-b", "main")

@@ -47,14 +47,11 @@ class Tracker:
 
     def __init__(self, identity="t", *, error=None, state="verified", gate=None):
         self.identity, self.error, self.state, self.gate = identity, error, state, gate
-        self.asked, self.now, self.most, self.closed = [], 0, 0, False
+        self.asked, self.closed = [], False
 
     async def exists(self, number, *, want_text=False, **_):
         self.asked.append(number)
-        self.now += 1
-        self.most = max(self.most, self.now)
         await (self.gate.wait() if self.gate else asyncio.sleep(0))
-        self.now -= 1
         if self.error:
             raise self.error
         return CitationCheck(CitationState(self.state), "HTTP 503", NOW, "text" if want_text else None)
@@ -215,11 +212,7 @@ async def test_a_cancelled_call_stays_cancelled_and_is_not_cached(make):
     assert cache.puts == []
 
 
-async def test_requests_to_one_host_are_bounded_and_one_that_keeps_failing_is_left_alone_uncached(make):
-    tracker = Tracker()
-    verifier = make({"*": Sources(tracker=tracker)}, pacer=Pacer(PacingLimits(per_host=3, spacing=0.0)))
-    assert set(states(await verifier.remote(issues(30))).values()) == {"verified"}
-    assert tracker.most == 3
+async def test_a_host_that_keeps_failing_is_left_alone_and_what_was_not_asked_is_not_cached(make):
     tracker, cache = Tracker(state="unknown"), CountingCache()
     pacer = Pacer(PacingLimits(per_host=1, failures=3, spacing=0.0))
     verifier = make({"*": Sources(tracker=tracker)}, pacer=pacer, cache=cache)
@@ -240,19 +233,6 @@ async def test_a_batch_ends_when_its_patience_does(make):
             gate.set()
     assert sorted(set(states(await asking).values())) == ["unknown", "verified"]
     assert len(await asking) == 200
-
-
-async def test_a_slow_host_does_not_hold_up_a_quick_one(make, server):
-    server.routes["/x"] = Reply(200)
-    tracker = Tracker(gate=asyncio.Event())
-    verifier = make({"*": Sources(tracker=tracker)})
-    asking = asyncio.ensure_future(verifier.remote(issues(40), budget=60))
-    while tracker.now < PacingLimits().per_host:  # noqa: ASYNC110 - it takes notes, and tells nobody
-        await asyncio.sleep(0)
-    quick = await verifier.remote([("t", cite("url", server.url("/x")))])
-    assert set(states(quick).values()) == {"verified"}
-    assert len(tracker.asked) == PacingLimits().per_host, "it has answered nothing, nor been given up"
-    asking.cancel()
 
 
 async def test_every_looked_up_answer_is_reported_once_and_dated_by_the_clock(make, server, tmp_path):

@@ -43,10 +43,9 @@ def program(tmp_path):
     """Make a program that stands in for git."""
 
     def make(script):
-        path = tmp_path / "other-git"
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
-        return str(path)
+        (tmp_path / "other-git").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "other-git").chmod(0o755)
+        return str(tmp_path / "other-git")
 
     return make
 
