@@ -53,8 +53,7 @@ def evidence_gap_bits(p1: float, p0: float = PRIOR, tau: float = TARGET) -> floa
 def gap_band(bits: float) -> Band:
     """Return what a gap means: below 0 supported, to 2 minor, to 10 suspicious, above that likely invented (S4-23).
 
-    Raises:
-        ValueError: `bits` is no finite number.
+    Raises: ValueError, `bits` is no finite number.
     """
     if not isfinite(bits):
         raise ValueError(f"bits must be a finite number, got {bits!r}")
@@ -241,27 +240,16 @@ class EpistemicGap(_Result):
 
 
 class ModelCall(_Result):
-    """One question to a model: what it cost (S4-47). Tokens are the service's, else a fourth of the bytes.
-
-    Attributes:
-        claim_id: the claim that it was about.
-        kind: with the evidence, without it, or an open question.
-        cached: the reply was known, nothing was asked.
-        input_tokens: sent.
-        output_tokens: received.
-        cost_usd: at the configured prices.
-        requests: that were made for it, failed ones included.
-        fault: why it has no answer that counts: `timeout`, `refused`, `unparseable`, `over_budget`, ...; else None.
-    """
+    """One question to a model: what it cost (S4-47). Tokens are the service's, else a fourth of the bytes."""
 
     claim_id: str
-    kind: Literal["support", "prior", "answer"]
-    cached: bool = False
+    kind: Literal["support", "prior", "answer"]  # with the evidence, without it, or an open question
+    cached: bool = False  # the reply was known, nothing was asked
     input_tokens: Count = 0
     output_tokens: Count = 0
-    cost_usd: Annotated[float, Field(ge=0)] = 0.0
-    requests: Count = 1
-    fault: str | None = None
+    cost_usd: Annotated[float, Field(ge=0)] = 0.0  # at the configured prices
+    requests: Count = 1  # that were made for it, failed ones included
+    fault: str | None = None  # why no answer counts: `timeout`, `refused`, `unparseable`, `over_budget`, ...
 
 
 class HallucinationReport(_Result):
@@ -314,16 +302,11 @@ class HallucinationReport(_Result):
 
 
 class VerifiedResponse(_Result):
-    """The result of `verify_response`.
-
-    Attributes:
-        answer: the answer, annotated or another one where failures ask for it.
-        report: of that answer, without its annotations; None where nothing was verified.
-        retries: other answers that were asked for.
-        skipped: why no model was asked: `no_answer`, `disabled`, `bypassed`, `too_short`, `no_evidence`; else None.
-    """
+    """The result of `verify_response`: the answer, annotated or another one where failures ask for it."""
 
     answer: str | None
-    report: HallucinationReport | None
-    retries: Count
-    skipped: str | None = None
+    report: HallucinationReport | None  # of that answer without annotations; None where nothing was verified
+    retries: Count  # other answers that were requested
+    skipped: str | None = (
+        None  # why no model was asked: no_answer, disabled, bypassed, too_short, no_evidence
+    )

@@ -214,7 +214,6 @@ class Keys:
 
     @classmethod
     def parse(cls, data: bytes, path: Path) -> Self:
-        """Read the contents of the keys file `path`. Raises: UsageError, as `load`."""
         try:
             return cls(KeyFile.model_validate(tomllib.loads(data.decode())))
         except UnicodeDecodeError as exc:

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import httpcore
 import httpx
@@ -78,9 +78,6 @@ def _without_tags(page: str) -> str:
 MAX_REDIRECTS = 5
 MAX_URL = 2048  # characters
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_GONE = frozenset({404, 410})
-_FAILING = frozenset({408, 425, 429})
-"""Statuses below 500 of a host that should be left alone for a while; 401 and 403 are answers of a healthy one."""
 
 _SIGN_IN = {
     *("login", "logon", "signin", "signon", "sso", "auth"),
@@ -99,8 +96,7 @@ class _RefusedError(Exception):
     """The URL, or one that it redirects to, is not requested; the message is the detail."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reply:
+class _Reply(NamedTuple):
     status: int
     location: str | None
     text: str | None
@@ -186,7 +182,7 @@ class UrlChecker:
                 if reply.status == 200 or (reply.status == 206 and ask == "RANGE"):
                     state = CitationState.VERIFIED
                 else:
-                    state = CitationState.NOT_FOUND if reply.status in _GONE else CitationState.UNKNOWN
+                    state = CitationState.NOT_FOUND if reply.status in {404, 410} else CitationState.UNKNOWN
                 if state is CitationState.VERIFIED and (why := self._leads_away(cited, target)):
                     return CitationState.UNKNOWN, why, None
                 return state, f"HTTP {reply.status}", reply.text
@@ -243,7 +239,8 @@ class UrlChecker:
             response.request = request
             try:
                 status, text = response.status_code, None
-                visit.ok = status < 500 and status not in _FAILING
+                # 401 and 403 are answers of a healthy host
+                visit.ok = status < 500 and status not in {408, 425, 429}
                 location = response.headers.get("location") if status in _REDIRECTS else None
                 if ask == "GET" and status == 200:
                     body = bytearray()
