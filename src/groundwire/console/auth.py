@@ -38,11 +38,6 @@ _TENANTS: TypeAdapter[list[str]] = TypeAdapter(Annotated[list[TenantId], Field(m
 SignedSession = MutableMapping[str, Any]
 _MAX_REMEMBERED: Final = 20_000  # ended sessions that are remembered until they would have expired
 _MAX_PLACE: Final = 500  # characters of the remembered address: the whole session has to fit into a cookie
-_ENDED: Final = "ended"
-_EPOCH: Final = "epoch"
-"""The shelf that says since when sign-outs are remembered without a gap; lost with the rest."""
-_SINCE: Final = "since"
-_FOR_GOOD: Final = timedelta(days=36_500)
 LINK_LASTS: Final = timedelta(minutes=10)
 
 
@@ -212,9 +207,9 @@ class Sessions:
     async def share(self) -> None:
         """Tell other consoles what was ended here, and hear what was ended there; later, where none can be told."""
         unshared = dict(self._unshared)  # others sign out while this is written
-        if unshared and await self._shared.put(_ENDED, unshared, self.lasts):
+        if unshared and await self._shared.put("ended", unshared, self.lasts):
             self._unshared = {sid: until for sid, until in self._unshared.items() if sid not in unshared}
-        found = await self._shared.read(_ENDED)
+        found = await self._shared.read("ended")
         since = await self.remembered_since()  # asked last: a store that was emptied before is noticed
         if found is not None and since is not None:
             self._known_since = since
@@ -225,11 +220,11 @@ class Sessions:
 
     async def remembered_since(self) -> float | None:
         """Return since when the store remembers sign-outs, from now on where it does not; None: it does not answer."""
-        found = await self._shared.read(_EPOCH)
-        if found is None or _SINCE in found:
-            return None if found is None else float(found[_SINCE])
+        found = await self._shared.read("epoch")
+        if found is None or "since" in found:
+            return None if found is None else float(found["since"])
         now = self._clock().timestamp()
-        return now if await self._shared.put(_EPOCH, {_SINCE: str(now)}, _FOR_GOOD) else None
+        return now if await self._shared.put("epoch", {"since": str(now)}, timedelta(days=36_500)) else None
 
     def _forget(self, session: SignedSession) -> None:
         if "sid" in session:

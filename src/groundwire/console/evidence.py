@@ -175,29 +175,18 @@ def source(decision: Mapping[str, Any], record: SourceRecord) -> dict[str, Any] 
 
 
 def history(item: Item) -> list[dict[str, Any]]:
-    steps = [
-        {
-            "revision": revision.revision,
-            "verdict": str(revision.verdict),
-            "reason_code": revision.reason_code,
-            "at": format_time(revision.decided_at),
-            "actor": revision.reviewer,
-            "note": revision.review_reason,
-            "id": revision.decision_id,
-        }
-        for revision in item.history
+    names = ("revision", "verdict", "reason_code", "at", "actor", "note", "id")
+    rows: list[tuple[Any, ...]] = [
+        (
+            *(one.revision, str(one.verdict), one.reason_code, format_time(one.decided_at)),
+            *(one.reviewer, one.review_reason, one.decision_id),
+        )
+        for one in item.history
     ]
-    refused = [
-        {
-            "revision": None,
-            "verdict": "refused",
-            "reason_code": attempt.outcome,
-            "at": format_time(attempt.at),
-            "actor": attempt.actor,
-            "note": attempt.action,
-            "id": None,
-        }
-        for attempt in item.attempts
-        if not attempt.applied
+    rows += [
+        (None, "refused", one.outcome, format_time(one.at), one.actor, one.action, None)
+        for one in item.attempts
+        if not one.applied
     ]
-    return sorted([*steps, *refused], key=lambda step: str(step["at"]))
+    steps = [dict(zip(names, row, strict=True)) for row in rows]
+    return sorted(steps, key=lambda step: str(step["at"]))

@@ -25,17 +25,6 @@ _FEW: Final = 3
 _CANDIDATES: Final = 10  # approved claims with words in common that are compared, of which `_FEW` are shown
 _LEAST: Final = 0.3  # share of words in common from which on a memory is worth a look
 NO_ITEM: Final = "There is no such item, or it is not yours to see."
-_COPIED: Final = (
-    "subject_id",
-    "kind",
-    "tenant_id",
-    "user_id",
-    "verdict",
-    "reason",
-    "reason_code",
-    "memory_type",
-    "decided_at",
-)
 Problem = dict[str, Any]  # why an action was refused, as the item's page shows it: title, text, changes, code
 
 
@@ -87,6 +76,8 @@ async def describe(
     source_id, metadata = given.get("source_id"), evidence.leaves(given.get("metadata") or {})
     template = call.site.settings.source_url
     url = template.replace("{source_id}", quote(str(source_id), safe="")) if template and source_id else None
+    rows = [{"name": name, "value": value} for name, value in metadata]
+    origin = {"source_id": source_id, "url": url, "metadata": rows}
     first = decision.get("subject_origin") or decision["origin"]
     places = {
         "published on": f"{item.topic}, partition {item.partition}, offset {item.offset}",
@@ -102,7 +93,8 @@ async def describe(
     return {
         "id": decision["decision_id"],
         "revision": decision["revision"],
-        **{name: decision[name] for name in _COPIED},
+        **{name: decision[name] for name in ("subject_id", "kind", "tenant_id", "user_id", "verdict")},
+        **{name: decision[name] for name in ("reason", "reason_code", "memory_type", "decided_at")},
         "risk": row.risk.level if item.pending else None,
         "age_seconds": max(0, round((call.site.clock() - row.since).total_seconds())),
         **parts,
@@ -110,13 +102,7 @@ async def describe(
         "content": text or "",
         "checks": with_conflicts(parts["checks"], memories),
         "places": [{"name": name, "value": value} for name, value in places.items()],
-        "origin": {
-            "source_id": source_id,
-            "url": url,
-            "metadata": [{"name": name, "value": value} for name, value in metadata],
-        }
-        if source_id or metadata
-        else None,
+        "origin": origin if source_id or metadata else None,
         **decision_form(call, item, memories),
         **await surroundings(call, item),
         "problem": problem,

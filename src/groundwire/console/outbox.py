@@ -32,13 +32,7 @@ ANSWER_SECONDS: Final = 300.0  # how long to wait for the gate's outcome before 
 _AT_ONCE: Final = 50
 """Actions that are signed and published at the same time: others are answered between them."""
 _MAX_ENTRIES: Final = 20_000
-_DONE_TEXTS: Final = {
-    "approve": "Approved",
-    "reject": "Rejected",
-    "edit": "Edited and approved",
-    "retract": "Retracted",
-}
-_DONE_BY: Final = {"approve": "approved", "reject": "rejected", "edit": "edited", "retract": "retracted"}
+_DONE: Final = {"approve": "approved", "reject": "rejected", "edit": "edited", "retract": "retracted"}
 
 
 class OrderState(StrEnum):
@@ -305,7 +299,8 @@ def action_row(entries: Sequence[OutboxEntry], now: datetime) -> dict[str, Any]:
     first = next((entry for entry in entries if not entry.order.after), entries[0])
     order, record, outcome = first.order, first.order.record, first.outcome
     replacing = replaced is not None and len(entries) > 1
-    text = _STATE_TEXTS[first.state].format(done="Replaced" if replacing else _DONE_TEXTS[record.action])
+    done = "Edited and approved" if record.action == "edit" else _DONE[record.action].capitalize()
+    text = _STATE_TEXTS[first.state].format(done="Replaced" if replacing else done)
     if order.after and first.state in NOT_DONE - {OrderState.UNDONE, OrderState.DROPPED}:
         text = f"The new claim is approved, and the old one still stands: {text}"
     return {
@@ -335,5 +330,5 @@ def undo_left(entry: OutboxEntry | None, now: datetime) -> int | None:
 def doing(entry: OutboxEntry | None) -> str | None:
     if entry is None:
         return None
-    done = f"{_DONE_BY[entry.order.record.action]} by {entry.order.person.name}"
+    done = f"{_DONE[entry.order.record.action]} by {entry.order.person.name}"
     return done if entry.state is OrderState.HELD else f"{done}; waiting for the gate"

@@ -73,18 +73,6 @@ async def test_every_answer_carries_the_headers_that_confine_a_page(room, lead, 
     assert "text of a claim" not in answers[-1].text
 
 
-async def test_pages_hold_no_script_and_no_style_of_their_own(room, browser) -> None:
-    (decision_id,) = room.add(make_decision("c-1"))
-    for path in ("/", f"/items/{decision_id}", "/status", "/signin"):
-        page = await browser.html(path)
-        assert page.all("style") == []
-        assert not [
-            one for one in page.elements for name in one.attributes if name == "style" or name[:2] == "on"
-        ]
-        scripts = [(one.attributes.get("src", "")[:8], one.text) for one in page.all("script")]
-        assert scripts == [("/static/", "")] * 2
-
-
 async def test_cookies_are_for_this_site_and_for_no_script_and_by_https_the_browser_is_held_to_it() -> None:
     for settings, url in (
         ({}, "http://127.0.0.1:8700"),

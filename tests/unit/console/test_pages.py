@@ -141,7 +141,9 @@ async def test_only_what_the_gate_found_on_the_web_is_a_link_and_it_sends_no_ref
     assert elsewhere == [(linked[0], "noopener noreferrer")]
 
 
-async def test_hostile_text_in_every_field_stays_text_on_every_page(room, browser) -> None:
+async def test_hostile_text_stays_text_on_every_page_which_has_no_script_or_style_of_its_own(
+    room, browser
+) -> None:
     """In every field that a producer, a person or a check fills."""
     hostile = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 }}{% raw %}</textarea>&lt;"
     clock, span = "2026-01-31T12:00:00Z", {"start": 5, "end": 40}
@@ -198,8 +200,10 @@ async def test_hostile_text_in_every_field_stays_text_on_every_page(room, browse
         scripts = [one.attributes.get("src", "") for one in page.all("script")]
         assert [source.rpartition("/")[2] for source in scripts] == ["guard.js", "console.js"]
         assert {one.attributes.get("src") for one in page.all("img")} == {"/static/icon.svg"}
+        assert [one.text for one in page.all("script")] == ["", ""]
+        assert page.all("style") == []
         for attributes in (one.attributes for one in page.elements):
-            assert not [name for name in attributes if name.startswith("on")]
+            assert not [name for name in attributes if name.startswith("on") or name == "style"]
             targets = [attributes.get(name, "/") for name in ("href", "action", "src", "formaction")]
             assert [one for one in targets if not one.startswith(("/", "#"))] == []
 
