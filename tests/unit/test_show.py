@@ -38,21 +38,16 @@ async def _table(*claims: str, ids: bool = False) -> str:
     return out.getvalue()
 
 
-def _on_terminal(width: int) -> tuple[DecisionPrinter, io.StringIO]:
-    out = io.StringIO()
-    printer = DecisionPrinter(out)
-    printer._console = Console(file=out, highlight=False, force_terminal=True, color_system=None, width=width)
-    return printer, out
-
-
 async def test_on_a_terminal_every_decision_is_one_line_of_its_width() -> None:
-    for width in [60, 80, 100, 120, 200]:
-        printer, out = _on_terminal(width)
+    for width in [60, 80, 120, 200]:
+        out = io.StringIO()
+        printer = DecisionPrinter(out)
+        terminal = {"force_terminal": True, "color_system": None, "width": width}
+        printer._console = Console(file=out, highlight=False, **terminal)
         for decision in await _decisions([LONG, "I think it may fail, see ADR-003 and ADR-004 and ADR-005"]):
             printer.decision(decision)
         lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in out.getvalue().splitlines()]
-        assert len(lines) == 3
-        assert all(len(line) <= width for line in lines)
+        assert [len(line) <= width for line in lines] == [True] * 3
 
 
 async def test_a_near_duplicate_names_the_memory_the_likeness_and_the_difference() -> None:
@@ -83,43 +78,28 @@ async def test_a_flagged_answer_names_the_claims_that_are_wrong() -> None:
 
 
 async def test_an_unattested_source_says_what_is_wrong_with_its_signature() -> None:
-    for attestation, told in [
-        (None, "no header gw-attestation"),
-        ("invalid", "not of these bytes"),
-        ("expired", "expired"),
-        ("unknown_key", "unknown key"),
-        ("not_entitled", "may not sign"),
-    ]:
-        (decision,) = await _decisions(["One thing"])
-        facts = decision.facts.model_copy(
-            update={"attestation": attestation and {"key_id": "k", "state": attestation}}
-        )
-        unattested = decision.model_copy(
-            update={"facts": facts, "checks_failed": ["source_unattested: documentation"]}
-        )
+    states = {"invalid": "not of these bytes", "expired": "expired", "unknown_key": "unknown key"}
+    states |= {"not_entitled": "may not sign", "": "no header gw-attestation"}
+    (decision,) = await _decisions(["One thing"])
+    for state, told in states.items():
+        attestation = {"key_id": "k", "state": state} if state else None
+        facts = decision.facts.model_copy(update={"attestation": attestation})
+        changed = {"facts": facts, "checks_failed": ["source_unattested: documentation"]}
         out = io.StringIO()
-        DecisionPrinter(out).decision(unattested)
+        DecisionPrinter(out).decision(decision.model_copy(update=changed))
         assert "source_unattested: documentation (" in out.getvalue()
         assert told in out.getvalue()
 
 
-async def test_the_heading_comes_once_and_before_the_first_section() -> None:
+async def test_the_heading_comes_once_and_the_summary_counts_verdicts_and_dead_letters() -> None:
     out = io.StringIO()
     printer = DecisionPrinter(out)
     printer.section("First")
-    for decision in await _decisions(["One thing", "Another"]):
+    for decision in await _decisions(["One thing", "Maybe another"]):
         printer.decision(decision)
     printer.section("Second")
     printer.error("line 3", RecordError(ErrorCode.INVALID_JSON, "not JSON"))
     lines = [line.split("  ")[0] for line in out.getvalue().splitlines()]
-    assert lines == ["verdict", "", "First", "approved", "approved", "", "Second", "dead letter"]
-
-
-async def test_the_summary_counts_verdicts_and_dead_letters() -> None:
-    out = io.StringIO()
-    printer = DecisionPrinter(out)
-    for decision in await _decisions(["One thing", "Maybe another"]):
-        printer.decision(decision)
-    printer.error("line 3", RecordError(ErrorCode.INVALID_JSON, "not JSON"))
+    assert lines == ["verdict", "", "First", "approved", "blocked", "", "Second", "dead letter"]
     printer.summary()
     assert out.getvalue().endswith("\n3 in: 1 approved, 1 blocked, 1 dead letter\n")
