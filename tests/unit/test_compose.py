@@ -38,11 +38,8 @@ def test_the_files_follow_the_schema_of_compose_files() -> None:
 def test_every_worker_role_runs_waits_for_topics_keys_and_state_and_has_time_to_stop() -> None:
     for role in (*ROLES, "console"):
         waits = {name: how["condition"] for name, how in SERVICES[role]["depends_on"].items()}
-        assert waits == {
-            "topics": "service_completed_successfully",
-            "keys": "service_completed_successfully",
-            "redis": "service_healthy",
-        }
+        ended = "service_completed_successfully"
+        assert waits == {"topics": ended, "keys": ended, "redis": "service_healthy"}
     for role in ROLES:
         assert SERVICES[role]["command"] == ["groundwire", "worker", role]
         assert int(SERVICES[role]["stop_grace_period"].removesuffix("s")) > Settings().shutdown_deadline
@@ -91,17 +88,20 @@ def test_every_variable_is_a_setting_that_is_taken_and_none_is_a_secret(
                 ConsoleSettings()
 
 
-def test_state_is_appended_to_a_file_never_evicted_and_bounded() -> None:
-    command = " ".join(SERVICES["redis"]["command"])
-    assert "--appendonly yes" in command
-    assert "--maxmemory-policy noeviction" in command
-    assert re.search(r"--maxmemory \S+", command), "without a limit nothing warns before memory is full"
-
-
-def test_services_are_pinned_healthy_unprivileged_and_reachable_on_loopback_only() -> None:
+def test_services_are_pinned_healthy_unprivileged_reachable_on_loopback_only_and_state_is_kept_and_bounded() -> (
+    None
+):
     published = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert published
     assert [port for port in published if not re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port)] == []
+    mounts = [volume for service in SERVICES.values() for volume in service.get("volumes", [])]
+    files = [mount.split(":")[0] for mount in mounts if isinstance(mount, str) and mount.startswith("./")]
+    assert files
+    assert [name for name in files if not (ROOT / name).exists()] == []
+    redis = " ".join(SERVICES["redis"]["command"])
+    assert "--appendonly yes" in redis
+    assert "--maxmemory-policy noeviction" in redis
+    assert re.search(r"--maxmemory \S+", redis), "without a limit nothing warns before memory is full"
     for name, service in SERVICES.items():
         assert service["security_opt"] == ["no-new-privileges:true"], name
         if service["restart"] != "no" and name not in ROLES:  # workers have the image's own check
@@ -114,13 +114,6 @@ def test_services_are_pinned_healthy_unprivileged_and_reachable_on_loopback_only
             assert re.fullmatch(r"v?\d+\.\d+\.\d+(-[a-z]+)?", tag), service["image"]
 
 
-def test_files_that_are_mounted_from_the_checkout_exist() -> None:
-    mounts = [volume for service in SERVICES.values() for volume in service.get("volumes", [])]
-    files = [mount.split(":")[0] for mount in mounts if isinstance(mount, str) and mount.startswith("./")]
-    assert files
-    assert all((ROOT / name).exists() for name in files)
-
-
 @pytest.mark.slow
 def test_the_keys_are_made_once_and_name_who_may_review(tmp_path: Path) -> None:
     path, command = tmp_path / "keys.toml", tmp_path / "groundwire"
@@ -129,12 +122,9 @@ def test_the_keys_are_made_once_and_name_who_may_review(tmp_path: Path) -> None:
     )
     command.chmod(0o755)
     shell, options, script = SERVICES["keys"]["command"]
-    environment = {
-        **os.environ,
-        "GROUNDWIRE_KEYS_FILE": str(path),
-        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT / "src"),
-    }
+    found_first = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": found_first, "PYTHONPATH": str(ROOT / "src")}
+    environment["GROUNDWIRE_KEYS_FILE"] = str(path)
     run = [shell, options, script.replace("$$", "$")]  # compose reads $ as a variable of its own
     subprocess.run(run, env=environment, check=True, capture_output=True)
     first = path.read_bytes()

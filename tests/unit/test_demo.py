@@ -71,14 +71,14 @@ def test_workers_get_none_of_the_users_own_settings(monkeypatch: pytest.MonkeyPa
 
 def test_whoever_has_the_console_of_the_demo_gets_what_commands_and_the_api_need(tmp_path: Path) -> None:
     keys = tmp_path / "a folder" / "keys.toml"
-    settings = {
-        "GROUNDWIRE_BROKERS": "127.0.0.1:1",
-        "GROUNDWIRE_REDIS_URL": "redis://127.0.0.1:2/0",
-        "GROUNDWIRE_KEYS_FILE": str(keys),
-        "GROUNDWIRE_TOKENS_FILE": str(tmp_path / "tokens.toml"),
-        "GROUNDWIRE_ADR_DIR": str(tmp_path / "adr"),
-        "GROUNDWIRE_REPO": str(tmp_path),
-        "PATH": "/bin",
+    given_to_workers = {"BROKERS": "127.0.0.1:1", "REDIS_URL": "redis://127.0.0.1:2/0", "KEYS_FILE": keys}
+    given_to_workers |= {
+        "TOKENS_FILE": tmp_path / "tokens.toml",
+        "ADR_DIR": tmp_path / "adr",
+        "REPO": tmp_path,
+    }
+    settings = {f"GROUNDWIRE_{name}": str(value) for name, value in given_to_workers.items()} | {
+        "PATH": "/bin"
     }
     lines = exports(settings)
     given = dict(shlex.split(line.removeprefix("export "))[0].split("=", 1) for line in lines)
@@ -121,16 +121,15 @@ def test_the_ledger_names_what_differs_or_is_missing_and_counts_the_last_revisio
         assert ledger.totals == {"approved": 1}
 
 
-def test_a_provisional_decision_answers_but_does_not_complete() -> None:
+def test_a_provisional_decision_does_not_complete_and_a_record_sent_again_is_a_repeat_and_no_second_subject() -> (
+    None
+):
     ledger = Ledger()
     ledger.expect("a", "first", ("dedup_unavailable", "trusted_source"))
     assert not ledger.answered
     ledger.came("a", "dedup_unavailable", "review", 0)
     assert ledger.answered
     assert ledger.missing == ["first: expected trusted_source, got nothing"]
-
-
-def test_a_record_sent_again_is_a_repeat_and_no_second_subject() -> None:
     ledger = Ledger()
     for _ in range(2):
         ledger.expect("a", "first", ("ungrounded",))

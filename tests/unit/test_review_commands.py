@@ -100,7 +100,7 @@ def test_an_outcome_is_told_in_words_of_a_terminal_with_the_command_to_run_next(
             assert CliRunner().invoke(main, [*words[2:4], "--help"]).exit_code == 0
 
 
-def test_the_outcome_on_a_response_that_is_not_pending_says_so_with_a_command_that_finds_it() -> None:
+def test_the_outcome_on_a_response_or_a_speculating_edit_says_what_to_look_at_or_to_send_instead() -> None:
     response = decision("r", kind="response")
     row = board(response).item(ADMIN, response.decision_id).current
     for code in ("unknown", "not_pending"):
@@ -108,9 +108,6 @@ def test_the_outcome_on_a_response_that_is_not_pending_says_so_with_a_command_th
         assert "is not pending; look at its state." in text
         assert "There is no such item" not in text
         assert text.splitlines()[1].split() == ["next", "groundwire", "review", "show", response.decision_id]
-
-
-def test_the_refusal_of_a_speculating_edit_quotes_the_words_and_how_to_send_another_text() -> None:
     (row,) = board(decision("a")).pending(ADMIN, Query()).rows
     notes = OutcomeNotes(objection=speculation_in("I think it is wet.", Policy()))
     text = printed(print_outcome, row, refused("personal_speculation"), notes)
@@ -137,10 +134,8 @@ async def test_after_a_retraction_its_record_is_waited_for_and_names_what_the_to
 
     class Reader:
         async def batch(self) -> list[InboundRecord]:
-            return [
-                InboundRecord("x.retractions", 0, 0, one.timestamp_ms, one.key, one.value)
-                for one in batches.pop(0)
-            ]
+            now, topic = batches.pop(0), "x.retractions"
+            return [InboundRecord(topic, 0, 0, one.timestamp_ms, one.key, one.value) for one in now]
 
     @asynccontextmanager
     async def reading(brokers, prefix, starts, seconds) -> AsyncIterator[Reader]:
@@ -201,31 +196,23 @@ def test_wrong_use_ends_with_status_2_and_says_what_to_give() -> None:
     assert [name for name in COMMANDS if f"  {name} " not in helped] == []
 
 
-def test_ages_are_a_number_and_a_unit() -> None:
+def test_ages_are_a_number_and_a_unit_and_printed_in_their_largest_unit() -> None:
+    days = timedelta(days=1)
     for text, span in (
-        ("90s", timedelta(seconds=90)),
-        ("30m", timedelta(minutes=30)),
-        ("12h", timedelta(hours=12)),
-        ("7d", timedelta(days=7)),
-        ("999999999d", timedelta(days=10_000)),
+        *(("90s", days / 960), ("30m", days / 48), ("12h", days / 2), ("7d", 7 * days)),
+        ("999999999d", 10_000 * days),
     ):
         assert AgeParam().convert(text, None, None) == span
     for text in ("", "d", "7", "-1d", "1.5h", "7w", "\u0663d", "7 d", "9" * 12 + "d"):
         with pytest.raises(click.BadParameter):
             AgeParam().convert(text, None, None)
-
-
-def test_ages_are_printed_in_their_largest_unit() -> None:
     spans = [timedelta(seconds=-5), timedelta(seconds=59), timedelta(minutes=61), timedelta(days=9, hours=5)]
     assert [age(span) for span in spans] == ["0s", "59s", "1h", "9d"]
 
 
 def test_the_queue_is_a_table_with_the_riskiest_first() -> None:
-    made = board(
-        decision("a", text="Plain"),
-        decision("b", text="Contradicts", reason_code="conflicting_near_duplicate"),
-        decision("c", text="Third"),
-    )
+    conflict = decision("b", text="Contradicts", reason_code="conflicting_near_duplicate")
+    made = board(decision("a", text="Plain"), conflict, decision("c", text="Third"))
     head, first, second, _, total = printed(print_page, made.pending(ADMIN, Query(limit=2)), NOW).splitlines()
     assert head.split() == ["risk", "reason", "age", "tenant:user", "id", "decision", "source", "text"]
     assert first.split()[:5] == ["high", "conflicting_near_duplicate", "1h", "acme:ann", "b"]
@@ -240,9 +227,8 @@ def test_no_text_of_a_record_acts_on_the_terminal_and_colours_are_for_terminals_
     shown = board(made, decision("m", verdict="approved", text=HOSTILE, user="u\x1b[2J"))
     found, page = shown.item(ADMIN, made.decision_id), shown.pending(ADMIN, Query())
     for terminal in (False, True):
-        text = printed(print_item, found, terminal=terminal) + printed(
-            print_page, page, NOW, terminal=terminal
-        )
+        text = printed(print_item, found, terminal=terminal)
+        text += printed(print_page, page, NOW, terminal=terminal)
         text += printed(print_outcome, found.current, refused(HOSTILE), terminal=terminal)
         assert ("\x1b[" in text) is terminal
         assert "[bold]x[/bold]:smile:" in text
@@ -255,15 +241,8 @@ def test_no_text_of_a_record_acts_on_the_terminal_and_colours_are_for_terminals_
 def test_an_item_shows_what_bears_on_it() -> None:
     claim = "The cache may never expire, see ADR-003"
     hedge = {"text": "may", "category": "technical", "action": "review", "start": 10, "end": 13}
-    cited = {
-        "type": "adr",
-        "value": "003",
-        "start": 32,
-        "end": 39,
-        "state": "not_found",
-        "detail": "no such file",
-    }
-    made = near("a", claim, hedges=[hedge], citations=[{**cited, "checked_at": None}])
+    cited = {"type": "adr", "value": "003", "start": 32, "end": 39, "state": "not_found", "checked_at": None}
+    made = near("a", claim, hedges=[hedge], citations=[{**cited, "detail": "no such file"}])
     memory = decision("m", verdict="approved", text="The cache may expire, see ADR-003")
     shown = board(made, memory)
     shown.add([audit("a", "reject", applied=False)])
@@ -282,12 +261,18 @@ def test_an_item_shows_what_bears_on_it() -> None:
         assert expected in text, expected
 
 
-def test_a_memory_that_was_retracted_since_is_not_told_as_approved() -> None:
+def test_a_memory_that_was_retracted_since_is_not_told_as_approved_and_a_superseded_item_says_by_what() -> (
+    None
+):
     then = decision("m", verdict="approved", reason_code="trusted_source")
-    still = item(near("a", "Text."), then)
+    assert "m (approved, 80%" in printed(print_item, item(near("a", "Text."), then))
     since = item(near("a", "Text."), then, reviewed("m", "retract"))
-    assert "m (approved, 80%" in printed(print_item, still)
     assert "m (approved then; retracted since, 80%" in printed(print_item, since)
+    rejected = reviewed("a", "reject", reviewer="bob", reason="outdated")
+    text = printed(print_item, item(decision("a"), rejected))
+    assert f"by {rejected.decision_id} (revision 2): blocked, human_rejected" in text
+    assert "human_rejected by bob: outdated" in text
+    assert "waits for a person" not in text
 
 
 def test_an_item_names_what_it_rests_on_and_what_rests_on_it_as_they_stand_now() -> None:
@@ -310,36 +295,20 @@ def test_an_item_names_what_it_rests_on_and_what_rests_on_it_as_they_stand_now()
     assert json.loads(item_json(parent, resting))["resting"][0]["name"] == "b"
 
 
-def test_a_superseded_item_says_by_what() -> None:
-    text = printed(
-        print_item, item(decision("a"), reviewed("a", "reject", reviewer="bob", reason="outdated"))
-    )
-    assert f"by {reviewed('a').decision_id} (revision 2): blocked, human_rejected" in text
-    assert "human_rejected by bob: outdated" in text
-    assert "waits for a person" not in text
-
-
-def test_only_what_waits_has_a_risk_in_json() -> None:
-    retracted = item(decision("a", verdict="approved"), reviewed("a", "retract"))
-    waits = item(decision("a"))
-    found = [json.loads(item_json(one))["current"]["risk"] for one in (retracted, waits)]
-    assert (found[0], found[1]["level"]) == (None, "low")
-
-
-def test_json_is_one_line_that_holds_everything() -> None:
+def test_json_is_one_line_that_holds_everything_and_a_risk_of_what_waits_alone() -> None:
     found = item(near("a", "Zwölf"), decision("m", verdict="approved"))
     told = json.loads(item_json(found))
+    assert "\n" not in item_json(found)
     assert told["decision"]["evidence"]["claim"] == "Zwölf"
     assert (told["pending"], told["nearest"]["subject_id"]) == (True, "m")
     row = json.loads(row_json(found.current))
     assert (row["since"], row["risk"]["level"]) == ("2026-03-01T11:00:00Z", "low")
-    outcome = replace(
-        refused("human_approved"), applied=True, revision=2, verdict="approved", decision_id="d2"
-    )
+    retracted = item(decision("a", verdict="approved"), reviewed("a", "retract"))
+    assert json.loads(item_json(retracted))["current"]["risk"] is None
+    changes = {"applied": True, "revision": 2, "verdict": "approved", "decision_id": "d2"}
     row = found.current
-    told = json.loads(outcome_json(row, "i", outcome))
+    told = json.loads(outcome_json(row, "i", replace(refused("human_approved"), **changes)))
     assert (told["item"], told["decision_id"], told["applied"]) == (row.decision_id, "d2", True)
     assert told["revision"] == 2
     unheard = {"applied": None, "item": row.decision_id, "action_id": "i"}
     assert json.loads(outcome_json(row, "i", None)) == unheard
-    assert "\n" not in item_json(found)

@@ -21,12 +21,6 @@ from groundwire.library.review_queue import (
 from tests.state.review_queues import CLAIM, Clock, Stored, put
 
 
-def test_an_error_for_who_may_not_is_caught_as_one_of_permission_and_as_one_of_nothing_found():
-    assert issubclass(ReviewUnauthorized, (PermissionError, ReviewNotFound))
-    assert issubclass(ReviewNotFound, LookupError)
-    assert issubclass(ReviewUnauthorized, GroundwireError)
-
-
 async def test_without_a_store_each_queue_has_its_own_items():
     first, second = ReviewQueue(store_callback=Stored()), ReviewQueue(store_callback=Stored())
     await put(first)
@@ -90,11 +84,6 @@ async def test_no_text_of_a_claim_or_an_exception_gets_into_the_logs(caplog):
     assert CLAIM not in caplog.text
 
 
-async def test_a_function_of_c_gets_the_evidence_alone():
-    used = ReviewQueue(id)
-    assert (await used.approve(await put(used), "ada")).isdigit()
-
-
 def test_a_callback_that_cannot_take_what_it_is_called_with_is_refused_when_the_queue_is_made():
     for callback in [
         lambda: "m",
@@ -116,12 +105,15 @@ async def test_every_callback_that_can_be_called_with_the_evidence_is_taken():
         lambda whatever, *, queue_id, more=None, **rest: "m",  # noqa: ARG005 - as above
         functools.partial(lambda session, evidence: "m", "session"),  # noqa: ARG005 - as above
         Stored().__call__,
+        id,  # a function of C gets the evidence alone
     ]:
         used = ReviewQueue(callback)
         assert await used.approve(await put(used), "ada")
 
 
-def test_help_of_the_queue_has_one_example_and_few_row_ids():
+def test_help_of_the_queue_has_one_example_and_few_row_ids_and_its_errors_are_of_their_kinds():
     text = pydoc.plain(pydoc.render_doc(ReviewQueue))
     assert text.count("Example:") == 1
     assert len(re.findall(r"\b(?:S\d-|C-)\d+", text)) <= 3
+    assert issubclass(ReviewUnauthorized, (PermissionError, ReviewNotFound))
+    assert issubclass(ReviewNotFound, (LookupError, GroundwireError))
