@@ -22,10 +22,10 @@ Guard = Callable[[str, str], bool]
 _SAMPLES: Final = "\u00a0\u00b5\u00e9\u0130\u0131\u017f\u0301\u0660\u200b\u2028\u212a\u4e00\U0001f600"
 _CATEGORIES: Final = {
     sre.CATEGORY_DIGIT: r"\d",
-    sre.CATEGORY_NOT_DIGIT: r"\D",
     sre.CATEGORY_SPACE: r"\s",
-    sre.CATEGORY_NOT_SPACE: r"\S",
     sre.CATEGORY_WORD: r"\w",
+    sre.CATEGORY_NOT_DIGIT: r"\D",
+    sre.CATEGORY_NOT_SPACE: r"\S",
     sre.CATEGORY_NOT_WORD: r"\W",
 }
 _ONE_CHARACTER: Final = {sre.LITERAL, sre.NOT_LITERAL, sre.IN, sre.ANY}
@@ -34,26 +34,21 @@ _ACCEPT: Final = 0
 
 
 class Automaton:
-    """An expression as nodes with empty edges, and nodes that read a character.
+    """An alternative of an expression as nodes with empty edges, and nodes that read a character.
 
-    Args:
-        pattern: The expression.
-        unbounded: A repeat of more counts as one without end.
-        search: A match may start anywhere.
-        whole: It must end with the text; else where it ends does not matter.
-        tree: One of the expression's `alternatives`; by default all of it.
+    A repeat of more than `unbounded` counts as one without end. `search`: a match may start anywhere. `whole`: it must
+    end with the text.
     """
 
     def __init__(
         self,
         pattern: re.Pattern[Any],
+        tree: Any,
         *,
         unbounded: int,
         search: bool = False,
         whole: bool = False,
-        tree: Any = None,
     ) -> None:
-        tree = parser.parse(pattern.pattern, pattern.flags) if tree is None else tree
         self.whole = whole
         self._unbounded = unbounded
         self._groups: dict[int, tuple[Any, int]] = {}
@@ -103,8 +98,8 @@ class Automaton:
             return self._repeat(least, most, body, flags, at)
         if op is sre.SUBPATTERN:
             group, added, removed, body = argument
-            self._groups[group] = body, flags | added & ~removed
-            return self._sequence(body, (flags | added) & ~removed, at)
+            self._groups[group] = body, (flags | added) & ~removed
+            return self._sequence(*self._groups[group], at)
         if op is sre.ATOMIC_GROUP:
             return self._sequence(argument, flags, at)
         if op is sre.BRANCH:
@@ -112,8 +107,7 @@ class Automaton:
         if op is sre.GROUPREF_EXISTS:
             return self._branch([argument[1], argument[2] or []], flags, at)
         if op is sre.GROUPREF:  # anything that the group can match
-            body, then = self._groups[argument]
-            return self._sequence(body, then, at)
+            return self._sequence(*self._groups[argument], at)
         if op in (sre.ASSERT, sre.ASSERT_NOT):
             direction, body = argument
             return self._look(op is sre.ASSERT, direction, body, flags, at)
@@ -155,25 +149,20 @@ class Automaton:
             first = self._node()
             self._join(at, first)
             self._sequence(body, flags, first)
-        known = [self._edge_set(b, flags, direction) for b in _alternatives(body)]
-        exact = all(len(b) == 1 and b[0][0] in _ONE_CHARACTER for b in _alternatives(body))
+        bodies = _alternatives(body)
+        nearest = [items[0 if direction > 0 else -1] for items in bodies if items]
+        plain = len(nearest) == len(bodies) and all(op in _ONE_CHARACTER for op, _ in nearest)
         end = self._node()
-        if all(members is not None for members in known) and (wanted or exact):
-            allowed = frozenset[str]().union(*(m for m in known if m is not None))
+        if plain and (wanted or all(len(items) == 1 for items in bodies)):
+            allowed = frozenset[str]().union(
+                *(self._members(op, argument, flags) for op, argument in nearest)
+            )
             allowed = allowed if wanted else self._characters - allowed
             self._sets.add(allowed)
             self._join(at, end, (lambda _, c: c in allowed) if direction > 0 else (lambda c, _: c in allowed))
         else:
             self._join(at, end, lambda *_: True)  # not certain all the same
         return end
-
-    def _edge_set(self, body: Any, flags: int, direction: int) -> frozenset[str] | None:
-        """Return what the character next to the place is, or None where that is not plain to see."""
-        items = list(body)
-        if not items or items[0 if direction > 0 else -1][0] not in _ONE_CHARACTER:
-            return None
-        op, argument = items[0 if direction > 0 else -1]
-        return self._members(op, argument, flags)
 
     def _place(self, place: Any, flags: int) -> Guard:
         if place in (sre.AT_BOUNDARY, sre.AT_NON_BOUNDARY):
@@ -228,7 +217,6 @@ class Automaton:
         }
 
     def may_end(self, state: int) -> bool:
-        """Tell whether a match may end here."""
         return any(node == _ACCEPT for node, _ in self.closure(state))
 
     def _is_sure(self, state: int) -> bool:
@@ -248,25 +236,19 @@ def alternatives(pattern: re.Pattern[Any]) -> list[Any]:
 
 def _alternatives(body: Any) -> list[Any]:
     items = list(body)
-    if len(items) == 1 and items[0][0] is sre.BRANCH:
-        return [list(b) for b in items[0][1][1]]
-    return [items]
+    return [list(b) for b in items[0][1][1]] if len(items) == 1 and items[0][0] is sre.BRANCH else [items]
 
 
 def _alphabet(tree: Any) -> Iterator[str]:
-    """Yield all of ASCII, and what the expression tells apart from its neighbours."""
+    """Yield all of ASCII, samples of other kinds, and what the expression tells apart from its neighbours."""
     yield from map(chr, range(128))
     yield from _SAMPLES
-    for number in _numbers(tree):
-        yield from (chr(n) for n in (number - 1, number, number + 1) if 0 <= n < 0x110000)
-
-
-def _numbers(tree: Any) -> Iterator[int]:
-    if isinstance(tree, parser.SubPattern | list | tuple):
-        for item in tree:
-            yield from _numbers(item)
-    elif isinstance(tree, int) and not isinstance(tree, sre._NamedIntConstant) and tree > 127:
-        yield tree
+    parts = [tree]
+    for part in parts:
+        if isinstance(part, parser.SubPattern | list | tuple):
+            parts.extend(part)
+        elif isinstance(part, int) and not isinstance(part, sre._NamedIntConstant) and part > 127:
+            yield from (chr(n) for n in (part - 1, part, part + 1) if n < 0x110000)
 
 
 def _is_member(op: Any, argument: Any, flags: int, character: str) -> bool:
@@ -350,15 +332,10 @@ def _walk(
     last: frozenset[int] = frozenset(),
 ) -> str | None:
     """Return a word that can be read in the loop in two ways, or in it, from it to another loop, and in that."""
-    rooms: tuple[frozenset[int], ...]
-    end: tuple[int, ...]
-    start: tuple[int, ...]
-    if other is None:
-        rooms, end = (loop, loop), (one, one, True)
-    else:
-        rooms, end = (loop, between, last), (one, other, other, True)
+    rooms = (loop, loop) if other is None else (loop, between, last)
+    end: tuple[int, ...] = (one, one, True) if other is None else (one, other, other, True)
+    start: tuple[int, ...] = (one, one, False) if other is None else (one, one, other, True)
     for first in automaton.alphabet:
-        start = (one, one, False) if other is None else (one, one, other, True)
         begin = (start, first)
         seen: dict[tuple[tuple[int, ...], str], str] = {begin: ""}
         todo: list[tuple[tuple[int, ...], str]] = [begin]

@@ -127,11 +127,11 @@ def _cost(pattern: re.Pattern[Any], methods: frozenset[str]) -> str | None:
 
 def _words(pattern: re.Pattern[Any], tree: Any, methods: frozenset[str]) -> Iterator[str | None]:
     if "fullmatch" in methods:
-        yield pumped(Automaton(pattern, tree=tree, unbounded=_BOUNDED, whole=True))
+        yield pumped(Automaton(pattern, tree, unbounded=_BOUNDED, whole=True))
     if methods - {"fullmatch"}:
-        yield pumped(Automaton(pattern, tree=tree, unbounded=_BOUNDED))
+        yield pumped(Automaton(pattern, tree, unbounded=_BOUNDED))
     if methods - {"fullmatch", "match"}:
-        searching = Automaton(pattern, tree=tree, unbounded=_LONG, search=True)
+        searching = Automaton(pattern, tree, unbounded=_LONG, search=True)
         yield pumped(searching)
         if methods - {"fullmatch", "match", "search"}:
             yield pumped_in_vain(searching)
