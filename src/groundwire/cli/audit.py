@@ -199,9 +199,14 @@ def audit(file: BinaryIO, policy_file: Path | None, *, no_network: bool, layout:
             try:
                 parsed = parse_json(given) if isinstance(given, bytes) else given
                 labelled += isinstance(parsed, dict) and {"claim", "evidence"} <= parsed.keys()
-                response = _response(parsed, number)
+                if isinstance(parsed, dict):
+                    parsed = {"response_id": f"record {number}", "user_id": "audit"} | parsed
+                response = validate(LlmResponse, parsed)
             except RecordError as error:
                 bad += 1
+                meant = _MEANT.get((error.field or "").partition(".")[0])
+                if meant:
+                    error.message += f"; {meant}"
                 failed = LineError(number, error)
                 _echo(failed.as_dict()) if layout == "json" else printer.error(failed)
                 continue
@@ -264,14 +269,3 @@ def _records(data: bytes) -> Iterator[tuple[int, Any]]:
 
 def _echo(found: dict[str, Any]) -> None:
     click.echo(escape_json(json.dumps(found, ensure_ascii=False)))
-
-
-def _response(parsed: object, number: int) -> LlmResponse:
-    """Read a response. Raises: RecordError, as the gate would."""
-    if isinstance(parsed, dict):
-        parsed = {"response_id": f"record {number}", "user_id": "audit"} | parsed
-    try:
-        return validate(LlmResponse, parsed)
-    except RecordError as error:
-        meant = _MEANT.get((error.field or "").partition(".")[0])
-        raise RecordError(error.code, f"{error.message}; {meant}", error.field) if meant else error from None

@@ -140,7 +140,12 @@ def print_item(console: Console, item: Item, dependents: Page[Related] = NONE) -
     _section(
         console, "hedges", [_plain(f"{one['text']} ({one['title'].partition(': ')[2]})") for one in hedges]
     )
-    _section(console, "citations", map(_citation, parts["citations"]))
+    citations = []
+    for one in parts["citations"]:
+        said = f"{one['type']} {one['value']}: {one['detail'] or one['state']}"
+        sign = ("✓ ", "green") if one["state"] == "verified" else ("✗ ", "red")
+        citations.append(Text.assemble(sign, escape_controls(said)))
+    _section(console, "citations", citations)
     checks = (
         (one["result"], ": ".join(filter(None, (one["name"], one["detail"])))) for one in parts["checks"]
     )
@@ -155,7 +160,14 @@ def print_item(console: Console, item: Item, dependents: Page[Related] = NONE) -
         "source",
         [_plain(", ".join(f"{one['value']} {one['name']}" for one in facts))] if facts else (),
     )
-    _section(console, "history", map(_step, parts["history"]))
+    history = []
+    for step in parts["history"]:
+        by = f" by {step['actor']}" if step["actor"] else ""
+        note = f": {step['note']}" if step["note"] else ""
+        line = Text(f"{'-' if step['revision'] is None else step['revision']}  {step['at']}  ")
+        line.append(step["verdict"], style=_STYLES.get(step["verdict"], ""))
+        history.append(line.append(escape_controls(f"  {step['reason_code']}{by}{note}")))
+    _section(console, "history", history)
 
 
 def _facts(item: Item) -> Iterator[tuple[str, str]]:
@@ -291,12 +303,6 @@ def _difference(changes: Sequence[Mapping[str, str]]) -> Text:
     return shown
 
 
-def _citation(citation: Mapping[str, Any]) -> Text:
-    said = f"{citation['type']} {citation['value']}: {citation['detail'] or citation['state']}"
-    sign = ("✓ ", "green") if citation["state"] == "verified" else ("✗ ", "red")
-    return Text.assemble(sign, escape_controls(said))
-
-
 def _memory(memory: Mapping[str, Any]) -> list[Text]:
     differs = f", {label('differs_' + memory['difference'])}" if memory["difference"] else ""
     said = f"{memory['since']}, {memory['similarity']} of the words in common{differs}"
@@ -315,11 +321,3 @@ def _related_lines(rows: Sequence[Mapping[str, Any]], total: int) -> Iterator[Te
     yield from map(_related, rows)
     if total > len(rows):
         yield Text(f"and {total - len(rows)} more")
-
-
-def _step(step: Mapping[str, Any]) -> Text:
-    by = f" by {step['actor']}" if step["actor"] else ""
-    note = f": {step['note']}" if step["note"] else ""
-    line = Text(f"{'-' if step['revision'] is None else step['revision']}  {step['at']}  ")
-    line.append(step["verdict"], style=_STYLES.get(step["verdict"], ""))
-    return line.append(escape_controls(f"  {step['reason_code']}{by}{note}"))

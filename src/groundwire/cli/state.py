@@ -21,10 +21,7 @@ from groundwire.state.server import Server, connect
 
 _KINDS: Final = {
     "s": "outcomes",
-    "k": "index",
-    "b": "index",
-    "m": "index",
-    "x": "index",
+    **dict.fromkeys("kbmx", "index"),
     "c": "beginnings of derivation lines",
     "d": "who rests on whom",
     "a": "actions of people",
@@ -34,6 +31,7 @@ _KINDS: Final = {
     "q": "counters",
     "g": "counters",
     "f": "in flight",
+    **dict.fromkeys(("epoch", "scheme", "rebuild"), "epoch, scheme"),
     "policy": "policies",
     "corpus": "corpus",
     "citation": "cached citations",
@@ -186,7 +184,9 @@ async def measure(
     pattern = prefix.translate(GLOB) + "*"
     async for keys in server.scan(pattern, 1_000):  # a few milliseconds of the server; a key may come twice
         for key in keys:
-            usage = found.kinds[_kind(key, prefix)]
+            bare = _TAG.sub(b"", key[len(prefix.encode()) :]).split(b":", 1)[0].strip(b"{}")
+            # `other`: what no version of the gate that is known here has written
+            usage = found.kinds[_KINDS.get(bare.decode(errors="replace"), "other")]
             usage.number += 1
             if usage.measured < sample:
                 taken = await server.call("MEMORY USAGE", key)
@@ -207,12 +207,6 @@ async def measure(
         )
         found.room = max(0, least) * len(limits)
     return found
-
-
-def _kind(key: bytes, prefix: str) -> str:
-    """Return what a key is for; `other`: what no version of the gate that is known here has written."""
-    name = _TAG.sub(b"", key[len(prefix.encode()) :]).split(b":", 1)[0].strip(b"{}").decode(errors="replace")
-    return "epoch, scheme" if name in {"epoch", "scheme", "rebuild"} else _KINDS.get(name, "other")
 
 
 _PROJECTED: Final = {

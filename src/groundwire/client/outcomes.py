@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -61,8 +60,14 @@ class Outcomes:
         outcome = waiting.get(fingerprint)
         if outcome is None or outcome.done():
             outcome = asyncio.get_running_loop().create_future()
-            # the only strong reference to `waiting`: it lives as long as somebody waits
-            outcome.add_done_callback(partial(_settled, waiting, fingerprint))
+
+            def settled(
+                done: Outcome,
+            ) -> None:  # the only strong reference to `waiting`: it lives while somebody waits
+                if waiting.get(fingerprint) is done:
+                    del waiting[fingerprint]
+
+            outcome.add_done_callback(settled)
             waiting[fingerprint] = outcome
         self._letters[value] = outcome
         if self._failure:
@@ -164,11 +169,6 @@ def decision_of(record: InboundRecord, subject: Subject) -> Decision | None:
 def _tell(outcome: Outcome | None, result: Decision | Exception) -> None:
     if outcome and not outcome.done():
         outcome.set_result(result)
-
-
-def _settled(waiting: _Waiting, fingerprint: str, outcome: Outcome) -> None:
-    if waiting.get(fingerprint) is outcome:
-        del waiting[fingerprint]
 
 
 class MemoryStanding:

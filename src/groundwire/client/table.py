@@ -103,8 +103,20 @@ class ApprovedTable:
         if not held and not decision.approved and decision.supersedes is None:
             return []  # nothing came before it that it could withdraw
         withdrawn = self._retracted.get(decision.decision_id)
+        memory, evidence = None, decision.evidence  # a response has none: its answer is not repeated
         # an id comes again where a subject was erased and decided anew: what withdrew the old one leaves the new one
-        memory = None if withdrawn and decision.decided_at <= withdrawn else _memory(subject, decision)
+        if decision.approved and evidence and not (withdrawn and decision.decided_at <= withdrawn):
+            memory = Memory(
+                subject,
+                evidence.claim,
+                decision.memory_type or "fact",
+                decision.source or "",
+                str(evidence.confidence),
+                evidence.validity_horizon,
+                decision.decision_id,
+                decision.revision,
+                decision.decided_at,
+            )
         new = _Held(decision.revision, decision.decided_at, decision.decision_id, memory)
         if any(one.overtakes(new) for one in held):
             return []
@@ -133,20 +145,3 @@ class ApprovedTable:
             del self._held[subject]
         after = self._now(subject)
         return [Change(subject, after)] if after != before else []
-
-
-def _memory(subject: Subject, decision: Decision) -> Memory | None:
-    evidence = decision.evidence
-    if not decision.approved or evidence is None:  # a response has no evidence: its answer is not repeated
-        return None
-    return Memory(
-        subject,
-        evidence.claim,
-        decision.memory_type or "fact",
-        decision.source or "",
-        str(evidence.confidence),
-        evidence.validity_horizon,
-        decision.decision_id,
-        decision.revision,
-        decision.decided_at,
-    )

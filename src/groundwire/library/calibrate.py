@@ -31,15 +31,10 @@ _ROUNDING: Final = 1e-9  # 0.29 of 100 rows are 29, whatever floating point says
 
 
 class Calibration(NamedTuple):
-    """A threshold for an operating point.
+    """A threshold for an operating point; a claim with just that support has a gap of `gap_threshold_bits` (C-57).
 
-    Attributes:
-        point: the operating point that it was chosen for.
-        sources: of the rows, each held out once.
-        support_threshold: what has less support is flagged.
-        gap_threshold_bits: the gap of a claim with just that support: what is flagged is critical (C-57).
-        chosen_on: the verdicts on the rows that it was chosen on: better than what is to be expected.
-        held_out: the verdicts on each part of the sources by a threshold chosen on the others.
+    `chosen_on`: the verdicts on the rows that it was chosen on, better than what is to be expected. `held_out`: the
+    verdicts on each part of the sources by a threshold chosen on the others.
     """
 
     point: OperatingPoint
@@ -63,12 +58,9 @@ class Calibration(NamedTuple):
 def calibrate(
     rows: Sequence[Judged], max_false_alarms: float, in_force: VerificationConfig = _DEFAULTS
 ) -> Calibration:
-    """Choose the strictest threshold that flags at most a share of the supported rows, at the point in force.
+    """Choose the strictest threshold that flags at most a share of the supported rows, 0..1, at the point in force.
 
-    Args:
-        rows: labelled rows with verdicts.
-        max_false_alarms: that share, above 0 and below 1.
-        in_force: names the operating point, and the threshold that is kept where another would give the same verdicts.
+    The threshold in force is kept where another would give the same verdicts.
 
     Raises:
         UsageError: too few supported rows to tell such a share, none that is not supported, a single source, or more
@@ -133,11 +125,7 @@ def choose(
 
 
 def check_writable(path: Path) -> None:
-    """Raise where thresholds could not be written to a file, before anything is measured; it need not be there yet.
-
-    Raises:
-        UsageError: it is a folder, or its own folder is not there or cannot be written to.
-    """
+    """Raise UsageError where thresholds could not be written to a file, which need not be there yet."""
     folder = path.resolve().parent
     try:
         is_folder = path.is_dir()

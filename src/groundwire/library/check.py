@@ -46,14 +46,14 @@ class LineError:
 
 
 class Checker:
-    """Decides lines as the stream would decide records.
+    """Decides lines as the stream would decide records, and asks the network about citations at once.
 
     Args:
-        policy: what decides.
-        verifier: checks citations, the network's at once.
-        now: the clock of every record and the decisions' `decided_at`, cut to milliseconds.
+        policy: decides.
+        verifier: checks citations.
+        now: the clock of every record, cut to milliseconds.
         assessor: the language model that is asked about claims of responses; None: rules alone verify them.
-        keys: sign records; none by default.
+        keys: sign records.
         on_headers: called with the headers of each record.
     """
 
@@ -81,11 +81,7 @@ class Checker:
         )
 
     async def check(self, lines: Iterable[bytes]) -> AsyncIterator[Decision | LineError]:
-        """Yield one result for each line that is not blank, in order.
-
-        Args:
-            lines: one JSON record each, or one with its headers; blank lines count, but give no result.
-        """
+        """Yield one result for each line that is not blank, in order; a line may hold a record with its headers."""
         batch: list[InboundRecord | LineError] = []
         for number, line in enumerate(lines, 1):
             value = line.rstrip(b"\r\n")
@@ -122,11 +118,8 @@ class Checker:
 def unwrapped(line: bytes) -> tuple[bytes, Headers]:
     """Return the value of a line's record, and its headers; a line that is a record has none.
 
-    `{"headers": {"gw-attestation": "docs:9f..."}, "record": {"claim_id": ...}}` tries signatures without a stream:
-    the record's value is taken byte for byte, as a signature is of bytes, or from a text that holds it.
-
-    Raises:
-        RecordError: its headers are no object of texts.
+    Of `{"headers": {"gw-attestation": "docs:9f..."}, "record": {"claim_id": ...}}` the record's value is taken byte for
+    byte, as a signature is of bytes, or from a text that holds it. Raises: RecordError, headers that are no texts.
     """
     if b'"headers"' not in line or b'"record"' not in line:
         return line, ()

@@ -152,7 +152,18 @@ class DedupChecker:
             near = None
             if embedder is not None and vector is not None:
                 near = _cosine(vector, await _embed(embedder, text))
-            found.append(_match(number, name, text, own, near))
+            theirs = signature(read_form(text))
+            inter, union = overlap(own, theirs)
+            kind = difference(own, theirs)
+            if kind is Difference.WORD:  # a word makes a conflict in the stream only
+                kind = Difference.NONE
+            if near is not None:
+                if kind is Difference.ORDER and inter != union:  # other words in another order: a paraphrase
+                    kind = Difference.NONE
+                inter, union = max(0, math.floor((near + _SLACK) * WHOLE)), WHOLE
+            subject = Subject("", "", Kind.CLAIM, name)
+            indexed = Indexed(number, subject, MatchClass.APPROVED, number, 0, theirs)
+            found.append(Match(indexed, inter, max(union, 1), kind))
         return found
 
 
@@ -166,22 +177,6 @@ def report(matches: Iterable[Match], rules: MatchRules) -> DedupFacts:
     near = [match for match in matches if is_near(match.inter, match.union, rules.thresholds.duplicate)]
     chosen, _ = choose(near, rules)
     return DedupFacts(status="ok", scheme="exact", matches=[match.fact() for match in chosen])
-
-
-def _match(number: int, name: str, text: str, own: bytes, near: float | None) -> Match:
-    """Compare with one memory; `near` is the similarity of the meanings, where that decides."""
-    theirs = signature(read_form(text))
-    inter, union = overlap(own, theirs)
-    kind = difference(own, theirs)
-    if kind is Difference.WORD:  # a word makes a conflict in the stream only
-        kind = Difference.NONE
-    if near is not None:
-        if kind is Difference.ORDER and inter != union:  # other words in another order: a paraphrase
-            kind = Difference.NONE
-        inter, union = max(0, math.floor((near + _SLACK) * WHOLE)), WHOLE
-    subject = Subject("", "", Kind.CLAIM, name)
-    indexed = Indexed(number, subject, MatchClass.APPROVED, number, 0, theirs)
-    return Match(indexed, inter, max(union, 1), kind)
 
 
 async def _embed(embedder: Embedder | EmbedFunction, text: str) -> Vector:

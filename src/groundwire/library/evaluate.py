@@ -43,10 +43,8 @@ class BadRow(NamedTuple):
 def read_rows(data: bytes, form: str, read: Callable[[int, dict[str, Any]], Row]) -> Iterator[Row | BadRow]:
     """Yield the rows of a file in order; blank lines give none.
 
-    Args:
-        data: the file.
-        form: `jsonl` (one JSON object a line), `csv` or `tsv` (the first line names the columns).
-        read: makes a row of a line's number and fields; raises RecordError.
+    `form` is `jsonl` (one JSON object a line), `csv` or `tsv` (the first line names the columns). `read` makes a row
+    of a line's number and fields; it raises RecordError.
     """
     lines: Iterable[tuple[int, dict[str, Any] | bytes | RecordError]]
     if form == "jsonl":
@@ -108,16 +106,10 @@ LABELS: Final[Mapping[str, bool]] = {
 
 
 class Labelled(NamedTuple):
-    """A labelled row.
+    """A labelled row: its line from 1, the claim or answer, and the evidence, id -> text.
 
-    Attributes:
-        line: of its file, counted from 1.
-        text: the claim or answer.
-        declared: it is a single claim: all of it counts.
-        evidence: id -> text.
-        supported: the label: the evidence supports all of it.
-        group: the source that it comes from.
-        query: the question that was answered.
+    `declared`: it is a single claim, and all of it counts. `supported`: the label. `group`: the source that it comes
+    from. `query`: the question that was answered.
     """
 
     line: int
@@ -188,14 +180,7 @@ class Estimate(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """A row as it is measured.
-
-    Attributes:
-        score: higher where less is supported.
-        positive: the label: it is unsupported.
-        group: the source that it comes from.
-        flagged: the verdict.
-    """
+    """A row as it is measured: `score` is higher where less is supported; `positive`: the label is unsupported."""
 
     score: float
     positive: bool

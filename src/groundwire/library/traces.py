@@ -72,8 +72,7 @@ def version(connection: sqlite3.Connection) -> int:
 def migrate(connection: sqlite3.Connection, target: int = len(STEPS)) -> None:
     """Bring a database to a number of steps, up or down, each step entirely or not at all.
 
-    Raises:
-        ValueError: there is no such number of steps, or the database is newer than this code.
+    Raises: ValueError, there is no such number of steps, or the database is newer than this code.
     """
     if not 0 <= target <= len(STEPS):
         raise ValueError(f"target must be from 0 to {len(STEPS)}, got {target}")

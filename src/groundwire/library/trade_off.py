@@ -34,8 +34,7 @@ class RatePoint(NamedTuple):
 def curve(scores: Sequence[tuple[float, bool]]) -> list[RatePoint]:
     """Return over-review and leak at every threshold, from flagging everything to flagging nothing.
 
-    Args:
-        scores: of each row how little it is supported, and whether it is; both labels must occur.
+    `scores`: how little each row is supported, and whether it is; both labels must occur.
     """
     total = {label: sum(supported is label for _, supported in scores) for label in (True, False)}
     missed = {True: 0, False: 0}

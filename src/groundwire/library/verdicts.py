@@ -63,15 +63,10 @@ FIELDS: Final = (*TEXTS, *_CLAIM, "headers", "user_id", "earlier", "first", "lab
 
 
 class LabelledRecord(NamedTuple):
-    """A labelled row.
+    """A labelled row: its line from 1, the class that it is counted under, the label as written, and its text.
 
-    Attributes:
-        line: of its file, counted from 1.
-        kind: the class that it is counted under, "" where it has none.
-        label: as written.
-        text: of the claim or answer.
-        records: values of the records that are sent, the labelled one last.
-        source_assumed: it is a claim that names no source, and is sent as the user's own.
+    `records`: values of the records that are sent, the labelled one last. `source_assumed`: it is a claim that names
+    no source, and is sent as the user's own.
     """
 
     line: int

@@ -102,21 +102,14 @@ def refusal(response: Mapping[str, Any]) -> Refusal | None:
         (validation.get(f"{what}Verified"), validation.get(f"{what}Total")) for what in ("sources", "fields")
     ]
     short = any(isinstance(held, int) and isinstance(total, int) and held < total for held, total in pairs)
-    return _of_warnings(response.get("warnings")) or (Refusal.UNSUPPORTED if short else None)
-
-
-def _of_warnings(warnings: object) -> Refusal | None:
-    if warnings is None:
-        return None
-    if not isinstance(warnings, (list, tuple)):
+    warnings = response.get("warnings")
+    if not isinstance(warnings, list | tuple | None):
         return Refusal.UNREADABLE_WARNINGS
-    found = None
-    for warning in warnings:
-        kind = warning.get("type") if isinstance(warning, Mapping) else None
-        if not isinstance(kind, str):
-            return Refusal.UNREADABLE_WARNINGS
-        found = found or _BY_WARNING.get(kind)
-    return found
+    kinds = [warning.get("type") if isinstance(warning, Mapping) else None for warning in warnings or ()]
+    if not all(isinstance(kind, str) for kind in kinds):
+        return Refusal.UNREADABLE_WARNINGS
+    found = next((_BY_WARNING[str(kind)] for kind in kinds if kind in _BY_WARNING), None)
+    return found or (Refusal.UNSUPPORTED if short else None)
 
 
 def response_of(decision: Mapping[str, Any], answer: str | None) -> dict[str, Any]:

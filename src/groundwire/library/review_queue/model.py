@@ -34,9 +34,7 @@ MAX_BODY_BYTES: Final = 256_000
 class ReviewQueueFull(GroundwireError):
     """The queue takes no more items of this user, or none at all (S0-133, S0-134); nothing was evicted.
 
-    Attributes:
-        scope: `user` or `total`: which limit was reached.
-        limit: the most items allowed.
+    `scope`: `user` or `total`, which limit was reached; `limit`: the most items allowed.
     """
 
     def __init__(self, scope: str, limit: int) -> None:
@@ -76,11 +74,7 @@ class ReviewUnauthorized(ReviewNotFound, PermissionError):
 
 
 class ReviewStoreFailed(GroundwireError):
-    """The store callback failed (S0-140); what it raised is the cause of this error.
-
-    Attributes:
-        queue_id: the item, which waits for the next approval.
-    """
+    """The store callback failed (S0-140); what it raised is the cause. `queue_id` waits for the next approval."""
 
     def __init__(self, queue_id: str, reason: str, *, noted: bool = True) -> None:
         when = "again" if noted else "again when its lease has run out"
@@ -89,12 +83,9 @@ class ReviewStoreFailed(GroundwireError):
 
 
 class ReviewOvertaken(GroundwireError):
-    """The callback stored the memory, but so late that the item had been decided otherwise: withdraw the memory.
+    """The callback stored `memory_id`, but so late that `queue_id` had been decided otherwise: withdraw the memory.
 
-    Attributes:
-        queue_id: the item.
-        state: what became of it: `rejected` or `expired`.
-        memory_id: what was stored nevertheless.
+    `state`: `rejected` or `expired`.
     """
 
     def __init__(self, queue_id: str, state: str, memory_id: str) -> None:
@@ -221,9 +212,8 @@ _KINDS: Final = {
 def encode(body: Body) -> bytes:
     """Write a body as JSON.
 
-    Raises:
-        ValueError: a field is of another type or too long, or would come back as something else, as tuples, sets,
-            times and NaN in metadata do. The message names the field and quotes nothing of it.
+    Raises: ValueError, a field is of another type or too long, or would come back as something else, as tuples, sets,
+    times and NaN in metadata do. The message names the field and quotes nothing of it.
     """
     for name, kind in _KINDS.items():
         value = getattr(body, name)
@@ -246,20 +236,12 @@ def encode(body: Body) -> bytes:
 
 
 def decode(body: bytes) -> Body:
-    """Read a body.
-
-    Raises:
-        ValueError: it cannot be read: it was written by another program or version.
-    """
+    """Read a body. Raises: ValueError, it was written by another program or version."""
     return _BODY.validate_json(body)
 
 
 def read_row(row: str) -> ReviewEvent:
-    """Return a row of the audit trail, which is `number microseconds action code note`; the note is JSON.
-
-    Raises:
-        StateUnavailable: it cannot be read.
-    """
+    """Return a row of the audit trail, `number microseconds action code note`. Raises: StateUnavailable."""
     try:
         _, at, action, code, written = row.split(" ", 4)
         note = json.loads(written)

@@ -144,11 +144,23 @@ class RedisReviewStore:
             *[("ZCARD", key) for key in index],
         )
         counts = found[len(keys) :]
-        items = [_item(queue_id, values) for queue_id, values in zip(change.queue_ids, found, strict=False)]
+        items = []
+        for queue_id, values in zip(change.queue_ids, found, strict=False):
+            if values[0] is None:
+                continue
+            *texts, body = (value or b"" for value in values)
+            fields: dict[str, Any] = {name: text.decode() for name, text in zip(_FIELDS, texts, strict=True)}
+            try:
+                fields |= {name: int(fields[name]) for name in ("at", "ends", "attempts")}
+                items.append(
+                    StoredItem(queue_id, body=body, **fields | {"state": ItemState(fields["state"])})
+                )
+            except ValueError:
+                raise StateUnavailable(f"review queue: the item {queue_id} cannot be read") from None
         now = change.terms.now
         if now is None:
             now = int(time_[0]) * 1_000_000 + int(time_[1])
-        return Entries(change.terms, now, {item.queue_id: item for item in items if item}, *counts)
+        return Entries(change.terms, now, {item.queue_id: item for item in items}, *counts)
 
     async def _writes(
         self, connection: AbstractConnection, entries: Entries, known: set[str]
@@ -161,25 +173,22 @@ class RedisReviewStore:
         numbers = count(last - needed + 1)
         written: list[Sequence[Argument]] = []
         for item in entries.changed.values():
-            written += self._writes_of(item, next(numbers), new=item.queue_id not in known)
+            number, key = next(numbers), self._key(item.queue_id)
+            fields = [part for name in _FIELDS for part in (name, getattr(item, name))]
+            indexes = (self._index(), self._index(item.owner))
+            if item.queue_id not in known:
+                written.append(("HSET", key, *fields, "body", item.body))
+                written += [("ZADD", index, number, item.queue_id) for index in indexes]
+                continue
+            written.append(("HSET", key, *fields))
+            if not item.open:
+                written += [("HDEL", key, "body"), ("PEXPIRE", key, DECIDED_SECONDS * 1000)]
+                written += [("ZREM", index, item.queue_id) for index in indexes]
         for name, row in entries.rows:
-            key = f"{self._base}{name}"
-            written.append(("LPUSH", key, f"{next(numbers)} {row}"))
-            written.append(("LTRIM", key, 0, entries.terms.audit_rows - 1))
+            rows = f"{self._base}{name}"
+            written.append(("LPUSH", rows, f"{next(numbers)} {row}"))
+            written.append(("LTRIM", rows, 0, entries.terms.audit_rows - 1))
         return written
-
-    def _writes_of(self, item: StoredItem, number: int, *, new: bool) -> list[Sequence[Argument]]:
-        key = self._key(item.queue_id)
-        fields = [part for name in _FIELDS for part in (name, getattr(item, name))]
-        indexes = (self._index(), self._index(item.owner))
-        if new:
-            added = [("ZADD", index, number, item.queue_id) for index in indexes]
-            return [("HSET", key, *fields, "body", item.body), *added]
-        if item.open:
-            return [("HSET", key, *fields)]
-        removed = [("ZREM", index, item.queue_id) for index in indexes]
-        ends = ("PEXPIRE", key, DECIDED_SECONDS * 1000)
-        return [("HSET", key, *fields), ("HDEL", key, "body"), ends, *removed]
 
     def _key(self, queue_id: str) -> bytes:
         """Return the key of an item; what is no text becomes an id that nobody has."""
@@ -193,15 +202,3 @@ async def _ask(connection: AbstractConnection, *commands: Sequence[Argument]) ->
     """Send commands together, and return what each gave."""
     await connection.send_packed_command(connection.pack_commands(commands))
     return [await connection.read_response() for _ in commands]
-
-
-def _item(queue_id: str, values: Sequence[bytes | None]) -> StoredItem | None:
-    if values[0] is None:
-        return None
-    *texts, body = (value or b"" for value in values)
-    fields: dict[str, Any] = {name: text.decode() for name, text in zip(_FIELDS, texts, strict=True)}
-    try:
-        fields |= {name: int(fields[name]) for name in ("at", "ends", "attempts")}
-        return StoredItem(queue_id, body=body, **{**fields, "state": ItemState(fields["state"])})
-    except ValueError:
-        raise StateUnavailable(f"review queue: the item {queue_id} cannot be read") from None

@@ -28,11 +28,8 @@ T = TypeVar("T")
 class Terms:
     """What a queue asks of its store with every call; times are microseconds.
 
-    Attributes:
-        now: since 1970, or None: the store's own clock.
-        lease: how long an approval holds an item.
-        ttl: how long an item may wait, or 0: for ever.
-        audit_rows: rows kept for a user, of denied attempts and of everything else each.
+    `now` is since 1970, or None: the store's own clock. `ttl`: how long an item may wait, 0: for ever. `audit_rows`:
+    kept for a user, of denied attempts and of everything else each.
     """
 
     now: int | None
@@ -47,12 +44,8 @@ class Terms:
 class Attempt:
     """Who asks for what. Tenants and users are digests: no name, however it is made, can be another.
 
-    Attributes:
-        owner: the digest of tenant and user: of the owner, or of who would have to be the owner.
-        delegated: they may decide all items of the tenant.
-        token: of this one attempt, so that what is asked again after a connection broke is done once.
-        actor: who asks, as named.
-        detail: what else the audit trail should tell.
+    `owner`: the digest of tenant and user, of who would have to be the owner. `delegated`: the actor may decide all
+    items of the tenant. `token`: of this one attempt, so that one repeated after a broken connection is done once.
     """
 
     queue_id: str
@@ -74,13 +67,8 @@ class Attempt:
 class StoredItem:
     """An item as stores keep it; times are microseconds since 1970.
 
-    Attributes:
-        at: when it was enqueued.
-        token: of the attempt that changed it last.
-        ends: when the lease ends; of a decided item, when it is forgotten.
-        error: `store_failed`, `store_interrupted` or nothing.
-        memory: the memory id of a stored item, else empty.
-        body: what was enqueued, as JSON; empty once it is decided.
+    `body`: what was enqueued, as JSON; empty once it is decided. `token`: of the attempt that changed it last. `ends`:
+    when the lease ends; of a decided item, when it is forgotten. `error`: `store_failed` or `store_interrupted`.
     """
 
     queue_id: str
@@ -109,14 +97,9 @@ class StoredItem:
 class Entries:
     """What one transaction sees of a queue, and what it changes.
 
-    Attributes:
-        now: microseconds since 1970.
-        items: those that were asked for, as far as there are any.
-        own: open items of the owner who adds one.
-        total: open items of all; both are known only where an item is added.
-        changed: items to write.
-        rows: audit rows to write, each with its list: `a:` and an owner, or `d:` and an owner for denied attempts,
-            which so push nothing else out. A row is `microseconds action code note`; stores put a number before it.
+    `own` and `total`: open items of the owner and of all, known only where an item is added. `rows`: audit rows to
+    write, each with its list: `a:` and an owner, or `d:` and an owner for denied attempts, which so push nothing else
+    out. A row is `microseconds action code note`; stores put a number before it.
     """
 
     terms: Terms
@@ -260,12 +243,9 @@ def _deny(entries: Entries, attempt: Attempt, item: StoredItem | None) -> Review
 
 @dataclass(frozen=True, slots=True)
 class StoreChange(Generic[T]):
-    """What a store is asked to do in one transaction.
+    """What a store is asked to do in one transaction: apply a rule to the items of `queue_ids`.
 
-    Attributes:
-        name: what the caller asked for, which errors tell.
-        queue_ids: the items that the rule looks at.
-        owner: who adds an item, so that `Entries` has its counts; else empty.
+    `name`: what the caller asked for, which errors tell. `owner`: who adds an item, so that `Entries` has its counts.
     """
 
     name: str
