@@ -39,7 +39,6 @@ from groundwire.review.model import (
     state_of,
 )
 from groundwire.review.permissions import ViewScope
-from groundwire.review.projection import RESPONSE, decision_json, name_of
 from groundwire.review.queries import (
     COLUMNS,
     OTHERS,
@@ -58,6 +57,7 @@ from groundwire.review.queries import (
     sort_key,
     statement,
 )
+from groundwire.review.records import RESPONSE, decision_json, name_of
 
 PORTION: Final = 100
 """Rows for which others wait."""

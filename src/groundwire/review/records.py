@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from groundwire.kafka.produce import address_anyhow
 from groundwire.kafka.reader import Positions, Start, TopicReader, open_reader
-from groundwire.messages.decisions import LAST_REVISION, AuditEvent, Decision
+from groundwire.messages.decisions import LAST_REVISION, AuditEvent, Decision, Kind
 from groundwire.messages.headers import InboundRecord, header
 from groundwire.messages.records import Retraction
 from groundwire.messages.topics import TopicName
@@ -82,6 +83,19 @@ def read_dead_letter(record: TopicRecord) -> FailedRecord | None:
         user_id=user,
         excerpt=in_one_line((record.value or b"")[: 4 * (_READ + 1)].decode("utf-8", "replace")),
     )
+
+
+RESPONSE: Final = "response:"
+
+
+def name_of(kind: str, subject_id: str) -> str:
+    """Return a subject's name in `derived_from`."""
+    return subject_id if kind == Kind.CLAIM else f"{RESPONSE}{subject_id}"
+
+
+def decision_json(value: bytes) -> bytes:
+    """Decompress a stored Decision."""
+    return zlib.decompress(value)
 
 
 def text_of(decision: Decision) -> str:
