@@ -6,7 +6,6 @@ import asyncio
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -28,15 +27,15 @@ from groundwire.replay.report import (
     write_page,
 )
 from groundwire.replay.store import Job
-from tests.unit.replay.town import ORDER, Town, town
+from tests.unit.replay.town import ORDER, town
 
 
 @pytest.fixture
-def place(tmp_path) -> Town:
+def place(tmp_path):
     place = town(tmp_path)
     place.policy = Policy(version="of the test")
 
-    async def send() -> None:
+    async def send():
         await place.policies.put(place.policy)
         await place.send(*(place.claim(f"c{n}", f"Service {n} keeps {n} <b>sessions</b>") for n in range(3)))
 
@@ -45,20 +44,20 @@ def place(tmp_path) -> Town:
     return place
 
 
-def run(*arguments: object) -> tuple[int, str, str]:
+def run(*arguments):
     result = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.stdout, result.stderr
 
 
-def verify(folder: Path, *more: object) -> tuple[int, str, str]:
+def verify(folder, *more):
     files = {name: folder / f"{name}.jsonl" for name in ("decisions", "records")}
     options = [part for name, path in files.items() for part in (f"--{name}", path)]
     return run("verify", *options, "--policies", folder / "policies", *more)
 
 
 def test_verify_ends_with_0_1_or_3_and_names_decision_line_and_field(place, tmp_path):
-    def edit(path: Path, old: str, new: str) -> None:
+    def edit(path, old, new):
         text = path.read_text()
         assert old in text
         path.write_text(text.replace(old, new, 1))
@@ -172,7 +171,7 @@ async def test_neither_another_replays_job_nor_a_shorter_output_is_continued(tmp
 async def test_a_rate_is_kept_in_the_mean_and_without_one_nothing_waits():
     now, waited = [0.0], []
 
-    async def sleep(seconds: float) -> None:
+    async def sleep(seconds):
         waited.append(seconds)
         now[0] += seconds
 

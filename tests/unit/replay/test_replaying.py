@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -37,7 +36,6 @@ from tests.unit.replay.town import (
     ORDER,
     POLICIES,
     REVIEWS,
-    Town,
     lines,
     one_claim,
     otherwise,
@@ -49,7 +47,7 @@ from tests.unit.replay.town import (
 SEEDS = st.integers(0, 2**32)
 
 
-def task(*policies: Policy, policy: Policy | None = None, simulate: Simulation | None = None) -> Task:
+def task(*policies, policy=None, simulate=None):
     return Task("again", KnownPolicies(policies or POLICIES, PolicyStore(None, None)), policy, simulate)
 
 
@@ -293,7 +291,7 @@ async def test_single_records_are_fetched_unless_retention_has_removed_them_but_
 class Log:
     """Reads a town's records, one a batch, and notes which offsets were sought."""
 
-    def __init__(self, place: Town) -> None:
+    def __init__(self, place):
         self.place, self.sought = place, []
 
     def seek(self, begin, ends):
@@ -307,7 +305,7 @@ class Log:
                     yield [record]
 
 
-async def kept(place: Town, values: Sequence[bytes], *, start: int = 0) -> tuple[list[bytes], Counter]:
+async def kept(place, values, *, start=0):
     """Pass decisions through a prover; `start` is where retention has left the input topics."""
 
     async def published():

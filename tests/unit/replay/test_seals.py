@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from random import Random
-from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 import pytest
@@ -31,7 +28,7 @@ from groundwire.messages.records import Retraction
 from groundwire.messages.seals import MAX_AT_ONCE, Seal, SealedOutput, SealHead, root_of
 from groundwire.messages.topics import TopicName
 from groundwire.replay import seals as module
-from groundwire.replay.seals import SealEvidence, SealFault, read_heads, read_seals
+from groundwire.replay.seals import SealEvidence, read_heads, read_seals
 from groundwire.replay.store import RecordPlace, Store
 from tests.unit.review.world import decision
 
@@ -39,7 +36,7 @@ NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CLAIMS = "t.claims"
 
 
-def keys_in(folder: Path) -> tuple[SealKeys, dict[str, Key]]:
+def keys_in(folder):
     """Return seal keys, valid and expired, and their private halves."""
     path = folder / "keys.toml"
     if not path.exists():
@@ -49,14 +46,14 @@ def keys_in(folder: Path) -> tuple[SealKeys, dict[str, Key]]:
 
 
 def seal_after(
-    last: SealHead | None,
-    signing: Key,
-    offset: int,
-    outputs: Sequence[SealedOutput] = (),
+    last,
+    signing,
+    offset,
+    outputs=(),
     *,
-    audit: int = 0,
-    **fields: Any,
-) -> tuple[SealHead, InboundRecord]:
+    audit=0,
+    **fields,
+):
     """Return the next seal of a chain, and its record at an offset of a partition of `audit`."""
     first = last.end if last else 0
     rest = {"before": last.sha256 if last else None, "count": len(outputs), "root": root_of(outputs)}
@@ -69,15 +66,13 @@ def seal_after(
 class Chain:
     """Empty seals of one partition, under a valid or an expired key."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         keys, self._keys = keys_in(folder)
         self.evidence = SealEvidence(Store(None), "t.", keys, now=NOW)
         self.last: SealHead | None = None
         self._offsets = [0, 0]
 
-    def seal(
-        self, key: str = "gate", at: datetime = NOW, *, audit: int = 0, topic: str = CLAIMS
-    ) -> InboundRecord:
+    def seal(self, key="gate", at=NOW, *, audit=0, topic=CLAIMS):
         offset = self._offsets[audit]
         self._offsets[audit] += 1
         self.last, record = seal_after(
@@ -85,13 +80,13 @@ class Chain:
         )
         return record
 
-    def commit(self) -> None:
+    def commit(self):
         """Commit the end of the last seal."""
         assert self.last
         committed = OffsetAndMetadata(self.last.end, self.last.sha256)
         self.evidence.committed = {TopicPartition(CLAIMS, 0): committed}
 
-    def faults(self, *records: InboundRecord) -> list[tuple[str, str]]:
+    def faults(self, *records):
         """Add records in this order; return all faults."""
         for record in records:
             self.evidence.note_published(record)
@@ -108,9 +103,7 @@ class History:
     heads: dict[int, SealHead] = field(default_factory=dict)
     chains: dict[int, list[int]] = field(default_factory=dict)
 
-    def publish(
-        self, partition: int, offset: int, value: bytes | None = None, name: str = ""
-    ) -> SealedOutput:
+    def publish(self, partition, offset, value=None, name=""):
         value = value if value is not None else f"{partition} {offset}".encode()
         name = name or str(uuid5(NAMESPACE_OID, sha256_hex(value)))
         headers = (("ce_id", name.encode()),)
@@ -118,9 +111,7 @@ class History:
         self.approved.append(record)
         return SealedOutput(offset, "approved", name, record.sha256)
 
-    def seal(
-        self, partition: int, end: int, outputs: Sequence[SealedOutput], *, committed: bool, gap: int = 0
-    ) -> None:
+    def seal(self, partition, end, outputs, *, committed, gap=0):
         last, at = self.heads.get(partition), NOW + timedelta(seconds=len(self.audit))
         fields = {"at": at, "end": end, "first": (last.end if last else 0) + gap, "partition": partition}
         head, record = seal_after(last, self.key, len(self.audit), outputs, **fields)
@@ -133,11 +124,11 @@ class History:
 class Desk:
     """Reads histories as somebody has left them on the topics."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.keys, keys = keys_in(folder)
         self.key = keys["gate"]
 
-    def history(self, seed: object) -> History:
+    def history(self, seed):
         """Return a history in which some workers crash between seal and commit, and others repeat their work."""
         rng, history = Random(str(seed)), History(self.key)
         partitions = range(rng.randint(1, 3))
@@ -149,7 +140,7 @@ class Desk:
                 history.seal(partition, end, outputs, committed=committed)
         return history
 
-    def sealed(self, *values: bytes) -> History:
+    def sealed(self, *values):
         """Return a history of decisions, each under a seal of its own."""
         history = History(self.key)
         for offset, value in enumerate(values):
@@ -157,15 +148,7 @@ class Desk:
             history.seal(0, offset + 1, [output], committed=True)
         return history
 
-    def evidence(
-        self,
-        history: History,
-        audit: Iterable[InboundRecord] | None = None,
-        approved: Iterable[InboundRecord] | None = None,
-        *,
-        cut: bool = False,
-        now: datetime = NOW,
-    ) -> SealEvidence:
+    def evidence(self, history, audit=None, approved=None, *, cut=False, now=NOW):
         evidence = SealEvidence(Store(None), "t.", self.keys, now=now)
         for record in history.approved if approved is None else approved:
             evidence.note_published(record)
@@ -179,14 +162,14 @@ class Desk:
         evidence.leave_out_forks()
         return evidence
 
-    def faults(self, *arguments: Any, **options: Any) -> list[SealFault]:
+    def faults(self, *arguments, **options):
         return list(self.evidence(*arguments, **options).faults())
 
-    def kinds(self, *arguments: Any, **options: Any) -> set[str]:
+    def kinds(self, *arguments, **options):
         return {fault.kind for fault in self.faults(*arguments, **options)}
 
 
-def decided(revision: int, offset: int = 0, text: str = "It holds.", at: datetime = NOW) -> bytes:
+def decided(revision, offset=0, text="It holds.", at=NOW):
     """Return a decision on a claim of acme's user ann, of the record at an offset."""
     origin = {
         "topic": CLAIMS,
@@ -199,7 +182,7 @@ def decided(revision: int, offset: int = 0, text: str = "It holds.", at: datetim
     return decision("c1", revision, "approved", **fields).to_bytes()
 
 
-def retraction(key: bytes | None = b"acme:ann") -> InboundRecord:
+def retraction(key=b"acme:ann"):
     """Return a Retraction of a decision of acme's user ann, under a key."""
     value = Retraction(
         decision_id="00000000-0000-5000-8000-000000000001",
@@ -217,7 +200,7 @@ def retraction(key: bytes | None = b"acme:ann") -> InboundRecord:
     return InboundRecord("t.retractions", 0, 1, 0, key, value.model_dump_json().encode(), headers)
 
 
-def tombstone(erasure: Erasure) -> InboundRecord:
+def tombstone(erasure):
     key, headers = f"acme:{erasure.user_id}".encode(), tuple(erasure.headers)
     return InboundRecord("t.retractions", 0, 0, 0, key, None, headers)
 
@@ -227,12 +210,12 @@ HOUR, DAY, YEAR = timedelta(hours=1), timedelta(days=1), timedelta(days=365)
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path):
     return Desk(tmp_path)
 
 
 @pytest.fixture
-def chain(tmp_path: Path) -> Chain:
+def chain(tmp_path):
     return Chain(tmp_path)
 
 
@@ -240,7 +223,7 @@ def chain(tmp_path: Path) -> Chain:
 
 
 @SEEDS
-def test_the_seals_of_workers_that_crash_verify_and_none_can_be_removed_or_moved(desk: Desk, seeds: range):
+def test_the_seals_of_workers_that_crash_verify_and_none_can_be_removed_or_moved(desk, seeds):
     for seed in seeds:
         history, rng = desk.history(seed), Random(seed)
         evidence = desk.evidence(history)
@@ -259,7 +242,7 @@ def test_the_seals_of_workers_that_crash_verify_and_none_can_be_removed_or_moved
             assert any("comes after it" in detail for detail in details), (seed, one, other)
 
 
-def test_no_field_of_a_seal_can_be_changed_and_a_gap_between_two_is_named(desk: Desk):
+def test_no_field_of_a_seal_can_be_changed_and_a_gap_between_two_is_named(desk):
     history = desk.history("fields")
     place = history.chains[0][1]
     fields = {"at": "2026-01-01T00:00:00Z", "before": None, "root": "0" * 64, "topic": "t.deferred"}
@@ -276,9 +259,7 @@ def test_no_field_of_a_seal_can_be_changed_and_a_gap_between_two_is_named(desk: 
 
 
 @SEEDS
-def test_a_record_that_is_removed_or_changed_is_named_until_its_retention_has_passed(
-    desk: Desk, seeds: range
-):
+def test_a_record_that_is_removed_or_changed_is_named_until_its_retention_has_passed(desk, seeds):
     for seed in seeds:
         history, rng = desk.history(seed), Random(seed)
         gone = rng.choice(history.approved)
@@ -291,9 +272,7 @@ def test_a_record_that_is_removed_or_changed_is_named_until_its_retention_has_pa
 
 
 @SEEDS
-def test_retention_of_audit_breaks_no_chain_wherever_it_cuts_and_excuses_no_later_gap(
-    desk: Desk, seeds: range
-):
+def test_retention_of_audit_breaks_no_chain_wherever_it_cuts_and_excuses_no_later_gap(desk, seeds):
     for seed in seeds:
         history = desk.history(seed)
         last = min(chain[-1] for chain in history.chains.values())
@@ -308,7 +287,7 @@ def test_retention_of_audit_breaks_no_chain_wherever_it_cuts_and_excuses_no_late
         assert (evidence.has_lost_seals(7), evidence.has_lost_seals(0)) == (is_lost, False), age
 
 
-def test_an_anchored_head_that_is_gone_is_named_and_what_is_no_head_refused(desk: Desk, tmp_path: Path):
+def test_an_anchored_head_that_is_gone_is_named_and_what_is_no_head_refused(desk, tmp_path):
     history = desk.history("anchored")
     head, place = history.heads[0], history.chains[0][-1]
     anchored = [{"topic": CLAIMS, "partition": 0, "seal": head.sha256}]
@@ -326,9 +305,7 @@ def test_an_anchored_head_that_is_gone_is_named_and_what_is_no_head_refused(desk
 # Single decisions --------------------------------------------------------------------------------------------
 
 
-def test_a_decision_is_superseded_by_a_sealed_one_of_a_later_revision_unless_an_erasure_separates_them(
-    desk: Desk,
-):
+def test_a_decision_is_superseded_by_a_sealed_one_of_a_later_revision_unless_an_erasure_separates_them(desk):
     first, second = decided(1, 0), decided(2, 1)
     assert desk.evidence(desk.sealed(second)).is_superseded(first)
     assert not desk.evidence(desk.sealed(first)).is_superseded(second)
@@ -340,7 +317,7 @@ def test_a_decision_is_superseded_by_a_sealed_one_of_a_later_revision_unless_an_
     assert not evidence.is_superseded(later)
 
 
-def test_a_decision_is_unsealed_once_a_seal_or_a_commit_has_passed_its_record(desk: Desk):
+def test_a_decision_is_unsealed_once_a_seal_or_a_commit_has_passed_its_record(desk):
     evidence = desk.evidence(desk.sealed(decided(1, 0)))
     place, unsealed = RecordPlace("t.approved", 0, 9), ("unsealed", "no seal covers it")
     assert evidence.explain(place, decided(1, 0)) is None
@@ -356,7 +333,7 @@ def test_a_decision_is_unsealed_once_a_seal_or_a_commit_has_passed_its_record(de
         assert (status, "differ" in why) == ("unsealed", True), "other bytes under a sealed id"
 
 
-def test_retention_excuses_a_decision_before_the_first_sealed_one_of_its_partition_alone(desk: Desk):
+def test_retention_excuses_a_decision_before_the_first_sealed_one_of_its_partition_alone(desk):
     history = desk.sealed(decided(1, 0), decided(2, 1), decided(3, 2))
     unsealed, first = history.approved[0].value or b"", RecordPlace("t.approved", 0, 0)
     evidence = desk.evidence(history, history.audit[1:], cut=True)
@@ -366,7 +343,7 @@ def test_retention_excuses_a_decision_before_the_first_sealed_one_of_its_partiti
     assert desk.evidence(history, history.audit[1:]).explain(first, unsealed)[0] == "unsealed"
 
 
-def test_a_seal_off_the_committed_chain_covers_only_what_a_crash_repeated(desk: Desk):
+def test_a_seal_off_the_committed_chain_covers_only_what_a_crash_repeated(desk):
     first, forged = decided(1, 0), decided(2, 0)
     history = desk.sealed(first)
     name = history.approved[0].headers[0][1].decode()
@@ -383,7 +360,7 @@ def test_a_seal_off_the_committed_chain_covers_only_what_a_crash_repeated(desk: 
 # Chains whose workers' clocks, keys and partitions differ ----------------------------------------------------
 
 
-def test_clock_skew_key_rotation_copies_and_crashes_break_no_chain(tmp_path: Path):
+def test_clock_skew_key_rotation_copies_and_crashes_break_no_chain(tmp_path):
     for steps in (
         [("gate", minutes) for minutes in (0, 60, 0, -60, 0)],
         [("old", -120), ("old", -120), ("gate", 0)],
@@ -400,7 +377,7 @@ def test_clock_skew_key_rotation_copies_and_crashes_break_no_chain(tmp_path: Pat
     assert chain.faults(*seals, chain.seal()) == []
 
 
-def test_a_seal_that_is_back_dated_of_another_deployment_or_a_second_start_is_named(tmp_path: Path):
+def test_a_seal_that_is_back_dated_of_another_deployment_or_a_second_start_is_named(tmp_path):
     chain = Chain(tmp_path)
     ((kind, detail),) = chain.faults(chain.seal(), chain.seal("old", NOW - 2 * HOUR))
     assert (kind, "back-dated" in detail) == ("bad_seal", True)
@@ -415,7 +392,7 @@ def test_a_seal_that_is_back_dated_of_another_deployment_or_a_second_start_is_na
     assert (kind, "second start" in detail) == ("bad_seal", True)
 
 
-def test_a_seal_on_another_partition_of_audit_is_named_and_ignored(tmp_path: Path):
+def test_a_seal_on_another_partition_of_audit_is_named_and_ignored(tmp_path):
     for key, starts in (("gate", False), ("gate", True), ("old", False), ("old", True)):
         chain = Chain(tmp_path)
         last = chain.seal()
@@ -426,7 +403,7 @@ def test_a_seal_on_another_partition_of_audit_is_named_and_ignored(tmp_path: Pat
         assert chain.evidence.reached(CLAIMS, 0) == 1
 
 
-def test_seals_that_the_group_has_not_committed_count_only_while_their_key_is_valid(tmp_path: Path):
+def test_seals_that_the_group_has_not_committed_count_only_while_their_key_is_valid(tmp_path):
     """Nothing was sealed since the key expired, so that no time shows it."""
     for starts in (False, True):
         chain = Chain(tmp_path)
@@ -449,7 +426,7 @@ def test_seals_that_the_group_has_not_committed_count_only_while_their_key_is_va
 # Forgeries by whoever may write to output topics, and knows what excuses an unsealed record --------------------
 
 
-def test_an_unsealed_retraction_is_excused_by_records_of_its_own_topic_that_are_under_way_now(tmp_path: Path):
+def test_an_unsealed_retraction_is_excused_by_records_of_its_own_topic_that_are_under_way_now(tmp_path):
     wrong = []
     for why, behind, age, named in (
         ("of the topic that it comes of", TopicName.REVIEW_DECISIONS, timedelta(), False),
@@ -464,7 +441,7 @@ def test_an_unsealed_retraction_is_excused_by_records_of_its_own_topic_that_are_
     assert wrong == []
 
 
-def test_a_sealed_retraction_under_another_users_key_is_named(desk: Desk):
+def test_a_sealed_retraction_under_another_users_key_is_named(desk):
     evidence = desk.evidence(desk.sealed())
     evidence.note_published(retraction())
     before = len(list(evidence.faults()))
@@ -473,7 +450,7 @@ def test_a_sealed_retraction_under_another_users_key_is_named(desk: Desk):
         assert len(list(evidence.faults())) == before + number
 
 
-def test_a_tombstone_excuses_what_it_erases_of_its_own_user_up_to_its_time_alone(tmp_path: Path):
+def test_a_tombstone_excuses_what_it_erases_of_its_own_user_up_to_its_time_alone(tmp_path):
     early, own = NOW - HOUR, Erasure("acme", "ann", NOW)
     dated = tuple(
         (name, format_time(early).encode() if name == "ce_time" else value)
@@ -481,12 +458,12 @@ def test_a_tombstone_excuses_what_it_erases_of_its_own_user_up_to_its_time_alone
     )
     common = {"at": NOW, "tenant_id": "acme", "actor": "dpo", "subject_id": None, "decision_id": None}
 
-    def audited(kind: str, name: str, detail: dict[str, object]) -> InboundRecord:
+    def audited(kind, name, detail):
         fields = common | {"event_id": name, "type": kind, "detail": detail}
         value = AuditEvent.model_validate(fields).model_dump_json().encode()
         return InboundRecord("t.audit", 0, 5, 0, b"acme", value, (("ce_id", name.encode()),))
 
-    def erased(kind: str) -> InboundRecord:
+    def erased(kind):
         return audited(kind, event_id(kind, own.id), {"action": "erase", "tombstone": own.id})
 
     wrong = []
@@ -517,28 +494,28 @@ def test_whether_a_record_is_erased_follows_from_its_value_and_not_from_its_key_
 
 
 async def test_before_the_first_seal_a_retraction_is_excused_by_what_its_group_has_not_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path, monkeypatch
 ):
     class Broker:
         """A reader of topics with one partition, which holds the last records before `end`."""
 
-        def __init__(self, held: Mapping[str, list[InboundRecord]]) -> None:
+        def __init__(self, held):
             self._held = held
             self.positions: dict[TopicPartition, int] = {}
 
-        async def ends(self, *topics: str) -> dict[TopicPartition, int]:
+        async def ends(self, *topics):
             return {TopicPartition(topic, 0): end if topic in self._held else 0 for topic in topics}
 
-        async def offsets(self, _start: str, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        async def offsets(self, _start, ends):
             return {each: last - len(self._held.get(each.topic, ())) for each, last in ends.items()}
 
-        async def begin(self, starts: Mapping[str, str], **_continued: object) -> None:
+        async def begin(self, starts, **_continued):
             self.seek(dict.fromkeys(await self.ends(*starts), 0), {})
 
-        def seek(self, begin: dict[TopicPartition, int], _ends: dict[TopicPartition, int]) -> None:
+        def seek(self, begin, _ends):
             self.positions = dict(begin)
 
-        async def rest(self) -> AsyncGenerator[list[InboundRecord], None]:
+        async def rest(self):
             for each, first in self.positions.items():
                 yield [record for record in self._held.get(each.topic, ()) if record.offset >= first]
 
@@ -566,12 +543,10 @@ async def test_before_the_first_seal_a_retraction_is_excused_by_what_its_group_h
         broker = Broker({partition.topic: inputs, "t.retractions": [forged]})
 
         @asynccontextmanager
-        async def reader(*_arguments: object, broker: Broker = broker) -> AsyncIterator[Broker]:
+        async def reader(*_arguments, broker=broker):
             yield broker
 
-        async def committed_of(
-            _brokers: str, group: str, *_: object, committed: int | None = committed
-        ) -> object:
+        async def committed_of(_brokers, group, *_, committed=committed):
             is_known = group.endswith("reviews") and committed is not None
             return {partition: OffsetAndMetadata(committed, "")} if is_known else {}
 

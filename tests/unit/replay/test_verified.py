@@ -66,7 +66,7 @@ async def test_decisions_of_each_version_verify_or_are_of_another_engine():
     assert kinds == {(kind, revision) for kind in ("claim", "response") for revision in range(3)}
 
 
-def write(folder: Path) -> None:
+def write(folder):
     """Write the decisions of a release: `python -m tests.unit.replay.test_verified`."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -96,7 +96,7 @@ def test_two_json_values_differ_where_they_do():
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory) -> tuple[Path, list[dict[str, Any]]]:
+def lived(tmp_path_factory):
     """A town's folder, and one of its decisions of each kind, revision, reason and set of facts."""
     folder = tmp_path_factory.mktemp("town")
     place = town(folder, 0)
@@ -263,7 +263,7 @@ async def test_the_text_of_a_retraction_is_that_of_the_last_edit_that_was_not_re
 async def test_a_claim_that_broke_the_gate_is_derived_without_breaking_again(tmp_path, monkeypatch):
     place = town(tmp_path)
 
-    def broken(*_: object) -> None:
+    def broken(*_):
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:

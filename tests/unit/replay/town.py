@@ -5,25 +5,22 @@ from __future__ import annotations
 import json
 import random
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from agents.outputs import outputs
 from groundwire.epistemic.types import VerificationConfig
-from groundwire.gate.types import Acted, DeadLetter, Decided, Provisional, Result
+from groundwire.gate.types import Acted, DeadLetter, Decided, Provisional
 from groundwire.messages.decisions import Decision, Verdict
-from groundwire.messages.erasure import Erasure
 from groundwire.messages.headers import InboundRecord, decision_headers
 from groundwire.messages.identity import expire_id, subject_of_decision
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.policy import Hedges, Limits, Policy
 from groundwire.replay.reading import Rate
-from groundwire.replay.report import FileWriter, Summary
-from groundwire.replay.run import Replayer, Task
-from groundwire.replay.store import FileRecords, Job, OffsetRange, RecordPlace, ReplayOrder, decision_lines
-from groundwire.replay.verify import Verifier, VerifyFinding, VerifyStatus, verify_files, verify_topics
+from groundwire.replay.report import FileWriter
+from groundwire.replay.run import Replayer
+from groundwire.replay.store import FileRecords, OffsetRange, RecordPlace, ReplayOrder, decision_lines
+from groundwire.replay.verify import Verifier, verify_files, verify_topics
 from groundwire.state.memory import MemoryState
 from groundwire.state.policies import PolicyStore
 from tests.unit.gate.office import Office
@@ -65,29 +62,29 @@ class Town(Office):
     random: random.Random = field(default_factory=lambda: random.Random(1))
 
     @property
-    def decisions(self) -> dict[str, Decision]:
+    def decisions(self):
         return {decision.decision_id: decision for decision in self.published.values()}
 
-    def latest(self, name: str) -> Decision:
+    def latest(self, name):
         return next(decision for decision in self.current() if decision.subject_id == name)
 
-    def current(self) -> list[Decision]:
+    def current(self):
         """Return the highest revision of each subject."""
         by_revision = sorted(self.published.values(), key=lambda decision: decision.revision)
         return list({subject_of_decision(decision): decision for decision in by_revision}.values())
 
-    def record(self, value: bytes | None, **options: Any) -> InboundRecord:
+    def record(self, value, **options):
         self.log.append(super().record(value, **options))
         return self.log[-1]
 
-    async def send(self, *records: InboundRecord) -> list[Result]:
+    async def send(self, *records):
         return self.note(await self.results(*records))
 
-    async def act(self, *records: InboundRecord) -> list[Result]:  # type: ignore[override]
+    async def act(self, *records):
         gate = self.reviews
         return self.note(await gate.apply_step(await gate.prepare(records)))
 
-    def note(self, results: list[Result]) -> list[Result]:
+    def note(self, results):
         for result in results:
             if isinstance(result, Decided | Provisional | Acted):
                 self.publish(result.decision)
@@ -97,19 +94,19 @@ class Town(Office):
         self.ends += [dict(event.headers)["ce_id"].decode() for event in events if b"_action" in event.value]
         return results
 
-    def publish(self, *decisions: Decision) -> None:
+    def publish(self, *decisions):
         for decision in decisions:
             before = self.published.setdefault((decision.verdict, decision.decision_id), decision)
             assert before.to_bytes() == decision.to_bytes()
 
-    def action(self, action: str, decision: Decision, **fields: Any) -> InboundRecord:  # type: ignore[override]
+    def action(self, action, decision, **fields):
         given = {"action_id": str(uuid.UUID(int=self.offset)), "reviewer": "lead", "key": "console"}
         if action == "expire":
             expired = expire_id(decision.decision_id)
             given = {"action_id": expired, "reviewer": "groundwire", "key": "gate"}
         return super().action(action, decision, **given | fields)
 
-    def claim_of_chance(self, number: int) -> InboundRecord:
+    def claim_of_chance(self, number):
         draw = self.random
         parents = ["c1", "c2", "c3", "c4", "response:r5", "x" * 200]
         offers = {
@@ -128,7 +125,7 @@ class Town(Office):
         headers = (("gw-attestation", self.keys.sign("docs", value)),) if signed else ()
         return self.record(value, headers=headers)
 
-    def text_of_chance(self, limits: Sequence[int]) -> str:
+    def text_of_chance(self, limits):
         """Return one of five subjects, so that texts are alike, with a number and a remark that differ."""
         words = (
             "service queue token cache shard replica cluster ledger parser router broker schema index vector"
@@ -147,7 +144,7 @@ class Town(Office):
         subject = random.Random(self.random.randrange(5)).choices(words.split(), k=18)
         return f"The {' '.join(subject)} keeps {self.random.choice(limits)} ms{self.random.choice(asides)}"
 
-    def response_of_chance(self, number: int) -> InboundRecord:
+    def response_of_chance(self, number):
         draw = self.random
         offers: dict[str, Any] = {
             "chunks": [chunk("def search(q):\n    return 5 ms"), chunk("index is 7", "b.py", revision="r1")],
@@ -173,7 +170,7 @@ class Town(Office):
         value = response_bytes(f"r{number}", answer, **{name: offers[name] for name in chosen})
         return self.record(value, topic=RESPONSES)
 
-    async def live(self, days: int) -> None:
+    async def live(self, days):
         """Send batches of records of every kind, with outages, retries, actions and changes of policy between."""
         draw = self.random
         for _ in range(days):
@@ -209,7 +206,7 @@ class Town(Office):
                 actions.append(self.action(action, decision, **fields))
             await self.act(*actions)
 
-    def store_in(self, job: Job, start: int = 0, end: int = 1_000_000) -> list[OffsetRange]:
+    def store_in(self, job, start=0, end=1_000_000):
         """Add to a job what its reader would have found of the offsets from `start` up to `end`."""
         ranges = [OffsetRange(topic, 0, start, end) for topic in INPUTS]
         inside = {(each.topic, 0): each for each in ranges}
@@ -221,28 +218,19 @@ class Town(Office):
             job.add_end(name)
         return ranges
 
-    def write(self, folder: Path, values: Sequence[bytes] | None = None) -> None:
+    def write(self, folder, values=None):
         """Write decisions, by default all, and records as `groundwire verify` reads them."""
         values = [one.to_bytes() for one in self.published.values()] if values is None else values
         (folder / "decisions.jsonl").write_bytes(b"".join(value + b"\n" for value in values))
         (folder / "records.jsonl").write_bytes(b"".join((one.value or b"") + b"\n" for one in self.log))
 
-    async def in_files(self, folder: Path, values: Sequence[bytes] | None = None) -> list[VerifyFinding]:
+    async def in_files(self, folder, values=None):
         """Verify decisions of a file, by default all."""
         await self.policies.put(self.policy)
         self.write(folder, values)
         return await verified(folder)
 
-    async def on_topics(
-        self,
-        values: Sequence[bytes | InboundRecord],
-        folder: Path,
-        *,
-        since: int = 0,
-        inputs: int = 0,
-        erasure: Erasure | None = None,
-        **options: Any,
-    ) -> list[VerifyFinding]:
+    async def on_topics(self, values, folder, *, since=0, inputs=0, erasure=None, **options):
         """Verify what is published, in this order; `inputs` is where retention has left the input topics."""
         await self.policies.put(self.policy)
         published = [
@@ -252,15 +240,13 @@ class Town(Office):
         town = self
 
         class Reader:
-            async def plan(self, topics: Sequence[str], start: object, _end: object) -> list[OffsetRange]:
+            async def plan(self, topics, start, _end):
                 first = 0 if start == "earliest" else since
                 if not topics[0].endswith(("approved", "review", "blocked")):
                     first = inputs
                 return [OffsetRange(topic, 0, first, len(published)) for topic in topics]
 
-            async def read(
-                self, job: Job, _inside: object, outputs: Sequence[OffsetRange], **how: Any
-            ) -> None:
+            async def read(self, job, _inside, outputs, **how):
                 if erasure:
                     job.note_erasure(erasure)
                 for record in town.log:
@@ -274,11 +260,11 @@ class Town(Office):
 
         (folder / "verify").unlink(missing_ok=True)
         reader: Any = Reader()
-        found = verify_topics(reader, "groundwire.", since or "earliest", self.policies, folder, **options)  # type: ignore[arg-type]
+        found = verify_topics(reader, "groundwire.", since or "earliest", self.policies, folder, **options)
         return [placed.finding async for placed in found]
 
 
-def town(folder: Path, seed: int = 1) -> Town:
+def town(folder, seed=1):
     """Return a town that keeps its policies in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     adrs = adr_folder(folder / "adr", ADR_003="The service queue token cache shard replica keeps ms")
@@ -294,7 +280,7 @@ def town(folder: Path, seed: int = 1) -> Town:
     )
 
 
-async def one_claim(folder: Path, *actions: str, source: str = "user") -> tuple[Town, Decision]:
+async def one_claim(folder, *actions, source="user"):
     """Return a town with one claim after people's actions, and its decision; an edit changes the text."""
     place = town(folder)
     await place.send(place.record(claim_bytes("c", TEXT, source=source)))
@@ -304,7 +290,7 @@ async def one_claim(folder: Path, *actions: str, source: str = "user") -> tuple[
     return place, place.latest("c")
 
 
-async def decided_again(folder: Path) -> tuple[Town, Decision]:
+async def decided_again(folder):
     """Return a town whose claim c was refused without a queue place, and is pending now; free is approved."""
     place = town(folder)
     place.policy = Policy(limits=Limits(review_per_user=1))
@@ -319,7 +305,7 @@ async def decided_again(folder: Path) -> tuple[Town, Decision]:
     return place, place.latest("c")
 
 
-def published_record(value: bytes, offset: int) -> InboundRecord:
+def published_record(value, offset):
     """Return a decision's record as the gate publishes it."""
     decision = Decision.model_validate_json(value)
     key = record_key(decision.tenant_id, decision.user_id)
@@ -327,7 +313,7 @@ def published_record(value: bytes, offset: int) -> InboundRecord:
     return InboundRecord(topic, 0, offset, 0, key, value, headers)
 
 
-def otherwise(decision: Decision, **fields: Any) -> bytes:
+def otherwise(decision, **fields):
     """Return a decision with other fields; of `origin` and `subject_origin` the given parts change."""
     plain = json.loads(decision.to_bytes())
     for name in ("origin", "subject_origin"):
@@ -336,16 +322,16 @@ def otherwise(decision: Decision, **fields: Any) -> bytes:
     return json.dumps(plain | fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def with_text(decision: Decision, text: str, **fields: Any) -> bytes:
+def with_text(decision, text, **fields):
     evidence = json.loads(decision.to_bytes())["evidence"] | {"claim": text}
     return otherwise(decision, evidence=evidence, **fields)
 
 
-def statuses(findings: Sequence[VerifyFinding]) -> list[VerifyStatus]:
+def statuses(findings):
     return [finding.status for finding in findings]
 
 
-async def verified(folder: Path) -> list[VerifyFinding]:
+async def verified(folder):
     """Verify the decisions of a folder."""
     decisions = folder / "decisions.jsonl"
     with FileRecords(folder / "records.jsonl", decisions) as records:
@@ -353,15 +339,13 @@ async def verified(folder: Path) -> list[VerifyFinding]:
         return [placed.finding async for placed in verify_files(records, verifier, decisions)]
 
 
-async def replayed(
-    job: Job, output: Path, task: Task, *, stop_at: int = -1, report: Any = lambda *_: None
-) -> Summary:
+async def replayed(job, output, task, *, stop_at=-1, report=lambda *_: None):
     """Replay a job; the write of the record number `stop_at` raises InterruptedError."""
 
     class Writer(FileWriter):
         count = 0
 
-        async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None:
+        async def write(self, record, decision, value):
             self.count += 1
             if self.count == stop_at:
                 self._file.write(b"half a li")
@@ -375,5 +359,5 @@ async def replayed(
         writer.close()
 
 
-def lines(path: Path) -> list[bytes]:
+def lines(path):
     return [value for _, value in decision_lines(path)]

@@ -28,7 +28,7 @@ from tests.unit.review.world import NOW, audit
 TARGET = ActionTarget("acme", "ann", Kind.CLAIM, "c1", 3)
 
 
-def test_a_decision_reads_back_as_the_gate_reads_it() -> None:
+def test_a_decision_reads_back_as_the_gate_reads_it():
     for action, fields in (
         ("approve", {}),
         ("approve", {"note": "ok"}),
@@ -52,7 +52,7 @@ def test_a_decision_reads_back_as_the_gate_reads_it() -> None:
     assert review_decision(TARGET, "approve", "ann", action_id="mine").action_id == "mine"
 
 
-def test_an_action_that_the_gate_would_refuse_is_refused_here_by_field() -> None:
+def test_an_action_that_the_gate_would_refuse_is_refused_here_by_field():
     for action, fields, named in (
         ("reject", {}, "reason"),
         ("reject", {"reason": "because"}, "reason"),
@@ -74,13 +74,13 @@ def test_an_action_that_the_gate_would_refuse_is_refused_here_by_field() -> None
         assert review_decision(TARGET, "edit", "ann", content=f"{content}.").content == f"{content}."
 
 
-def test_the_reasons_are_a_closed_list() -> None:
+def test_the_reasons_are_a_closed_list():
     assert [str(reason) for reason in RejectReason] == [
         *("incorrect", "outdated", "not_verifiable", "duplicate", "sensitive", "off_topic", "other")
     ]
 
 
-def test_a_reviewers_key_signs_what_the_gate_accepts_and_another_is_refused() -> None:
+def test_a_reviewers_key_signs_what_the_gate_accepts_and_another_is_refused():
     keys = Keys.parse(
         b'[keys.desk]\nsecret = "s"\ntenants = ["acme"]\nroles = ["reviewer"]\n'
         b'[keys.docs]\nsecret = "s"\ntenants = ["acme"]\nsources = ["adr"]\n',
@@ -96,8 +96,8 @@ def test_a_reviewers_key_signs_what_the_gate_accepts_and_another_is_refused() ->
             Signer(keys, key_id)
 
 
-def test_an_outcome_says_what_the_audit_says() -> None:
-    def event(**changes) -> AuditEvent:
+def test_an_outcome_says_what_the_audit_says():
+    def event(**changes):
         return AuditEvent.model_validate_json(audit(**changes).value)
 
     applied = outcome_of(event())
@@ -108,7 +108,7 @@ def test_an_outcome_says_what_the_audit_says() -> None:
     assert (odd.revision, odd.verdict, odd.code) == (None, None, "unknown_code")
 
 
-def test_every_code_has_one_sentence_and_an_unknown_one_too() -> None:
+def test_every_code_has_one_sentence_and_an_unknown_one_too():
     for applied in (True, False):
         for code in [*SENTENCES, "of_a_later_version"]:
             sentence = ActionOutcome("a", applied, code, None, None, None).sentence
@@ -117,7 +117,7 @@ def test_every_code_has_one_sentence_and_an_unknown_one_too() -> None:
     assert refusals <= SENTENCES.keys()
 
 
-async def test_only_the_response_that_was_decided_is_read_back_from_its_topic() -> None:
+async def test_only_the_response_that_was_decided_is_read_back_from_its_topic():
     value = {"response_id": "r1", "tenant_id": "acme", "user_id": "ann", "answer": "Water is wet."}
     stored = json.dumps(value).encode()
     place = {"topic": "groundwire.llm-responses", "partition": 2, "offset": 41}

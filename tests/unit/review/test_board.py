@@ -6,7 +6,6 @@ import json
 import random
 import sqlite3
 import stat
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -21,7 +20,6 @@ from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Kind, ReasonCode, Verdict
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
-from groundwire.review.board import Board
 from groundwire.review.model import SORTS, Backlog, Neighbours, Query, SourceRecord, risk_at, risk_of
 from groundwire.review.permissions import Permissions, Person, ViewScope
 from groundwire.review.records import in_one_line
@@ -46,13 +44,13 @@ STRANGER = ViewScope("eve", frozenset(), frozenset({"acme", "globex"}))
 
 
 @pytest.fixture(params=[True, False], ids=["fts5", "plain"])
-def board(request) -> Iterator[Board]:
+def board(request):
     made = FilledBoard(fts=request.param)
     yield made
     made.close()
 
 
-def everything(board: Board, scope: ViewScope) -> object:
+def everything(board, scope):
     """Whatever a person can read of a board."""
     pages = [board.pending(scope, Query(sort=sort, limit=200)) for sort in ("risk", "oldest", "newest")]
     pages += [
@@ -72,7 +70,7 @@ def everything(board: Board, scope: ViewScope) -> object:
     )
 
 
-def test_a_review_with_a_place_is_pending_until_a_higher_revision(board) -> None:
+def test_a_review_with_a_place_is_pending_until_a_higher_revision(board):
     board.put(
         *(decision("a"), decision("b"), reviewed("b"), decision("c", verdict="blocked")),
         decision("d", facts={"place": "not_needed"}),
@@ -83,7 +81,7 @@ def test_a_review_with_a_place_is_pending_until_a_higher_revision(board) -> None
     assert [subject.subject_id for subject, _ in board.candidates()] == ["a"]
 
 
-def test_what_state_does_not_hold_as_pending_is_dropped_until_it_comes_back(board) -> None:
+def test_what_state_does_not_hold_as_pending_is_dropped_until_it_comes_back(board):
     def found():
         return sorted(names(board.pending(ADMIN, Query(text="service"))))
 
@@ -124,7 +122,7 @@ WORLD = [
 
 
 @given(st.randoms(use_true_random=False), st.lists(st.sampled_from(WORLD)))
-def test_any_order_and_repetition_of_the_same_records_gives_the_same_board(rng, again) -> None:
+def test_any_order_and_repetition_of_the_same_records_gives_the_same_board(rng, again):
     shuffled = [*WORLD, *again]
     rng.shuffle(shuffled)
     first, second = FilledBoard(), FilledBoard()
@@ -136,7 +134,7 @@ def test_any_order_and_repetition_of_the_same_records_gives_the_same_board(rng, 
     assert set(first.candidates()) == set(second.candidates()) != set()
 
 
-def test_known_records_change_nothing(board) -> None:
+def test_known_records_change_nothing(board):
     board.add(WORLD)
     version = board.version
     board.add(list(reversed(WORLD)))
@@ -149,21 +147,21 @@ def test_known_records_change_nothing(board) -> None:
 @example(TopicName.REVIEW, b"null", None)
 @example(TopicName.AUDIT, b'{"type": "review_action"}', None)
 @example(TopicName.DEAD_LETTER, None, b"\xff:x")
-def test_what_is_no_such_record_is_left_out(topic, value, key) -> None:
+def test_what_is_no_such_record_is_left_out(topic, value, key):
     board = FilledBoard()
     board.add([replace(record(decision()), topic=topic, value=value, key=key)])
     assert board.pending(ADMIN, Query()).total == 0
     assert board.not_pending(ADMIN, TopicName.BLOCKED).total == 0
 
 
-def test_a_decision_of_a_replay_or_on_another_verdicts_topic_is_left_out(board) -> None:
+def test_a_decision_of_a_replay_or_on_another_verdicts_topic_is_left_out(board):
     board.add([replace(record(decision("a", verdict="approved")), topic=TopicName.REVIEW)])
     board.add([record(decision("b", replay="r1"))])
     assert board.candidates() == []
     assert board.item(ADMIN, decision("a").decision_id) is None
 
 
-def test_each_filter_leaves_what_it_names(board) -> None:
+def test_each_filter_leaves_what_it_names(board):
     board.put(
         decision("a", reason_code="technical_hedge"),
         decision("b", user="bob"),
@@ -187,7 +185,7 @@ def test_each_filter_leaves_what_it_names(board) -> None:
         assert names(board.pending(ADMIN, query)) == list(found)
 
 
-def test_the_riskiest_reason_comes_first_and_within_it_the_oldest(board) -> None:
+def test_the_riskiest_reason_comes_first_and_within_it_the_oldest(board):
     board.put(
         decision("young", reason_code="ungrounded", age=1),
         decision("old", reason_code="ungrounded", age=9),
@@ -202,7 +200,7 @@ def test_the_riskiest_reason_comes_first_and_within_it_the_oldest(board) -> None
     assert names(board.pending(ADMIN, Query(sort="newest")))[-3:] == ["parent", "old", "hedge"]
 
 
-def test_every_reason_of_a_review_has_a_risk_that_says_why() -> None:
+def test_every_reason_of_a_review_has_a_risk_that_says_why():
     final = {"duplicate", "expired", "personal_speculation", "entity_grounding_failed"}
     final |= {"relation_preservation_failed", "review_queue_full"}
     approving = {"verified_citation", "trusted_source", "stated_decision", "stated_preference", "grounded"}
@@ -212,7 +210,7 @@ def test_every_reason_of_a_review_has_a_risk_that_says_why() -> None:
 
 
 @given(st.integers(1, 40), st.integers(1, 7), st.sampled_from(["risk", "oldest", "newest"]), st.randoms())
-def test_pages_together_hold_everything_once_in_order(count, size, sort, rng) -> None:
+def test_pages_together_hold_everything_once_in_order(count, size, sort, rng):
     codes = ["ungrounded", "technical_hedge", "previously_rejected"]
     failed = [[], ["derived_from_unapproved: b"], ["of_a_later_version"], ["citation_unverified: #7"]]
     board = filled(
@@ -241,7 +239,7 @@ def test_pages_together_hold_everything_once_in_order(count, size, sort, rng) ->
         assert found == sorted(found, key=lambda row: (row.risk.rank, row.since, row.decision_id))
 
 
-def test_a_wrong_cursor_or_a_query_out_of_range_is_refused_by_name(board) -> None:
+def test_a_wrong_cursor_or_a_query_out_of_range_is_refused_by_name(board):
     for cursor in ("", "x", "W10=", "WzEsMl0=", "WzEsMiwzXQ==", "é", "WzFlOTksMSwiYSJd" * 9):
         with pytest.raises(ValueError, match="cursor"):
             board.pending(ADMIN, Query(cursor=cursor))
@@ -250,7 +248,7 @@ def test_a_wrong_cursor_or_a_query_out_of_range_is_refused_by_name(board) -> Non
             Query(**{field: value})
 
 
-def test_words_are_found_by_how_they_begin() -> None:
+def test_words_are_found_by_how_they_begin():
     board = filled(
         decision("a", text="The Gateway retries twice"),
         decision("b", text="A naïve cache"),
@@ -303,7 +301,7 @@ HOSTILE = [
 @example(typed="a" * 5_000, fts=True)
 @example(typed=" ".join(HOSTILE), fts=True)
 @example(typed='x"* OR y', fts=True)
-def test_whatever_is_typed_is_text_and_narrows_what_is_found(typed, fts) -> None:
+def test_whatever_is_typed_is_text_and_narrows_what_is_found(typed, fts):
     board = FilledBoard(fts=fts)
     board.put(decision("a", text="alpha or beta"), decision("b", text="near gamma", user="bob"))
     found = set(names(board.pending(ADMIN, Query(text=typed))))
@@ -315,7 +313,7 @@ def test_whatever_is_typed_is_text_and_narrows_what_is_found(typed, fts) -> None
     assert board.pending(ADMIN, Query()).total == 2
 
 
-def test_an_item_is_the_decision_as_published_at_its_first_position(board) -> None:
+def test_an_item_is_the_decision_as_published_at_its_first_position(board):
     made = decision("a", text="Zwölf")
     value = made.to_bytes().replace(b'{"decision_id"', b'{"added_later":[1],"decision_id"', 1)
     for offset in (9, 7, 8):
@@ -328,7 +326,7 @@ def test_an_item_is_the_decision_as_published_at_its_first_position(board) -> No
     assert item.current.excerpt == "Zwölf"
 
 
-def test_an_item_tells_its_history_and_the_refused_actions_on_it(board) -> None:
+def test_an_item_tells_its_history_and_the_refused_actions_on_it(board):
     board.put(decision("a"), reviewed("a", reviewer="bob", reason="fine"), decision("a", user="bob"))
     board.add([audit("a", "reject", applied=False)])
     old = board.item(ADMIN, decision("a").decision_id)
@@ -353,7 +351,7 @@ def near(name, *matches, **changes):
     return decision(name, facts=facts, **changes)
 
 
-def test_the_nearest_memory_is_the_conflicting_one_else_the_first_match(board) -> None:
+def test_the_nearest_memory_is_the_conflicting_one_else_the_first_match(board):
     board.put(
         decision("m1", verdict="approved", text="Retries twice"),
         decision("m2", verdict="approved", text="Retries never"),
@@ -372,7 +370,7 @@ def test_the_nearest_memory_is_the_conflicting_one_else_the_first_match(board) -
     assert nearest["d"] is None
 
 
-def test_the_record_of_a_source_counts_the_outcomes_of_its_claims_that_the_person_sees(board) -> None:
+def test_the_record_of_a_source_counts_the_outcomes_of_its_claims_that_the_person_sees(board):
     board.put(
         *(decision("a"), decision("b"), reviewed("b"), decision("c"), reviewed("c", "reject")),
         decision("d", verdict="approved", user="bob"),
@@ -386,7 +384,7 @@ def test_the_record_of_a_source_counts_the_outcomes_of_its_claims_that_the_perso
         assert item.source_record == expected
 
 
-def test_a_claim_is_found_by_its_owner_and_id(board) -> None:
+def test_a_claim_is_found_by_its_owner_and_id(board):
     board.put(decision("a"), reviewed("a"), decision("a", kind="response"))
     assert board.find(ADMIN, "acme", "ann", "a") == reviewed("a").decision_id
     assert board.find(ADMIN, "acme", "bob", "a") is None
@@ -394,7 +392,7 @@ def test_a_claim_is_found_by_its_owner_and_id(board) -> None:
 
 
 @given(st.data())
-def test_a_person_sees_what_a_board_of_what_they_may_see_would_show(data) -> None:
+def test_a_person_sees_what_a_board_of_what_they_may_see_would_show(data):
     owners = [(tenant, user) for tenant in ("acme", "globex", "initech") for user in ("ann", "bob", "eve")]
     tenants = st.sets(st.sampled_from(["acme", "globex", "initech", "%"]))
     whole = data.draw(tenants)
@@ -425,7 +423,7 @@ def test_a_person_sees_what_a_board_of_what_they_may_see_would_show(data) -> Non
     assert seen == expected
 
 
-def test_gauges_count_the_persons_own_their_tenants_and_all_pending_items(board) -> None:
+def test_gauges_count_the_persons_own_their_tenants_and_all_pending_items(board):
     assert board.backlog() == Backlog(0, 0, 0, None)
     board.put(
         decision("a", age=30),
@@ -443,7 +441,7 @@ def test_gauges_count_the_persons_own_their_tenants_and_all_pending_items(board)
     assert board.backlog() == Backlog(2, 3, 5, NOW - timedelta(minutes=70))
 
 
-def test_blocked_items_and_final_responses_can_be_looked_up_newest_first(board) -> None:
+def test_blocked_items_and_final_responses_can_be_looked_up_newest_first(board):
     board.put(
         decision("a", verdict="blocked", age=9),
         decision("b", verdict="blocked", age=1),
@@ -459,7 +457,7 @@ def test_blocked_items_and_final_responses_can_be_looked_up_newest_first(board) 
         board.not_pending(ADMIN, TopicName.BLOCKED, 0)
 
 
-def test_what_is_not_pending_is_searched_apart_from_the_queue_and_by_its_newest_text(board) -> None:
+def test_what_is_not_pending_is_searched_apart_from_the_queue_and_by_its_newest_text(board):
     def found(text, topic=TopicName.APPROVED):
         return names(board.not_pending(ADMIN, topic, text=text))
 
@@ -478,7 +476,7 @@ def test_what_is_not_pending_is_searched_apart_from_the_queue_and_by_its_newest_
     assert found("water") == ["a"]
 
 
-def test_a_dead_letter_is_seen_by_who_sees_its_keys_whole_tenant_unless_its_value_is_anothers() -> None:
+def test_a_dead_letter_is_seen_by_who_sees_its_keys_whole_tenant_unless_its_value_is_anothers():
     lead = ViewScope("lead", frozenset({"acme"}), frozenset({"globex"}))
     error, wrong = RecordError(ErrorCode.INVALID_JSON, "not JSON at 1"), []
     for key, value, seen in (
@@ -505,7 +503,7 @@ def test_a_dead_letter_is_seen_by_who_sees_its_keys_whole_tenant_unless_its_valu
     assert wrong == []
 
 
-def test_dead_letters_come_in_pages_newest_first_each_with_its_own_position(board) -> None:
+def test_dead_letters_come_in_pages_newest_first_each_with_its_own_position(board):
     error = RecordError(ErrorCode.INVALID_JSON, "no")
     board.add([replace(dead_letter(b"acme:ann", b"{", 17, error), partition=2)])
     (found,) = board.dead_letters(ADMIN).rows
@@ -519,7 +517,7 @@ def test_dead_letters_come_in_pages_newest_first_each_with_its_own_position(boar
     assert found == ["{", *(f"{{{n}" for n in reversed(range(5)))]
 
 
-def test_the_file_is_for_its_owner_alone_and_is_read_again(tmp_path) -> None:
+def test_the_file_is_for_its_owner_alone_and_is_read_again(tmp_path):
     path = tmp_path / "board.sqlite"
     first = FilledBoard(str(path))
     first.put(decision("a"))
@@ -529,7 +527,7 @@ def test_the_file_is_for_its_owner_alone_and_is_read_again(tmp_path) -> None:
     assert names(FilledBoard(str(path)).pending(ADMIN, Query(text="service"))) == ["a"]
 
 
-def test_forgetting_leaves_what_is_pending_and_what_is_young(board) -> None:
+def test_forgetting_leaves_what_is_pending_and_what_is_young(board):
     board.put(
         decision("old", verdict="approved", age=90),
         decision("young", verdict="approved", age=5),
@@ -543,7 +541,7 @@ def test_forgetting_leaves_what_is_pending_and_what_is_young(board) -> None:
     assert board.item(ADMIN, decision("old").decision_id) is None
 
 
-def test_a_random_board_can_be_read_from_threads_at_once() -> None:
+def test_a_random_board_can_be_read_from_threads_at_once():
     board = filled(*(decision(f"c{n}", age=n) for n in range(50)))
     with ThreadPoolExecutor(4) as pool:
         limits = [Query(limit=1 + n % 200) for n in random.sample(range(200), 100)]
@@ -559,7 +557,7 @@ def test_a_random_board_can_be_read_from_threads_at_once() -> None:
 @example([(0, "Water is wet."), (2, "And so on.")])
 @example([(0, "a" * 200)])
 @example([(0, "a" * 201)])
-def test_an_excerpt_without_an_ellipsis_holds_every_word(words) -> None:
+def test_an_excerpt_without_an_ellipsis_holds_every_word(words):
     gaps = [" ", "\n", "\n" * 300, "\t" * 900, "\u2003" * 700]
     text = "".join(gaps[gap] + word for gap, word in words).removeprefix(" ")
     excerpt = in_one_line(text)
@@ -574,9 +572,7 @@ def test_an_excerpt_without_an_ellipsis_holds_every_word(words) -> None:
 )
 @example(name="lead", tenants={"acme"}, read_only=True)
 @example(name="ann", tenants={"acme", "globex"}, read_only=False)
-def test_only_the_owner_or_a_delegate_sees_an_item_and_only_in_the_persons_tenants(
-    name, tenants, read_only
-) -> None:
+def test_only_the_owner_or_a_delegate_sees_an_item_and_only_in_the_persons_tenants(name, tenants, read_only):
     """Who may only look sees as much, and delegation in one tenant is none in another."""
     keys = Keys.parse(b'[reviewers]\nacme = ["lead"]\nglobex = ["lead", "ann"]\n', Path("keys.toml"))
     scope = Permissions(keys).scope(Person(name, frozenset(tenants), read_only=read_only))
@@ -589,7 +585,7 @@ def test_only_the_owner_or_a_delegate_sees_an_item_and_only_in_the_persons_tenan
 # Risk --------------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_check_is_as_grave_as_the_reason_that_it_may_give() -> None:
+def test_a_failed_check_is_as_grave_as_the_reason_that_it_may_give():
     least = ReasonCode.PENDING_DUPLICATE
     broken = (
         "sources index fields source_tags quotes entities relations values claims hedges citation parents"
@@ -632,7 +628,7 @@ def test_a_failed_check_is_as_grave_as_the_reason_that_it_may_give() -> None:
 
 def test_the_queue_goes_by_the_gravest_failure_of_the_highest_revision_on_boards_of_earlier_versions_too(
     tmp_path,
-) -> None:
+):
     failed = [
         ["derived_from_unapproved: b"],
         ["citation_unverified: #7"],
@@ -679,7 +675,7 @@ def test_the_queue_goes_by_the_gravest_failure_of_the_highest_revision_on_boards
     sort=st.sampled_from(SORTS),
     reason=st.sampled_from([None, "ungrounded"]),
 )
-def test_neighbours_are_the_nearest_free_items_of_the_whole_list(ages, taken, at, sort, reason) -> None:
+def test_neighbours_are_the_nearest_free_items_of_the_whole_list(ages, taken, at, sort, reason):
     reasons = ("ungrounded", "phantom_source", "technical_hedge")
     made = [decision(f"c{n}", age=age, reason_code=reasons[n % 3]) for n, age in enumerate(ages)]
     board, query = filled(*made), Query(reason=reason, sort=sort, limit=200)
@@ -696,7 +692,7 @@ def test_neighbours_are_the_nearest_free_items_of_the_whole_list(ages, taken, at
     assert board.neighbours(ADMIN, query, asked, lambda row: row.decision_id in free) == expected
 
 
-def test_decisions_of_people_are_counted_by_reason_and_source_with_the_times_that_they_took() -> None:
+def test_decisions_of_people_are_counted_by_reason_and_source_with_the_times_that_they_took():
     ever = NOW - timedelta(days=365)
     duplicate = reviewed("a", verdict="blocked", tier="tier_3", approved=False, reason_code="duplicate")
     found = filled(
@@ -735,7 +731,7 @@ BASE = approved("base")
 RETRACTED = [BASE, reviewed("base", "retract")]
 
 
-def board_of(*made) -> Board:
+def board_of(*made):
     board = FilledBoard()
     board.add(made)
     return board
@@ -750,7 +746,7 @@ def named(page):
 
 
 @given(st.data())
-def test_dependents_are_the_approved_claims_that_name_the_item_in_any_order_of_records(data) -> None:
+def test_dependents_are_the_approved_claims_that_name_the_item_in_any_order_of_records(data):
     ids = [f"c{n}" for n in range(6)]
     made = []
     for name in data.draw(st.lists(st.sampled_from(ids), unique=True)):
@@ -779,7 +775,7 @@ def test_dependents_are_the_approved_claims_that_name_the_item_in_any_order_of_r
             assert named(page) == ([(each, "approved") for each in expected], len(expected))
 
 
-def test_a_retraction_names_dependents_that_the_board_does_not_hold_of_its_own_item_alone() -> None:
+def test_a_retraction_names_dependents_that_the_board_does_not_hold_of_its_own_item_alone():
     made = records(
         *(*RETRACTED, approved("heir", "base")),
         *(approved("since", "base"), reviewed("since", "retract", derived_from=["base"])),
@@ -797,7 +793,7 @@ def test_a_retraction_names_dependents_that_the_board_does_not_hold_of_its_own_i
     assert named(dependents(board_of(*records(*RETRACTED), *retractions))) == ([], 0)
 
 
-def test_dependents_beyond_a_thousand_are_counted() -> None:
+def test_dependents_beyond_a_thousand_are_counted():
     heirs = [approved(f"h{n:04}", "base") for n in range(1_002)]
     board = board_of(*records(BASE, *heirs))
     found, total = named(dependents(board))
@@ -811,7 +807,7 @@ def test_dependents_beyond_a_thousand_are_counted() -> None:
     assert named(dependents(board)) == ([("a", "approved")], 6)
 
 
-def test_dependents_are_shown_to_who_sees_an_approved_or_retracted_item_until_they_are_forgotten() -> None:
+def test_dependents_are_shown_to_who_sees_an_approved_or_retracted_item_until_they_are_forgotten():
     heir = approved("heir", "base")
     board = board_of(*records(*RETRACTED, heir), retraction("base", "x"))
     assert named(dependents(board, STRANGER)) == ([], 0)
