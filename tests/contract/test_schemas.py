@@ -163,12 +163,6 @@ def test_model_and_schema_agree_on_any_value_of_any_input_field(data):
 # asyncapi.yaml
 
 
-def resolve(document, reference):
-    for part in reference.removeprefix("#/").split("/"):
-        document = document[part]
-    return document
-
-
 def test_the_document_reads_back_as_it_was_made():
     text = (PUBLISHED / "asyncapi.yaml").read_text(encoding="utf-8")
     assert yaml.safe_load(text) == asyncapi()
@@ -187,6 +181,11 @@ def test_any_document_of_objects_lists_and_scalars_is_written_so(document):
 
 
 def test_every_topic_has_its_channel_and_every_reference_a_target():
+    def resolve(document, reference):
+        for part in reference.removeprefix("#/").split("/"):
+            document = document[part]
+        return document
+
     document = asyncapi()
     assert {channel["address"] for channel in document["channels"].values()} == {
         f"groundwire.{topic}" for topic in TopicName
@@ -206,15 +205,14 @@ def test_every_topic_has_its_channel_and_every_reference_a_target():
         assert resolve(document, reference) if reference[0] == "#" else (PUBLISHED / reference).is_file()
 
 
-def headers_valid(message, headers):
-    described = asyncapi()["components"]["messages"][message]["headers"]
-    assert {name for name, _ in headers} <= set(described["properties"]), (
-        "a header that the document leaves out"
-    )
-    jsonschema.validate({name: value.decode() for name, value in headers}, described)
-
-
 def test_the_headers_that_are_sent_are_those_described():
+    def headers_valid(message, headers):
+        described = asyncapi()["components"]["messages"][message]["headers"]
+        assert {name for name, _ in headers} <= set(described["properties"]), (
+            "a header that the document leaves out"
+        )
+        jsonschema.validate({name: value.decode() for name, value in headers}, described)
+
     sample = (ROOT / "tests/contract/samples/decision.good.approved-claim.json").read_text(encoding="utf-8")
     decision = Decision.model_validate_json(sample)
     traced = [("traceparent", b"00-1-1-01")]

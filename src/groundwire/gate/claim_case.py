@@ -152,19 +152,14 @@ NOT_CHECKED: Final = CheckFinding(CitationState.NOT_CHECKED, "", None)
 
 
 class ClaimInputs(NamedTuple):
-    """What a claim's decision rests on from outside the record and state.
+    """What a claim's decision rests on from outside the record and state: the facts of these names."""
 
-    Attributes:
-        findings: the states of its citations.
-        attestation: `facts.attestation`: what its signature came to.
-        relevance: `facts.relevance`: whether verified citations share the claim's words.
-        error: class of an exception in the gate's own code: the claim is a review then (S0-23).
-    """
-
-    findings: Findings
+    findings: Findings  # the states of its citations
     attestation: dict[str, Any] | None = None
-    relevance: list[dict[str, Any]] | None = None
-    error: str | None = None
+    relevance: list[dict[str, Any]] | None = None  # whether verified citations share the claim's words
+    error: str | None = (
+        None  # class of an exception in the gate's own code: the claim is a review then (S0-23)
+    )
 
     def facts(self, clock: datetime) -> Facts:
         return Facts.made(

@@ -44,35 +44,26 @@ _T = TypeVar("_T")
 
 
 class Lookups(NamedTuple):
-    """What a gate asks about records, beside state.
-
-    Attributes:
-        verifier: checks citations.
-        resolver: knows entities and relations that responses do not carry themselves; None: nobody does.
-        assessor: the language model that is asked about claims of responses; None: rules alone verify them.
-        patience: seconds for which citations whose host failed are looked up again before a person gets the claim.
-    """
+    """What a gate asks about records, beside state."""
 
     verifier: CitationVerifier
-    resolver: TenantCorpus | None = None
-    assessor: Assessor | None = None
+    resolver: TenantCorpus | None = None  # of entities and relations; None: nobody knows them
+    assessor: Assessor | None = (
+        None  # the model that is asked about claims of responses; None: rules alone verify
+    )
     patience: float = 0.0
+    """Seconds for which citations whose host failed are looked up again before a person gets the claim."""
 
 
 class Gate:
     """Decides claims and responses; the same code behind workers and `groundwire check`.
 
     Args:
-        policy: what decides.
         policies: earlier policies, for records that are sent again after a change.
         state: identity, duplicates, parents, the queue.
-        lookups: what is asked beside state.
         keys: sign records; empty where attestation is not used.
         now: the wall clock, for `decided_at`; everything else goes by the record's timestamp.
         fan_out: whether claims of responses are sent on; else their decisions say that they are not.
-
-    Raises:
-        UsageError: for a policy that this process cannot follow.
     """
 
     def __init__(
@@ -111,7 +102,9 @@ class Gate:
         batch: list[GateEntry] = []
         async for part in _parts(records):
             begun = [
-                (await asyncio.to_thread(self._prepare, [record]))[0] if _is_large(record) else record
+                (await asyncio.to_thread(self._prepare, [record]))[0]
+                if len(record.value or b"") >= LARGE
+                else record
                 for record in part
             ]
             batch += put_back(begun, self._prepare(of_kind(begun, InboundRecord)), InboundRecord)
@@ -238,10 +231,6 @@ async def _parts(items: Sequence[_T]) -> AsyncIterator[Sequence[_T]]:
         if start:
             await asyncio.sleep(0)
         yield items[start : start + _AT_ONCE]
-
-
-def _is_large(record: InboundRecord) -> bool:
-    return len(record.value or b"") >= LARGE
 
 
 def _portions(entries: Sequence[Prepared]) -> Iterator[Sequence[Prepared]]:

@@ -135,17 +135,10 @@ OnAnswer = Callable[[VerifierFacts, float], None]
 
 
 class Assessor(NamedTuple):
-    """A language model that is asked about the claims of responses.
-
-    Attributes:
-        client: the model.
-        at_once: responses that it is asked about at the same time; the others wait for their turn, and the time that
-            they have begins with it.
-        on_answer: called with what was asked.
-    """
+    """A language model that is asked about the claims of responses."""
 
     client: Client
-    at_once: int = 2
+    at_once: int = 2  # responses; the others wait for their turn, and the time that they have begins with it
     on_answer: OnAnswer = lambda _facts, _seconds: None
 
 

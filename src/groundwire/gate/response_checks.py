@@ -84,20 +84,16 @@ def result_of(section: _T | Skipped | Broken) -> _T | None:
 
 @dataclass(frozen=True, slots=True)
 class ClaimReport:
-    """What became of the claims of a response.
-
-    Attributes:
-        report: of every claim, as the rules and, where one was asked, a model found it.
-        critical: gaps above the policy's threshold.
-        over_budget: whether a model was to be asked more than its budget reached for: the check is unavailable then,
-            whatever the rules found.
-        claims_nothing: beside evidence, the answer only frames, greets, or tells what the sources lack.
-    """
+    """What rules and, where one was asked, a model found of the claims of a response."""
 
     report: HallucinationReport
-    critical: int
-    over_budget: bool = False
-    claims_nothing: bool = False
+    critical: int  # gaps above the policy's threshold
+    over_budget: bool = (
+        False  # a model's budget did not reach: the check is unavailable, whatever the rules found
+    )
+    claims_nothing: bool = (
+        False  # beside evidence, the answer only frames, greets, or tells what the sources lack
+    )
 
     @property
     def flagged(self) -> list[ClaimVerification]:
@@ -163,21 +159,13 @@ class ResponseReading:
 
 
 class CheckInputs(NamedTuple):
-    """What the checks of a response rest on beside record and policy: the facts of these names.
+    """What the checks of a response rest on beside record and policy: the facts of these names."""
 
-    Attributes:
-        entities: a resolver's entries of the corpus by id; None where there is none.
-        relations: a resolver's ground truth, likewise.
-        verifier: what a model said of its claims; None where none was asked.
-        error: the checks that broke, which are not run, as `list_broken` writes them.
-        attestation: what the record's signature came to; the verdict rests on it, no check.
-    """
-
-    entities: dict[str, Any] | None = None
-    relations: list[dict[str, Any]] | None = None
-    verifier: dict[str, Any] | None = None
-    error: str | None = None
-    attestation: dict[str, Any] | None = None
+    entities: dict[str, Any] | None = None  # a resolver's entries of the corpus by id
+    relations: list[dict[str, Any]] | None = None  # a resolver's ground truth
+    verifier: dict[str, Any] | None = None  # what a model said of its claims
+    error: str | None = None  # the checks that broke, which are not run, as `list_broken` writes them
+    attestation: dict[str, Any] | None = None  # of the record's signature; the verdict rests on it, no check
 
     @property
     def broken(self) -> dict[str, str]:
@@ -270,10 +258,6 @@ def _index(run: _Run) -> IndexReport | Skipped:
     return report if report.checked else NOT_PROVIDED
 
 
-def _versions(run: _Run) -> VersionConflicts | Skipped:
-    return NOT_PROVIDED if run.response.chunks is None else version_conflicts(run.response.chunks)
-
-
 def _fields(run: _Run) -> FieldCheckResult | Skipped:
     answer, chunks = run.response.answer, run.response.chunks
     if answer is None or chunks is None:
@@ -358,11 +342,6 @@ def _claims(run: _Run) -> ClaimReport | Skipped:
     return check_claims(run.response, evidence_of(run.response), config, run.inputs.verifier, read=run.read)
 
 
-def _source_failures(found: SourceReport) -> Iterator[str]:
-    yield from (f"phantom_file: {file}" for file in dict.fromkeys(found.phantom_files))
-    yield from (f"snippet_mismatch: {file}" for file in dict.fromkeys(found.mismatched_files))
-
-
 def _tag_failures(found: TagReport) -> Iterator[str]:
     if found.missing:
         yield f"source_tags_missing: {len(found.missing)}"
@@ -426,16 +405,6 @@ def _source_section(found: SourceReport, _: LlmResponse) -> dict[str, Any]:
         for file, result in found.results
     ]
     return {"results": results, "confidence": round(found.confidence, 4)}
-
-
-def _field_section(found: FieldCheckResult, _: LlmResponse) -> dict[str, Any]:
-    verified, unverified = list(found.verified), list(found.unverified)
-    return {"verified": verified, "unverified": unverified, "confidence": round(found.confidence, 4)}
-
-
-def _quote_section(found: QuoteGrounding, _: LlmResponse) -> dict[str, Any]:
-    counts = dataclasses.asdict(found.stats) | {"validated": found.validated}
-    return counts | {"failure": found.failure} if found.failure else counts
 
 
 Verdict = tuple[IngestionTier, ReasonCode]
@@ -506,7 +475,10 @@ RESPONSE_CHECKS: Final[Sequence[Check]] = (
         "sources",
         _sources,
         "sources_verified",
-        failures=_source_failures,
+        failures=lambda found: (
+            *(f"phantom_file: {file}" for file in dict.fromkeys(found.phantom_files)),
+            *(f"snippet_mismatch: {file}" for file in dict.fromkeys(found.mismatched_files)),
+        ),
         warnings=lambda found: found.warnings,
         rules=(
             Rule(_REVIEW, ReasonCode.PHANTOM_SOURCE, lambda found, _: found.phantom_files),
@@ -533,7 +505,14 @@ RESPONSE_CHECKS: Final[Sequence[Check]] = (
         warnings=_field_warnings,
         rules=(Rule(_REVIEW, ReasonCode.UNVERIFIED_FIELDS, lambda found, _: found.unverified),),
         compared=lambda found: found.verified or found.unverified,
-        section=("fields", _field_section),
+        section=(
+            "fields",
+            lambda found, _: {
+                "verified": list(found.verified),
+                "unverified": list(found.unverified),
+                "confidence": round(found.confidence, 4),
+            },
+        ),
     ),
     Check(
         "source_tags",
@@ -559,7 +538,14 @@ RESPONSE_CHECKS: Final[Sequence[Check]] = (
             Rule(_REVIEW, ReasonCode.QUOTES_REJECTED, lambda found, _: found.stats.rejected_count),
         ),
         compared=_rests_on_quotes,
-        section=("quotes", _quote_section),
+        section=(
+            "quotes",
+            lambda found, _: {
+                **dataclasses.asdict(found.stats),
+                "validated": found.validated,
+                **({"failure": found.failure} if found.failure else {}),
+            },
+        ),
         events=lambda found, _, policy: found.events() if policy.evidence_quote_log_rejections else (),
     ),
     Check(
@@ -612,7 +598,7 @@ RESPONSE_CHECKS: Final[Sequence[Check]] = (
     ),
     Check(
         "versions",
-        _versions,
+        lambda run: NOT_PROVIDED if run.response.chunks is None else version_conflicts(run.response.chunks),
         "",
         warnings=lambda found: found.warnings,
         events=lambda found, tenant, _: found.events(tenant),
@@ -683,10 +669,9 @@ def check_claims(
     *,
     read: StatementReader | None = None,
 ) -> ClaimReport:
-    """Hold the claims of a response, and the steps behind it, against its evidence.
+    """Compare the claims of a response, and the steps behind it, with its evidence.
 
-    Raises:
-        ValueError: `verifier` is not what a verifier says.
+    ValueError where `verifier` is not what a verifier says.
     """
     facts = VerifierFacts.model_validate(verifier) if verifier is not None else None
     plan = plan_claims(response, evidence, config, read=read)

@@ -90,12 +90,9 @@ class ReviewGate:
 
     Args:
         policy: by which what people approve is compared, and edited texts are read.
-        policies: earlier policies, for actions that come again after a change.
-        state: the life cycle.
         keys: who signs for reviewers, and who is delegated.
         find: finds published decisions, of which state keeps no text.
         own_key: id of the key with which the gate itself signs what expires; None: nothing may.
-        now: the wall clock, for `decided_at`.
     """
 
     def __init__(

@@ -50,11 +50,7 @@ def record_origin(record: InboundRecord) -> RecordOrigin:
 
 
 def canonical_form(record: InputRecord) -> bytes:
-    """Return what decides a record in its canonical form, whose hash is its fingerprint.
-
-    Raises:
-        RecordError: it has none.
-    """
+    """Return what decides a record in its canonical form, whose hash is its fingerprint; RecordError without one."""
     try:
         return canonical_json(decisive(record))
     except ValueError as exc:
@@ -63,11 +59,7 @@ def canonical_form(record: InputRecord) -> bytes:
 
 
 class PreparedClaim(NamedTuple):
-    """A claim before state is asked: decoded, its text read, its citations looked up.
-
-    `wait` says that a citation has to ask the network, and the claim goes to `deferred`; `unanswered` names the labels
-    of those that a host failed to answer for now.
-    """
+    """A claim before state is asked: decoded, its text read, its citations looked up."""
 
     record: InboundRecord
     claim: Claim
@@ -75,8 +67,8 @@ class PreparedClaim(NamedTuple):
     reading: ClaimReading
     dedup: DedupQuery | None
     inputs: ClaimInputs
-    wait: bool = False
-    unanswered: tuple[str, ...] = ()
+    wait: bool = False  # a citation has to ask the network, and the claim goes to `deferred`
+    unanswered: tuple[str, ...] = ()  # labels of citations that a host failed to answer for now
 
     def failed(self, error: Exception) -> PreparedClaim:
         """Return the claim as one that could not be judged: a review, as an internal error (S0-23)."""
@@ -89,20 +81,11 @@ class PreparedClaim(NamedTuple):
 
     @property
     def clock(self) -> datetime:
-        """The gate's clock for this record."""
         return from_milliseconds(self.record.timestamp)
 
 
 class PreparedResponse(NamedTuple):
-    """A response before state is asked: decoded, and its checks run.
-
-    Attributes:
-        reading: what the checks found.
-        inputs: what resolver and model answered, and which checks broke.
-        by_rules: what the rules alone found of its claims, once a model was asked, or need not be; None before.
-        extraction: the claims of its answer, where they are to be fanned out.
-        reply_to: of a reply to a RegenerateRequest, what is known of the response that it replaces.
-    """
+    """A response before state is asked: decoded, and its checks run."""
 
     record: InboundRecord
     response: LlmResponse
@@ -110,8 +93,9 @@ class PreparedResponse(NamedTuple):
     reading: ResponseReading
     inputs: CheckInputs = NO_INPUTS
     by_rules: ClaimReport | Skipped | Broken | None = None
-    extraction: list[str] | None = None
-    reply_to: dict[str, Any] | None = None
+    """What the rules alone found of its claims, once a model was asked, or need not be; None before."""
+    extraction: list[str] | None = None  # the claims of its answer, where they are to be fanned out
+    reply_to: dict[str, Any] | None = None  # what is known of the response that it replaces
 
     @property
     def subject(self) -> Subject:
@@ -124,7 +108,6 @@ class PreparedResponse(NamedTuple):
 
     @property
     def clock(self) -> datetime:
-        """The gate's clock for this record."""
         return from_milliseconds(self.record.timestamp)
 
 
@@ -155,17 +138,12 @@ async def run_in_thread(entry: Prepared, work: Callable[[], _T]) -> _T:
 
 @dataclass(frozen=True, slots=True)
 class PreparedReview:
-    """A ReviewDecision that was read.
-
-    Attributes:
-        refused: why it cannot be carried out, whatever state holds; empty where it can.
-        key_id: the key that vouches for it.
-    """
+    """A ReviewDecision that was read."""
 
     record: InboundRecord
     review: ReviewDecision
-    refused: str
-    key_id: str | None
+    refused: str  # why it cannot be carried out, whatever state holds; empty where it can
+    key_id: str | None  # that vouches for it
 
     @property
     def subject(self) -> Subject:
@@ -201,10 +179,7 @@ class PreparedReview:
 
 
 class DecidedText(NamedTuple):
-    """What state is asked about the claim that an action decides; of a response nothing.
-
-    The fields are those of `groundwire.state.model.ReviewRequest`.
-    """
+    """What state is asked about the claim that an action decides: fields of `groundwire.state.model.ReviewRequest`."""
 
     expired: bool = False
     dedup: DedupQuery | None = None
@@ -214,17 +189,14 @@ class DecidedText(NamedTuple):
 
 
 class ReviewPlan(NamedTuple):
-    """What state is asked beside the action itself; see `groundwire.state.model.ReviewRequest`.
-
-    `before` is the published decision that a response's next one is made from.
-    """
+    """What state is asked beside the action itself; see `groundwire.state.model.ReviewRequest`."""
 
     refused: str = ""
     only_recorded: bool = False
     forget: bool = False
     text: DecidedText = DecidedText()
     payload: bytes = b""
-    before: Decision | None = None
+    before: Decision | None = None  # the published one that a response's next one is made from
 
 
 NOT_PUBLISHED: Final = ReviewPlan("not_published", forget=True)
@@ -232,43 +204,30 @@ NOT_PUBLISHED: Final = ReviewPlan("not_published", forget=True)
 
 
 class DecisionQuery(NamedTuple):
-    """A published decision that is looked for.
+    """A published decision that is looked for."""
 
-    `verdict` names its topic; it was published at about `since` or later, None: nobody knows when.
-    """
-
-    verdict: Verdict
+    verdict: Verdict  # names its topic
     decision_id: str
-    since: datetime | None
+    since: datetime | None  # it was published about then or later; None: nobody knows when
 
 
 class Find(Protocol):
     """Finds published decisions."""
 
     async def __call__(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
-        """Return by id those that stand on their topics.
-
-        Raises:
-            StateUnavailable: a topic cannot be read now.
-        """
+        """Return by id those on their topics; raises StateUnavailable where a topic cannot be read now."""
         ...
 
 
 @immutable
 class Decided:
-    """The record's subject has this decision.
-
-    Attributes:
-        fresh: whether this record brought it about.
-        request: of a response, what its generator is asked for.
-        events: what its checks have to report, where the decision is fresh.
-    """
+    """The record's subject has this decision."""
 
     record: InboundRecord
     decision: Decision
-    fresh: bool
-    request: RegenerateRequest | None = None
-    events: Sequence[Event] = ()
+    fresh: bool  # whether this record brought it about
+    request: RegenerateRequest | None = None  # of a response, what its generator is asked for
+    events: Sequence[Event] = ()  # what its checks have to report, where the decision is fresh
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,13 +52,6 @@ CLOSINGS = (
     "\n\nLet me know if you have any other questions.",
     "\n\nIs there anything else you would like to know?",
 )
-FAULTS = {
-    "number": ("200 hours", "300 hours"),
-    "unit": ("24 months", "24 weeks"),
-    "negation": ("warranty lasts", "warranty does not last"),
-    "name": ("certified technicians", "Lars Vinter"),
-    "month": ("March", "April"),
-}
 FILES = [*CHUNKS]
 
 
@@ -84,10 +77,17 @@ def decided(answer, chunks=CHUNKS):
 
 
 def test_a_grounded_answer_is_approved_in_every_style_and_each_planted_fault_is_held():
+    faults = {
+        "number": ("200 hours", "300 hours"),
+        "unit": ("24 months", "24 weeks"),
+        "negation": ("warranty lasts", "warranty does not last"),
+        "name": ("certified technicians", "Lars Vinter"),
+        "month": ("March", "April"),
+    }
     wrong = []
     for style, form in itertools.product(STYLES, range(4)):
         answer = answer_in(style, form)
-        right, false = [*FAULTS.values()][(form + len(style)) % len(FAULTS)]
+        right, false = [*faults.values()][(form + len(style)) % len(faults)]
         assert right in answer
         found = decided(answer), decided(answer.replace(right, false)) != "grounded"
         if found != ("grounded", True):
@@ -101,9 +101,6 @@ def test_a_mark_of_a_file_or_number_that_was_not_retrieved_is_a_phantom_source()
         assert decided(answer) == "phantom_source", answer
     for mark in ("[7]", "[source:7]", "[citation:7]", "\u30107\u2020source\u3011", "(Source 7)", "[^7]"):
         assert decided(f"The warranty lasts 24 months from delivery {mark}.") == "phantom_source", mark
-
-
-def test_a_closing_list_claims_nothing_and_is_compared_with_what_was_retrieved():
     for closing in (
         "Sources:\n1. Pump_Manual.pdf, p. 7\n2. lockout.md\n3. Warranty-2023.pdf",
         "**References**\n[1] docs/Pump_Manual.pdf, page 7\n[2] lockout.md\n[3] Warranty-2023.pdf",
@@ -155,9 +152,6 @@ def test_a_refusal_claims_nothing_and_an_agreement_or_hidden_statement_is_held()
 def test_a_heading_that_names_the_kind_of_values_below_is_no_claim():
     assert decided("## Warranty time\n\nThe warranty lasts 24 months from delivery.") == "grounded"
     assert decided("According to the pump manual, check the pump's oil level every 200 hours.") == "grounded"
-
-
-def test_claims_are_fanned_out_without_their_marks():
     response = LlmResponse.model_construct(
         response_id="r",
         user_id="u",

@@ -39,36 +39,27 @@ def envelope(revision: int = 1) -> Envelope:
     )
 
 
-def case_of(content: str, findings: dict[str, CheckFinding] | None = None, **facts: Any) -> ClaimCase:
-    claim = Claim(claim_id="c1", user_id="ada", content=content)
-    policy = Policy()
-    return ClaimCase(claim, read_claim(content, policy), policy, Facts(clock=NOW, **facts), findings or {})
+def test_a_decision_names_the_one_before_it_its_match_its_source_and_its_citations() -> None:
+    def case_of(content: str, findings: dict[str, CheckFinding] | None = None, **facts: Any) -> ClaimCase:
+        claim = Claim(claim_id="c1", user_id="ada", content=content)
+        policy = Policy()
+        return ClaimCase(
+            claim, read_claim(content, policy), policy, Facts(clock=NOW, **facts), findings or {}
+        )
 
+    def built(case: ClaimCase, revision: int = 1) -> Decision:
+        return build_decision(case, envelope(revision), case.outcome())
 
-def built(case: ClaimCase, revision: int = 1) -> Decision:
-    return build_decision(case, envelope(revision), case.outcome())
-
-
-def test_the_first_decision_supersedes_none_and_each_later_one_the_one_before_it() -> None:
     case = case_of("The API returns JSON")
     found = [built(case, revision).supersedes for revision in (1, 2, 3)]
     assert found == [None, decision_id(case.claim.subject, 1), decision_id(case.claim.subject, 2)]
-
-
-def test_a_decision_names_its_match_and_how_much_they_share_to_four_decimals() -> None:
     for matches, named in (([match("m", inter=23)], ("m", 0.92)), ([], (None, None))):
         found = built(case_of("It is so", dedup=DedupFacts(status="ok", scheme="s", matches=matches)))
         assert (found.conflicting_memory_id, found.similarity_score) == named
-
-
-def test_the_source_of_a_claim_is_its_first_verified_citation_and_else_its_first_one() -> None:
     text, verified = "Per ADR-003 and ADR-004, we use it", CheckFinding(CitationState.VERIFIED, "", NOW)
     assert primary_source(case_of(text)) == "ADR-003"
     assert primary_source(case_of(text, {"adr:004": verified})) == "ADR-004"
     assert primary_source(case_of("The API returns JSON")) is None
-
-
-def test_the_detail_of_a_citation_is_cut_to_five_hundred_characters() -> None:
     finding = CheckFinding(CitationState.UNKNOWN, "d" * 501, NOW)
     (citation,) = built(case_of("Per ADR-003, we use it", {"adr:003": finding})).citations
     assert citation.detail == "d" * 500
@@ -82,68 +73,58 @@ def test_a_response_counts_what_its_report_leaves_out_and_says_nothing_where_tha
 
 
 LIMIT = 256_000
-CONTROL = "\x01"  # six bytes in JSON
-PARENTS = [f"{n:03}" + CONTROL * 197 for n in range(50)]
 
 
-NASTY = {
-    "control characters": CONTROL * 20_000,
-    "one URL of control characters": "http://x" + CONTROL * 19_992,
-    "a hundred long URLs": " ".join(f"http://{n:03}" + CONTROL * 189 for n in range(100)),
-    "thousands of issues": " ".join(f"#{n}" for n in range(1, 4_000))[:20_000],
-    "thousands of hedges": ("may " * 5_000)[:20_000],
-    "hedges, issues and control characters": ("may #12 " * 100 + CONTROL * 20_000)[:20_000],
-    "different hedges and citations": " ".join(f"may ADR-{n} maybe" for n in range(1_100))[:20_000],
-    "one citation thousands of times": ("#7 " * 7_000)[:20_000],
-}
-
-
-async def nastiest(content):
-    """Everything at its legal worst: ids, parents, metadata, a rejected source id, matches."""
-    world = World(policy=Policy(verify_claim_relevance=True, version="v" * 100))
-    long_id = CONTROL * 199
-    fields = {
-        "source": CONTROL * 100,
-        "source_id": CONTROL * 100_000,
-        "derived_from": PARENTS,
-        "metadata": {"x": CONTROL * 2_660},
-        "captured_at": "2026-01-01T00:00:00.123456Z",
-        "validity_horizon": "2027-01-01T00:00:00.123456Z",
-        "user_id": CONTROL * 200,
-        "tenant_id": "t" * 100,
+@pytest.mark.slow
+async def test_the_nastiest_legal_claims_decision_is_below_256_kb_and_derived_again_after_a_rebuild():
+    control = "\x01"  # six bytes in JSON
+    parents_ = [f"{n:03}" + control * 197 for n in range(50)]
+    nasty = {
+        "control characters": control * 20_000,
+        "one URL of control characters": "http://x" + control * 19_992,
+        "a hundred long URLs": " ".join(f"http://{n:03}" + control * 189 for n in range(100)),
+        "thousands of issues": " ".join(f"#{n}" for n in range(1, 4_000))[:20_000],
+        "thousands of hedges": ("may " * 5_000)[:20_000],
+        "hedges, issues and control characters": ("may #12 " * 100 + control * 20_000)[:20_000],
+        "different hedges and citations": " ".join(f"may ADR-{n} maybe" for n in range(1_100))[:20_000],
+        "one citation thousands of times": ("#7 " * 7_000)[:20_000],
     }
-    records = [world.claim(f"{n}" + long_id, content, **fields) for n in range(3)]
-    return world, await world.decide(*records)
 
+    async def nastiest(content):
+        """Everything at its legal worst: ids, parents, metadata, a rejected source id, matches."""
+        world = World(policy=Policy(verify_claim_relevance=True, version="v" * 100))
+        long_id = control * 199
+        fields = {
+            "source": control * 100,
+            "source_id": control * 100_000,
+            "derived_from": parents_,
+            "metadata": {"x": control * 2_660},
+            "captured_at": "2026-01-01T00:00:00.123456Z",
+            "validity_horizon": "2027-01-01T00:00:00.123456Z",
+            "user_id": control * 200,
+            "tenant_id": "t" * 100,
+        }
+        records = [world.claim(f"{n}" + long_id, content, **fields) for n in range(3)]
+        return world, await world.decide(*records)
 
-@pytest.mark.slow
-@pytest.mark.slow
-async def test_the_nastiest_legal_claim_gives_a_decision_below_256_kb():
-    for content in NASTY.values():
-        for decision in (await nastiest(content))[1]:
+    for content in nasty.values():
+        world, decisions = await nastiest(content)
+        for decision in decisions:
             assert len(decision.to_bytes()) <= LIMIT
-            assert decision.evidence.claim == content
-            assert decision.derived_from == PARENTS
+            assert (decision.evidence.claim, decision.derived_from) == (content, parents_)
             assert len(decision.facts.parents) == 50
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("content", NASTY.values(), ids=NASTY)
-async def test_even_that_is_derived_again_byte_for_byte_after_a_rebuild(content):
-    world, decisions = await nastiest(content)
-    world.state = MemoryState()
-    stored = [stored_outcome(decision.to_bytes(), world.policy) for decision in decisions]
-    assert await world.state.reassert(stored) == len(decisions)
-    world.offset = 0
-    _, again = await nastiest(content)
-    assert [d.to_bytes() for d in again] == [d.to_bytes() for d in decisions]
-    world.offset = 50
-    for n, decision in enumerate(decisions):
-        claim = {name: getattr(decision, name) for name in ("tenant_id", "user_id", "source", "derived_from")}
-        claim |= {"source_id": CONTROL * 100_000, "validity_horizon": "2027-01-01T00:00:00.123456Z"}
-        record = world.claim(f"{n}" + CONTROL * 199, content, **claim)
-        (result,) = await world.decide(record)
-        assert result.to_bytes() == decision.to_bytes()
+        world.state = MemoryState()
+        stored = [stored_outcome(decision.to_bytes(), world.policy) for decision in decisions]
+        assert await world.state.reassert(stored) == len(decisions)
+        _, again = await nastiest(content)
+        assert [d.to_bytes() for d in again] == [d.to_bytes() for d in decisions]
+        world.offset = 50
+        for n, decision in enumerate(decisions):
+            names = ("tenant_id", "user_id", "source", "derived_from")
+            claim = {name: getattr(decision, name) for name in names}
+            claim |= {"source_id": control * 100_000, "validity_horizon": "2027-01-01T00:00:00.123456Z"}
+            (result,) = await world.decide(world.claim(f"{n}" + control * 199, content, **claim))
+            assert result.to_bytes() == decision.to_bytes()
 
 
 async def test_lists_hold_a_hundred_entries_of_five_hundred_characters_and_count_the_rest():
@@ -197,34 +178,32 @@ async def test_a_decision_is_compact_json_that_reads_back_as_itself():
     assert Decision.model_validate_json(written).to_bytes() == written
 
 
-LISTS = 8
+async def test_a_decision_above_the_limit_has_its_lists_cut_as_far_as_it_must_and_counts_what_is_left_out() -> (
+    None
+):
+    lists_ = 8
 
+    async def a_decision(**changed: Any) -> Decision:
+        world = World()
+        (decision,) = await world.decide(world.response())
+        return decision.model_copy(update={"truncated": None, **changed})
 
-async def a_decision(**changed: Any) -> Decision:
-    world = World()
-    (decision,) = await world.decide(world.response())
-    return decision.model_copy(update={"truncated": None, **changed})
+    def report_of(entries: int = 100) -> dict[str, Any]:
+        """A report of eight lists of long strings, and room for what is missing."""
+        lists = {f"list{n}": ["x" * 300] * entries for n in range(lists_)}
+        return {**lists, "confidence": 0.5, "filler": [""]}
 
+    async def exactly(size: int, **changed: Any) -> Decision:
+        """A decision of so many bytes."""
+        empty = await a_decision(report=report_of(), **changed)
+        missing = size - len(empty.to_bytes())
+        entries = missing // (300 + len('"",'))
+        rest = missing - entries * (300 + len('"",'))
+        report = report_of() | {"filler": ["y" * rest, *["z" * 300] * entries]}
+        decision = empty.model_copy(update={"report": report})
+        assert len(decision.to_bytes()) == size
+        return decision
 
-def report_of(entries: int = 100) -> dict[str, Any]:
-    """A report of eight lists of long strings, and room for what is missing."""
-    lists = {f"list{n}": ["x" * 300] * entries for n in range(LISTS)}
-    return {**lists, "confidence": 0.5, "filler": [""]}
-
-
-async def exactly(size: int, **changed: Any) -> Decision:
-    """A decision of so many bytes."""
-    empty = await a_decision(report=report_of(), **changed)
-    missing = size - len(empty.to_bytes())
-    entries = missing // (300 + len('"",'))
-    rest = missing - entries * (300 + len('"",'))
-    report = report_of() | {"filler": ["y" * rest, *["z" * 300] * entries]}
-    decision = empty.model_copy(update={"report": report})
-    assert len(decision.to_bytes()) == size
-    return decision
-
-
-async def test_a_decision_of_just_the_limit_is_left_as_it_is_and_one_byte_more_is_cut() -> None:
     whole = await exactly(LIMIT)
     assert within_limits(whole) is whole
     larger = await exactly(LIMIT + 1)
@@ -232,10 +211,8 @@ async def test_a_decision_of_just_the_limit_is_left_as_it_is_and_one_byte_more_i
     assert len(cut.to_bytes()) < LIMIT
     assert cut.report is not None
     assert set(cut.report["list0"]) == {"x" * 200}, "the next room has strings of 200 characters"
-    assert [len(cut.report[f"list{n}"]) for n in range(LISTS)] == [100] * LISTS
-
-
-async def test_what_fits_after_its_long_lists_are_cut_is_not_cut_further() -> None:
+    assert [len(cut.report[f"list{n}"]) for n in range(lists_)] == [100] * lists_
+    # what fits once its long lists are cut is not cut further
     just = await exactly(LIMIT)
     assert just.report is not None
     long = just.report | {"list0": [*just.report["list0"], "one more, and long enough"]}
@@ -245,9 +222,7 @@ async def test_what_fits_after_its_long_lists_are_cut_is_not_cut_further() -> No
     assert len(cut.to_bytes()) == LIMIT
     assert cut.report == just.report | {"list1": shorter}
     assert cut.truncated == {"report.list0": 1}
-
-
-async def test_what_was_left_out_before_is_counted_with_what_is_left_out_now() -> None:
+    # what was left out before is counted too
     big = report_of(130)
     decision = await a_decision(
         report=big | {"filler": ["z" * 400] * 150}, truncated={"report.list0": 7, "checks_failed": 2}
@@ -256,12 +231,10 @@ async def test_what_was_left_out_before_is_counted_with_what_is_left_out_now() -
     assert cut.truncated == {
         "checks_failed": 2,
         "report.list0": 37,
-        **{f"report.list{n}": 30 for n in range(1, LISTS)},
+        **{f"report.list{n}": 30 for n in range(1, lists_)},
         "report.filler": 50,
     }
-
-
-async def test_a_decision_that_is_large_without_a_report_gets_an_empty_one_and_counts_nothing() -> None:
+    # without a report
     plain = await a_decision(report=None, checks_failed=["x" * 600] * 100, reason="r" * (LIMIT - 40_000))
     assert len(plain.to_bytes()) > LIMIT
     cut = within_limits(plain)
@@ -294,12 +267,7 @@ def test_a_report_is_cut_by_the_kind_of_its_parts() -> None:
             {"warnings": [{"details": {key[:40]: "v" * 12}}]},
             {},
         ),
-        (
-            {"warnings": [{"details": {key: "v"}}]},
-            (5, 50),
-            {"warnings": [{"details": {key: "v"}}]},
-            {},
-        ),
+        ({"warnings": [{"details": {key: "v"}}]}, (5, 50), {"warnings": [{"details": {key: "v"}}]}, {}),
         # our own codes are never cut, text of a record always
         *(
             (
@@ -315,7 +283,7 @@ def test_a_report_is_cut_by_the_kind_of_its_parts() -> None:
         assert shorten(report, *limits) == (short, left_out)
 
 
-def test_a_part_that_nests_without_end_keeps_a_hundred_values_for_each_entry_of_a_list() -> None:
+def test_a_part_that_nests_without_end_in_lists_or_keys_keeps_a_hundred_values_an_entry() -> None:
     def nested(depth: int) -> Any:
         return [nested(depth - 1)] * 3 if depth else "x"
 
@@ -332,8 +300,6 @@ def test_a_part_that_nests_without_end_keeps_a_hundred_values_for_each_entry_of_
     held, _ = shorten({"details": keyed}, 200, 9)
     assert held == {"details": keyed}
 
-
-def test_a_part_of_keys_within_keys_ends_as_soon_as_one_of_lists_within_lists() -> None:
     def depth(part: Any) -> int:
         return 1 + depth(next(iter(part.values()))) if isinstance(part, dict) and part else 0
 

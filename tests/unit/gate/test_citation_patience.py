@@ -88,9 +88,13 @@ async def test_nothing_waits_where_an_answer_is_there_or_would_change_nothing():
         world = Outage(status)
         world.patience = patience
         assert isinstance(await world.look_up(world.claim("c", text, **fields)), Decided), (status, text)
-
-
-async def test_other_claims_of_the_user_are_decided_while_one_is_looked_up_again():
+    world = Outage()
+    assert isinstance(await world.look_up(world.claim("first", TEXT)), Deferred)
+    hedged = world.claim("hedged", f"I think the quay opens at dawn, see {URL}")
+    assert isinstance(await world.look_up(hedged, deferred=False), Decided)
+    world.patience = 0.0
+    other = world.claim("other", f"The quay opens at dawn, see {URL}", user_id="bob")
+    assert isinstance(await world.look_up(other, deferred=False), Decided)
     world = Outage()
     waits, other = world.claim("waits", TEXT), world.claim("next", "The parser reads tokens", source="user")
     results: Any = await world.results(waits, other)
@@ -113,16 +117,6 @@ async def test_claims_that_cite_what_failed_a_moment_ago_wait_as_the_first_does(
         world.answers[URL], world.seconds = status, PATIENCE
         decided = [await world.look_up(through_kafka(result)) for result in again]
         assert [result.decision.reason_code for result in decided] == [reason] * 5
-
-
-async def test_what_failed_a_moment_ago_holds_up_no_claim_that_it_cannot_help():
-    world = Outage()
-    assert isinstance(await world.look_up(world.claim("first", TEXT)), Deferred)
-    hedged = world.claim("hedged", f"I think the quay opens at dawn, see {URL}")
-    assert isinstance(await world.look_up(hedged, deferred=False), Decided)
-    world.patience = 0.0
-    other = world.claim("other", f"The quay opens at dawn, see {URL}", user_id="bob")
-    assert isinstance(await world.look_up(other, deferred=False), Decided)
 
 
 def test_a_header_that_no_worker_wrote_makes_nothing_wait():

@@ -2,15 +2,26 @@
 
 import itertools
 from datetime import timedelta
+from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.hedges import HedgeAction
 from groundwire.gate.claim_case import CheckFinding, ClaimCase, list_checks, prejudge, read_claim
-from groundwire.messages.decisions import CitationState, DedupFacts, Facts, ParentFact, Place
+from groundwire.gate.tree import cap, determine_tier, explain, is_code, reviewed
+from groundwire.messages.decisions import (
+    CitationState,
+    DedupFacts,
+    Facts,
+    IngestionTier,
+    ParentFact,
+    Place,
+    ReasonCode,
+    Tier,
+)
 from groundwire.messages.records import Claim
-from groundwire.policy import Policy
+from groundwire.policy import TRUSTED_SOURCES, Policy
 from tests.unit.gate.builders import match
 from tests.unit.gate.world import NOW
 
@@ -78,10 +89,7 @@ def test_of_the_caps_that_apply_the_first_is_the_reason():
                 if told(found) != expected or found.base().tier != "tier_1":
                     wrong.append((chosen, told(found)))
         assert wrong == []
-
-
-def test_a_cap_leaves_a_review_its_own_reason():
-    """S0-121: a tier 2 keeps its own."""
+    # S0-121: a tier 2 keeps its own
     for parts in (
         {"matches": [match(difference="number")]},
         {"matches": [match(match_class="rejected")]},
@@ -89,13 +97,6 @@ def test_a_cap_leaves_a_review_its_own_reason():
     ):
         found = [told(case(text, **parts)) for text in ("It is so", "It may fail", "I think it fails")]
         assert found == [("tier_2", "ungrounded"), HEDGE, SPECULATION]
-
-
-def test_a_material_difference_is_a_plain_duplicate_where_the_policy_says_so():
-    """C-08: the switch `dedup_material_difference`."""
-    policy = Policy(dedup_material_difference=False)
-    found = case(fields=TRUSTED, policy=policy, matches=[match(difference="negation")])
-    assert told(found) == ("tier_3", "duplicate")
 
 
 def test_relevance_is_asked_of_every_verified_citation():
@@ -135,10 +136,7 @@ def test_no_cap_meant_for_others_lowers_a_trusted_source_or_a_conversation():
 
 def test_two_options_soften_a_hedge():
     """C-02: only with a verified citation. C-26: only of a trusted source."""
-    grounded, trusting = (
-        Policy(grounded_speculation="review"),
-        Policy(trusted_technical_hedges="approve"),
-    )
+    grounded, trusting = (Policy(grounded_speculation="review"), Policy(trusted_technical_hedges="approve"))
     guess, timing = "I think, per ADR-003, we use PostgreSQL", "It typically takes 5 ms"
     table = [
         (guess, Policy(), VERIFIED, {}, SPECULATION),
@@ -154,15 +152,6 @@ def test_two_options_soften_a_hedge():
     both = Policy(grounded_speculation="review", trusted_technical_hedges="approve")
     excused = case(f"It may fail. {CITED}", policy=both, fields=TRUSTED, states=VERIFIED)
     assert (excused.reading.action, excused.hedge) == (HedgeAction.REVIEW, HedgeAction.CONTINUE)
-
-
-def test_a_claim_expires_at_its_horizon_and_not_before():
-    """S0-145; expiry outranks everything else."""
-    late = {"validity_horizon": NOW, "source": "user"}
-    for options in ({}, {"matches": [match()]}, {"content": "Maybe"}):
-        assert told(case(fields=late, **options)) == ("tier_3", "expired")
-    soon = {"validity_horizon": NOW + timedelta(microseconds=1), "source": "user"}
-    assert told(case(fields=soon)) == ("tier_1", "trusted_source")
 
 
 # --- the queue, and people
@@ -196,13 +185,10 @@ def test_a_pending_duplicate_follows_the_other_claim():
         assert expected in list_checks(found, joined=joined).passed
 
 
-def test_a_persons_decision_outranks_the_tree():
+def test_expiry_people_and_the_policy_decide_around_the_tree_and_branch_nine_says_what_is_missing():
     assert told(case(review={"action": "approve"}))[1] == "human_approved"
     assert told(case(fields=TRUSTED, review={"action": "reject"}))[1] == "human_rejected"
-
-
-def test_the_code_of_branch_nine_says_what_is_missing():
-    """The sentence is the same for all of them."""
+    # The sentence is the same for all of them
     hmac = Policy(attestation="hmac")
     for code, found in {
         "ungrounded": case(),
@@ -211,6 +197,16 @@ def test_the_code_of_branch_nine_says_what_is_missing():
     }.items():
         assert told(found) == ("tier_2", code)
         assert found.outcome().reason == "Ungrounded assertion needs verification"
+    # S0-145; expiry outranks everything else
+    late = {"validity_horizon": NOW, "source": "user"}
+    for options in ({}, {"matches": [match()]}, {"content": "Maybe"}):
+        assert told(case(fields=late, **options)) == ("tier_3", "expired")
+    soon = {"validity_horizon": NOW + timedelta(microseconds=1), "source": "user"}
+    assert told(case(fields=soon)) == ("tier_1", "trusted_source")
+    # C-08: the switch `dedup_material_difference`
+    policy = Policy(dedup_material_difference=False)
+    found = case(fields=TRUSTED, policy=policy, matches=[match(difference="negation")])
+    assert told(found) == ("tier_3", "duplicate")
 
 
 def test_under_hmac_a_source_counts_only_where_it_is_signed_for():
@@ -367,12 +363,127 @@ def test_the_match_that_is_named_is_the_one_that_decided():
         found = case(matches=matches, fields=fields)
         named = found.conflicting(found.outcome().code)
         assert (named.subject_id if named else None) == expected
-
-
-def test_prejudging_answers_as_if_state_knew_nothing():
     claim = Claim(claim_id="c", user_id="u", content=CITED)
     findings = {"adr:003": CheckFinding(CitationState.VERIFIED, "", NOW)}
     for held in (False, True):
         policy = Policy(auto_approve_ai_synthesis=not held)
         judged = prejudge(ClaimCase(claim, read_claim(CITED, policy), policy, Facts(clock=NOW), findings))
         assert (judged.base_tier, judged.cap) == (1, "ai_synthesis_held" if held else None)
+
+
+class Inputs(NamedTuple):
+    hedge: HedgeAction
+    duplicate: bool
+    failed: bool
+    verified: bool
+    source: str
+    kind: str
+
+
+def test_every_input_gets_the_first_branch_that_applies():
+    """The branches are written down from the requirements, apart from the code."""
+    branches = [
+        (lambda i: i.hedge == "block", "tier_3", "Contains personal speculation"),
+        (lambda i: i.duplicate, "tier_3", "Duplicate of existing memory"),
+        (lambda i: i.hedge == "review", "tier_2", "Contains technical hedges - needs verification"),
+        (lambda i: i.failed, "tier_2", "Dedup check failed - cannot verify uniqueness"),
+        (lambda i: i.verified, "tier_1", "Has verified citation"),
+        (lambda i: i.source in TRUSTED_SOURCES, "tier_1", "From trusted source: {}"),
+        (
+            lambda i: (i.kind, i.source) == ("decision", "conversation"),
+            "tier_1",
+            "Decision stated in conversation",
+        ),
+        (
+            lambda i: i.kind == "preference" and i.source in {"conversation", "chat"},
+            "tier_1",
+            "Preference stated by user",
+        ),
+        (lambda _: True, "tier_2", "Ungrounded assertion needs verification"),
+    ]
+    sources = [*sorted(TRUSTED_SOURCES), "conversation", "chat", "ai_synthesis", "User", ""]
+    kinds = ["fact", "preference", "decision", "other"]
+    flags = (True, False)
+    wrong = []
+    for one in itertools.product(HedgeAction, flags, flags, flags, sources, kinds):
+        inputs = Inputs(*one)
+        tier, reason = next((t, r) for holds, t, r in branches if holds(inputs))
+        if determine_tier(*inputs) != (tier, reason.format(inputs.source)):
+            wrong.append(inputs)
+    assert wrong == []
+
+
+def test_the_arguments_have_the_published_names_and_the_tiers_their_wire_values():
+    """S0-01, S0-04."""
+    assert determine_tier(
+        hedge_result=HedgeAction.CONTINUE,
+        is_duplicate=False,
+        dedup_failed=False,
+        has_verified_citation=True,
+        source="ai_synthesis",
+        memory_type="fact",
+    ) == (Tier.AUTO_APPROVE, "Has verified citation")
+    assert Tier is IngestionTier
+    tiers = {tier.name: tier.value for tier in Tier}
+    assert tiers == {"AUTO_APPROVE": "tier_1", "FLAG_REVIEW": "tier_2", "BLOCK": "tier_3"}
+
+
+@given(st.sampled_from(HedgeAction), st.booleans(), st.booleans(), st.text(), st.text())
+def test_taking_away_a_verified_citation_or_failing_dedup_never_raises_a_tier(
+    hedge, dup, failed, source, kind
+):
+    """S0-21: fail-closed."""
+    order = list(IngestionTier)
+    inputs = Inputs(hedge, dup, failed, verified=True, source=source, kind=kind)
+    best = order.index(determine_tier(*inputs)[0])
+    assert order.index(determine_tier(*inputs._replace(verified=False))[0]) >= best
+    assert order.index(determine_tier(*inputs._replace(failed=True))[0]) >= max(best, 1)
+
+
+def test_trusted_sources_are_these_five_and_configurable():
+    """S0-18."""
+    assert {"user", "documentation", "adr", "commit", "manual"} == TRUSTED_SOURCES == Policy().trusted_sources
+    inputs = Inputs(
+        HedgeAction.CONTINUE, duplicate=False, failed=False, verified=False, source="user", kind=""
+    )
+    assert determine_tier(*inputs, trusted_sources={"wiki"})[0] == "tier_2"
+
+
+def test_the_reasons_are_a_closed_list_and_each_has_a_sentence():
+    codes = """
+    expired personal_speculation duplicate technical_hedge dedup_unavailable verified_citation trusted_source
+    stated_decision stated_preference ungrounded source_unattested citation_unverified hidden_text
+    conflicting_near_duplicate grounding_unattested verification_bypassed previously_rejected
+    derived_from_unapproved citation_irrelevant ai_synthesis_held pending_duplicate review_queue_full
+    human_approved human_rejected review_expired retracted internal_error entity_grounding_failed
+    relation_preservation_failed quotes_rejected critical_gap low_confidence check_unavailable phantom_source
+    snippet_mismatch unverified_fields stale_index flagged_claims nothing_to_ground_on grounded
+    """
+    assert {str(code) for code in ReasonCode} == set(codes.split())
+    sentences = {code: explain(IngestionTier.FLAG_REVIEW, code, "user").reason for code in ReasonCode}
+    assert [code for code, sentence in sentences.items() if not sentence or "{" in sentence] == []
+    braces = explain(IngestionTier.AUTO_APPROVE, ReasonCode.TRUSTED_SOURCE, "{x}")
+    assert braces.reason == "From trusted source: {x}"
+    for code in ReasonCode:
+        same = cap(code) == explain(IngestionTier.FLAG_REVIEW, code)
+        assert same == (code != ReasonCode.CITATION_UNVERIFIED)
+        assert cap(code)[::2] == (IngestionTier.FLAG_REVIEW, code)
+    sentence = "A citation could not be verified - needs verification"
+    assert cap(ReasonCode.CITATION_UNVERIFIED).reason == sentence
+
+
+def test_an_action_approves_only_what_still_holds_and_is_new():
+    table = [
+        ("approve", False, False, "human_approved"),
+        ("approve", False, True, "duplicate"),
+        ("approve", True, True, "expired"),
+        ("edit", True, False, "expired"),
+        ("reject", True, True, "human_rejected"),
+        ("expire", False, False, "review_expired"),
+        ("retract", True, True, "retracted"),
+    ]
+    for action, expired, duplicate, code in table:
+        found = reviewed(action, expired=expired, duplicate=duplicate)
+        assert (found.code, found.tier == "tier_1") == (code, code == "human_approved")
+    assert all(map(is_code, ["outdated", "Not-True.2", "r" * 64, "7", "a_b"]))
+    assert not any(map(is_code, ["", "a b", "ä", "a\n", "-a", ".a", "r" * 65, "<b>"]))

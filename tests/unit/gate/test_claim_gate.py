@@ -54,7 +54,7 @@ async def test_a_duplicate_begins_at_ninety_two_in_a_hundred():
         assert found == (duplicate, duplicate), second
 
 
-async def test_another_user_tenant_or_type_is_another_scope():
+async def test_another_user_tenant_or_type_is_another_scope_and_deduplication_can_be_disabled():
     """S0-114, C-11."""
     trusted_table = ("tier_1", "trusted_source")
     world = World()
@@ -65,25 +65,13 @@ async def test_another_user_tenant_or_type_is_another_scope():
     await wide.one(TEXT, "a", source="user")
     across = await wide.one(TEXT, "b", source="user", memory_type="decision")
     assert across.reason_code == "duplicate"
-
-
-async def test_deduplication_can_be_disabled_and_says_so():
-    """S0-113."""
+    # S0-113
     world = World(policy=Policy(enable_dedup=False))
     await world.one(TEXT, "a", source="user")
     decision = await world.one(TEXT, "b", source="user")
     assert decision.approved
     assert {"dedup_skipped", "previously_rejected_skipped"} <= set(decision.checks_skipped)
     assert decision.facts.dedup.status == "disabled"
-
-
-async def test_the_duplicate_at_position_101_is_found():
-    """S0-124."""
-    world = World()
-    names = [f"item{'abcdefghij'[n % 10]}{'klmnopqrst'[n // 10 % 10]}{'uv'[n // 100]}" for n in range(150)]
-    records = [world.claim(f"m{n}", f"{name} exists", source="user") for n, name in enumerate(names)]
-    assert all(decision.approved for decision in await world.decide(*records))
-    assert (await world.one("itemalv exists", "again", source="user")).conflicting_memory_id == "m110"
 
 
 async def test_a_near_duplicate_that_says_something_else_is_a_conflict_for_review():
@@ -107,13 +95,16 @@ async def test_of_two_equal_claims_in_one_batch_one_is_approved():
     first, second = await world.decide(*[world.claim(name, TEXT, source="user") for name in "ab"])
     assert (first.approved, second.approved) == (True, False)
     assert (await world.one(TEXT, "a", source="user")).to_bytes() == first.to_bytes()
-
-
-async def test_a_paraphrase_is_a_documented_miss():
-    """S0-115."""
+    # S0-115
     world = World()
     await world.one("We store all sessions in Redis", "a", source="user")
     assert (await world.one("Redis is where every session is kept", "b", source="user")).approved
+    # S0-124
+    world = World()
+    names = [f"item{'abcdefghij'[n % 10]}{'klmnopqrst'[n // 10 % 10]}{'uv'[n // 100]}" for n in range(150)]
+    records = [world.claim(f"m{n}", f"{name} exists", source="user") for n, name in enumerate(names)]
+    assert all(decision.approved for decision in await world.decide(*records))
+    assert (await world.one("itemalv exists", "again", source="user")).conflicting_memory_id == "m110"
 
 
 # --- parents
@@ -128,9 +119,6 @@ async def test_the_write_back_loop_is_broken():
     assert "derived_from_unapproved: c1" in decision.checks_failed
     trusted = await world.one("We rotate the refresh tokens", "c3", source="user", derived_from=["c1"])
     assert summary(trusted) == ("tier_2", "derived_from_unapproved")
-
-
-async def test_a_parent_that_is_unknown_a_response_or_the_claim_itself_is_not_approved():
     for parent in ("c9", "response:r1", "response:c1", "c3"):
         world = World()
         await world.one("Snow is white", "c1", source="user")
@@ -169,9 +157,6 @@ async def test_confidence_follows_the_tier_and_approval_is_tier_one():
         decision = await world.one(text, text, source="user")
         assert (str(decision.tier), decision.evidence.confidence) == (tier, confidence)
         assert decision.approved == (decision.verdict == "approved") == (tier == "tier_1")
-
-
-async def test_the_producers_own_source_id_stays_and_capture_defaults_to_the_timestamp():
     decision = await World().one("See ADR-003", source_id="wiki/42")
     assert decision.evidence.source_id == "wiki/42"
     assert decision.evidence.capture_time == decision.origin.timestamp == decision.facts.clock
@@ -319,50 +304,49 @@ async def test_no_policy_and_no_fault_of_the_gate_approves_without_state():
 
 # --- faults
 
-CLAIMS = [
-    ("Snow is white", {"source": "user"}),
-    ("Per ADR-003 we use PostgreSQL", {}),
-    ("See https://a.example/", {}),
-    ("I like tabs", {"source": "chat", "memory_type": "preference"}),
-    ("Grass is green", {"source": "user", "derived_from": ["c0"]}),
-    ("The API returns JSON", {}),
-    ("Maybe", {"source": "user"}),
-]
-
-
-async def decided_with(tmp_path, fault, policy):
-    """Decide CLAIMS with one part broken; none is dropped."""
-    boom, prejudge = RuntimeError("boom"), gate_module.prejudge
-
-    def once(case):
-        if case.facts.error is None:
-            raise boom
-        return prejudge(case)
-
-    broken = {
-        "read": patch("groundwire.gate.claims.read_claim", side_effect=boom),
-        "dedup": patch("groundwire.gate.claim_case.signature", side_effect=boom),
-        "relevance": patch("groundwire.gate.claims.relevance", side_effect=boom),
-        "prejudge": patch("groundwire.gate.claims.prejudge", side_effect=once),
-        **{
-            name: patch.object(CitationVerifier, name, side_effect=boom)
-            for name in ("local", "cached", "remote")
-        },
-    }
-    adrs = adr_folder(tmp_path / "adrs", ADR_003="PostgreSQL is what we use")
-    urls = {"https://a.example/": 500 if fault == "status" else 200}
-    world = World(policy=policy, verifier=verifier(adrs, urls=urls))
-    records = [world.claim(f"c{n}", text, **fields) for n, (text, fields) in enumerate(CLAIMS)]
-    with ExitStack() as stack:
-        if fault in broken:
-            stack.enter_context(broken[fault])
-        decisions = await world.decide(*records)
-    assert len(decisions) == len(CLAIMS)
-    return {decision.subject_id for decision in decisions if decision.approved}, decisions
-
 
 async def test_a_fault_can_only_take_approvals_away(tmp_path):
     """S0-21, S0-23."""
+    claims_ = [
+        ("Snow is white", {"source": "user"}),
+        ("Per ADR-003 we use PostgreSQL", {}),
+        ("See https://a.example/", {}),
+        ("I like tabs", {"source": "chat", "memory_type": "preference"}),
+        ("Grass is green", {"source": "user", "derived_from": ["c0"]}),
+        ("The API returns JSON", {}),
+        ("Maybe", {"source": "user"}),
+    ]
+
+    async def decided_with(tmp_path, fault, policy):
+        """Decide claims_ with one part broken; none is dropped."""
+        boom, prejudge = RuntimeError("boom"), gate_module.prejudge
+
+        def once(case):
+            if case.facts.error is None:
+                raise boom
+            return prejudge(case)
+
+        broken = {
+            "read": patch("groundwire.gate.claims.read_claim", side_effect=boom),
+            "dedup": patch("groundwire.gate.claim_case.signature", side_effect=boom),
+            "relevance": patch("groundwire.gate.claims.relevance", side_effect=boom),
+            "prejudge": patch("groundwire.gate.claims.prejudge", side_effect=once),
+            **{
+                name: patch.object(CitationVerifier, name, side_effect=boom)
+                for name in ("local", "cached", "remote")
+            },
+        }
+        adrs = adr_folder(tmp_path / "adrs", ADR_003="PostgreSQL is what we use")
+        urls = {"https://a.example/": 500 if fault == "status" else 200}
+        world = World(policy=policy, verifier=verifier(adrs, urls=urls))
+        records = [world.claim(f"c{n}", text, **fields) for n, (text, fields) in enumerate(claims_)]
+        with ExitStack() as stack:
+            if fault in broken:
+                stack.enter_context(broken[fault])
+            decisions = await world.decide(*records)
+        assert len(decisions) == len(claims_)
+        return {decision.subject_id for decision in decisions if decision.approved}, decisions
+
     for fault in ["local", "cached", "remote", "read", "dedup", "prejudge", "relevance", "status"]:
         for policy in (Policy(), Policy(verify_claim_relevance=True)):
             sound, _ = await decided_with(tmp_path, None, policy)
@@ -422,9 +406,6 @@ async def test_a_record_that_cannot_be_read_is_a_dead_letter_and_its_neighbours_
     assert [type(result) for result in results] == [Decided, *[DeadLetter] * len(bad), Decided]
     assert [result.record for result in results] == records
     assert (await world.results(*records[1:-1]))[0].error.code == "invalid_json"
-
-
-async def test_any_timestamp_is_a_clock():
     for timestamp in (2**62, -(2**62), 0):
         world = World()
         assert (await world.decide(dataclasses.replace(world.claim(), timestamp=timestamp)))[0].to_bytes()

@@ -45,12 +45,34 @@ def of_claims(decision: Decision) -> list[str]:
 # --- verdict and report
 
 
-async def test_an_answer_whose_claims_all_rest_on_the_chunks_is_grounded_by_that_alone():
+async def test_an_answer_is_grounded_where_its_claims_rest_on_the_context_or_else_the_chunks():
     decision = await decide(HELD)
     assert summary(decision) == ("tier_1", "grounded")
     assert of_claims(decision) == ["claims_supported"]
     section = decision.report["epistemic"]
     assert (section["total_claims"], section["verified_claims"], section["flagged_claims"]) == (1, 1, 0)
+    decision = await decide("Not found in provided sources.")
+    assert summary(decision) == ("tier_1", "grounded")
+    assert not (await decide("Not found in provided sources.", chunks=[])).approved
+    assert of_claims(decision) == ["claims_supported"]
+    context = {"span": f"{INVENTED} It does so by night."}
+    assert (await decide(INVENTED, context=context)).approved
+    assert not (await decide(HELD, context=context)).approved
+    assert not (await decide(HELD, context={})).approved, "a context that is empty supports nothing"
+    assert not (await decide(HELD, chunks=[])).approved
+    assert not (await decide(HELD, chunks=[chunk(" ")])).approved
+    world = World(policy=QUIET)
+    (bare,) = await world.decide(world.response(answer=HELD))
+    assert of_claims(bare) == ["claims_skipped: not_provided"]
+    assert bare.report["epistemic"] is None
+    assert of_claims(await decide(None)) == ["claims_skipped: not_provided"]
+    record = LlmResponse(
+        response_id="r",
+        user_id="u",
+        answer=None,
+        chunks=[chunk("one", chunk_id="k"), chunk("two", chunk_id="k"), chunk("three", chunk_id="l")],
+    )
+    assert evidence_of(record) == {"k": "one\n\ntwo", "l": "three"}
 
 
 async def test_a_claim_that_does_not_rest_on_them_is_reviewed_and_said_where_it_stands():
@@ -75,28 +97,15 @@ async def test_no_claim_has_the_id_of_one_that_is_fanned_out():
     assert not ids & {claim.claim_id for claim in fan_out(decision)}
 
 
-async def test_an_answer_that_claims_nothing_is_grounded_beside_evidence_alone():
-    decision = await decide("Not found in provided sources.")
-    assert summary(decision) == ("tier_1", "grounded")
-    assert not (await decide("Not found in provided sources.", chunks=[])).approved
-    assert of_claims(decision) == ["claims_supported"]
-
-
 async def test_a_critical_gap_blocks_where_the_policy_says_so_and_nothing_is_fanned_out():
     decision = await decide(WRONG, QUIET.model_copy(update={"on_critical": "block"}), fan_out=True)
     assert summary(decision) == ("tier_3", "critical_gap")
     assert decision.facts.extraction == []
-
-
-async def test_what_is_flagged_without_a_critical_gap_is_reviewed_all_the_same():
     lenient = policy(gap_threshold_bits=100).model_copy(update={"on_critical": "block"})
     decision = await decide(WRONG, lenient)
     assert summary(decision) == ("tier_2", "flagged_claims")
     assert of_claims(decision) == ["flagged_claims: 1"]
-
-
-async def test_how_much_support_a_claim_needs_is_the_policys():
-    """S4-27."""
+    # S4-27
     report = (await decide(INVENTED)).report["epistemic"]
     for point, support in (
         ("strict", min(report["claims"][0]["evidence_support"], report["answer_support"])),
@@ -108,33 +117,6 @@ async def test_how_much_support_a_claim_needs_is_the_policys():
 
 
 # --- what claims are held against
-
-
-async def test_the_context_is_the_evidence_where_there_is_one_and_the_chunks_else():
-    context = {"span": f"{INVENTED} It does so by night."}
-    assert (await decide(INVENTED, context=context)).approved
-    assert not (await decide(HELD, context=context)).approved
-    assert not (await decide(HELD, context={})).approved, "a context that is empty supports nothing"
-    assert not (await decide(HELD, chunks=[])).approved
-    assert not (await decide(HELD, chunks=[chunk(" ")])).approved
-
-
-async def test_without_context_chunks_or_text_the_check_is_skipped_and_says_why():
-    world = World(policy=QUIET)
-    (bare,) = await world.decide(world.response(answer=HELD))
-    assert of_claims(bare) == ["claims_skipped: not_provided"]
-    assert bare.report["epistemic"] is None
-    assert of_claims(await decide(None)) == ["claims_skipped: not_provided"]
-
-
-def test_chunks_of_one_id_are_one_text_and_none_of_them_is_lost():
-    record = LlmResponse(
-        response_id="r",
-        user_id="u",
-        answer=None,
-        chunks=[chunk("one", chunk_id="k"), chunk("two", chunk_id="k"), chunk("three", chunk_id="l")],
-    )
-    assert evidence_of(record) == {"k": "one\n\ntwo", "l": "three"}
 
 
 async def test_bypassing_is_recorded_and_approves_nothing():
@@ -171,6 +153,10 @@ async def test_steps_are_held_against_what_they_cite_and_against_nothing_else():
     assert section["total_claims"] == 5
     assert of_claims(decision)[0] == "flagged_claims: 3"
     assert summary(await decide(None, context=context, steps=steps[:1])) == ("tier_1", "grounded")
+    decision = await decide(f"{HELD} " * 1_001)
+    assert summary(decision) == ("tier_2", "flagged_claims")
+    assert of_claims(decision) == ["flagged_claims: 1"]
+    assert decision.report["epistemic"]["unverified_claims"] == 1
 
 
 def test_steps_that_cite_one_long_text_again_and_again_are_read_up_to_a_bound_and_never_pass_unread():
@@ -181,13 +167,6 @@ def test_steps_that_cite_one_long_text_again_and_again_are_read_up_to_a_bound_an
     assert 5 < len(found.claims) < 15
     assert found.unverified_claims == 200 - len(found.claims)
     assert found.verified_claims + found.flagged_claims + found.unverified_claims == found.total_claims
-
-
-async def test_claims_that_nobody_looked_at_are_reviewed():
-    decision = await decide(f"{HELD} " * 1_001)
-    assert summary(decision) == ("tier_2", "flagged_claims")
-    assert of_claims(decision) == ["flagged_claims: 1"]
-    assert decision.report["epistemic"]["unverified_claims"] == 1
 
 
 # --- asked again, and asked of people
@@ -235,9 +214,6 @@ async def test_how_often_another_answer_is_asked_for_and_why():
     ):
         requests = await ask_again(given_, **fields)
         assert [request and request.why for request in requests] == asked, fields
-
-
-async def test_a_request_for_an_answer_from_a_context_shows_the_context():
     world = World(policy=policy(on_failure="retry"))
     (result,) = await world.results(world.response(answer=WRONG, context={"span": FACTS}, query="How often?"))
     assert isinstance(result, Decided)

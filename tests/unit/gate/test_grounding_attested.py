@@ -56,7 +56,7 @@ async def decided(key: str | None, policy: Policy = HMAC, *, year: int = 2026, *
     return decision
 
 
-async def test_only_what_a_key_of_the_role_signed_for_grounds():
+async def test_only_what_a_valid_key_of_the_role_signed_for_grounds_where_somebody_has_to_sign():
     for given in GIVEN.values():
         unsigned = await decided(None, **given)
         assert summary(unsigned) == ("tier_2", "grounding_unattested")
@@ -65,23 +65,14 @@ async def test_only_what_a_key_of_the_role_signed_for_grounds():
         assert summary(signed) == ("tier_1", "grounded")
         assert "grounding_attested" in signed.checks_passed
         assert signed.facts.attestation == {"key_id": "retriever", "state": "valid"}
-
-
-async def test_a_key_of_another_role_or_tenant_or_one_that_expired_vouches_for_nothing():
     for key, year in (("console", 2026), ("stranger", 2026), ("retriever", 2030)):
         assert (await decided(key, year=year, **GIVEN["chunks"])).reason_code == "grounding_unattested"
-
-
-async def test_without_attestation_or_without_anything_given_nobody_has_to_sign():
     off = await decided(None, Policy(), **GIVEN["chunks"])
     assert summary(off) == ("tier_1", "grounded")
     bare = await decided(None)
     assert summary(bare) == ("tier_2", "nothing_to_ground_on")
     checks = [*off.checks_passed, *off.checks_failed, *bare.checks_passed, *bare.checks_failed]
     assert not [check for check in checks if check.startswith("grounding")]
-
-
-async def test_a_fault_blocks_whoever_signed():
     decision = await decided(None, entities=[{"id": "x"}], corpus_index={})
     assert summary(decision) == ("tier_3", "entity_grounding_failed")
 
@@ -94,9 +85,6 @@ async def test_a_bypass_is_never_approved_where_there_is_something_to_compare_th
             assert "claims_skipped: bypassed" in decision.checks_skipped
     quoted = await decided(None, Policy(), verify=False, **GIVEN["transcript"])
     assert quoted.reason_code == "grounded", "judged by what else there is"
-
-
-async def test_a_quote_of_fewer_than_three_content_words_holds_but_grounds_nothing():
     for quote in ("e", "the gate", "keeps a journal of each", "The gate keeps a journal"):
         decision = await decided(None, Policy(), transcript=TEXT, evidence={"a": [quote]})
         long_enough = quote.startswith("The")

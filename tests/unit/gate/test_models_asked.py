@@ -134,9 +134,6 @@ async def test_past_the_budget_the_check_is_unavailable():
         assert summary(decision) == ("tier_2", "check_unavailable")
         assert decision.checks_failed == ["flagged_claims: 2", "claims_unavailable"]
         assert decision.report["epistemic"]["flagged_claims"] == 2, "the findings stay visible"
-
-
-async def test_what_the_rules_block_stays_blocked_past_the_budget():
     strict = policy(budget_tokens=10).model_copy(update={"on_critical": "block"})
     decision = await decide(Stub(), strict, answer=HELD.replace("3 times", "5 times"))
     assert summary(decision) == ("tier_3", "critical_gap")
@@ -185,21 +182,23 @@ async def test_nobody_is_asked_where_nothing_is_due_and_no_fact_is_recorded():
         assert (stub.asked, decision.facts.verifier) == ([], None), fields
 
 
-async def test_claims_beyond_the_limit_are_counted_and_not_asked_about():
+async def test_claims_beyond_the_limit_and_questions_already_asked_are_not_asked():
     stub = Stub()
     decision = await decide(stub, policy(max_claims_per_response=1))
     assert (len(stub.asked), decision.facts.verifier["truncated"]) == (1, 1)
     assert decision.report["epistemic"]["model_truncated"] == 1
-
-
-async def test_the_same_question_is_asked_once_of_all_responses():
-    """S4-46."""
+    # S4-46
     stub = Stub()
     world = world_of(stub)
     for name in ("r1", "r2"):
         (decision,) = await world.decide(held(world, name))
     assert len(stub.asked) == 2
     assert [call["cached"] for call in decision.facts.verifier["calls"]] == [True, True]
+    stub = Stub()
+    world = world_of(stub, policy(max_claims_per_response=1))
+    once, again = await world.decide(held(world), held(world))
+    assert len(stub.asked) == 1
+    assert once.to_bytes() == again.to_bytes()
 
 
 # --- once of each response
@@ -217,51 +216,44 @@ async def test_a_response_that_comes_again_is_decided_by_what_was_recorded_and_n
     assert again.to_bytes() == without.to_bytes() == first.to_bytes()
 
 
-async def test_a_response_that_stands_twice_in_a_batch_is_asked_about_once():
-    stub = Stub()
-    world = world_of(stub, policy(max_claims_per_response=1))
-    once, again = await world.decide(held(world), held(world))
-    assert len(stub.asked) == 1
-    assert once.to_bytes() == again.to_bytes()
-
-
-class Forgetful(MemoryState):
-    """Says that everything is recorded, and records it anew."""
-
-    async def payloads(self, subjects: Sequence[Any]) -> list[bytes | None]:
-        return [b"{}" for _ in subjects]
-
-
 async def test_what_state_forgets_between_two_questions_is_no_approval():
+    class Forgetful(MemoryState):
+        """Says that everything is recorded, and records it anew."""
+
+        async def payloads(self, subjects: Sequence[Any]) -> list[bytes | None]:
+            return [b"{}" for _ in subjects]
+
     stub = Stub()
     world = World(policy=policy(), assessor=Assessor(stub), state=Forgetful())
     (decision,) = await world.decide(held(world))
     assert stub.asked == []
     assert summary(decision) == ("tier_2", "check_unavailable")
-
-
-class Away(MemoryState):
-    """Out of reach, for its first questions."""
-
-    def __init__(self, *missing: str) -> None:
-        super().__init__()
-        self.missing = list(missing)
-
-    async def payloads(self, subjects: Sequence[Any]) -> list[bytes | None]:
-        self._fail("payloads")
-        return await super().payloads(subjects)
-
-    async def step(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
-        self._fail("step")
-        return await super().step(*args, **options)
-
-    def _fail(self, name: str) -> None:
-        if name in self.missing:
-            self.missing.remove(name)
-            raise StateUnavailable(name)
+    world = world_of(Stub())
+    (result,) = await world.gate.apply_step(await world.gate.prepare([held(world)]))
+    assert summary(result.decision) == ("tier_2", "check_unavailable")
 
 
 async def test_without_state_nobody_is_asked_and_afterwards_once_however_often_the_step_fails():
+    class Away(MemoryState):
+        """Out of reach, for its first questions."""
+
+        def __init__(self, *missing: str) -> None:
+            super().__init__()
+            self.missing = list(missing)
+
+        async def payloads(self, subjects: Sequence[Any]) -> list[bytes | None]:
+            self._fail("payloads")
+            return await super().payloads(subjects)
+
+        async def step(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+            self._fail("step")
+            return await super().step(*args, **options)
+
+        def _fail(self, name: str) -> None:
+            if name in self.missing:
+                self.missing.remove(name)
+                raise StateUnavailable(name)
+
     stub, told = Stub(UNSURE), []
     world = world_of(stub, on_answer=lambda facts, seconds: told.append((len(facts.calls), seconds >= 0)))
     world.state = Away("payloads", "step", "step")
@@ -296,12 +288,6 @@ async def test_asking_that_is_called_off_records_nothing_and_begins_again():
     assert summary(result.decision) == ("tier_1", "grounded")
 
 
-async def test_a_batch_of_which_nobody_was_asked_is_no_approval():
-    world = world_of(Stub())
-    (result,) = await world.gate.apply_step(await world.gate.prepare([held(world)]))
-    assert summary(result.decision) == ("tier_2", "check_unavailable")
-
-
 async def test_responses_of_a_batch_are_asked_about_at_once_but_no_more_than_there_are_places():
     for places in (1, 3):
         stub = Stub()
@@ -315,27 +301,23 @@ async def test_responses_of_a_batch_are_asked_about_at_once_but_no_more_than_the
 # --- limits
 
 
-def test_a_response_has_no_longer_than_a_worker_may_be_silent():
+def test_what_a_model_may_take_and_say_has_limits_and_what_is_recorded_loses_no_opinion_cost_or_fault():
+    def facts_of(claims: int, samples: int, name: str = "r1", fault: str | None = None) -> VerifierFacts:
+        ids = [f"{name}/claim#{n}" for n in range(claims)]
+        return VerifierFacts(
+            model="haiku",
+            opinions=[ModelOpinion(claim_id=one, support=0.25, reason="\x01" * 300) for one in ids],
+            calls=[
+                ModelCall(
+                    claim_id=one, kind="support", input_tokens=2, cost_usd=0.5, fault=fault if not n else None
+                )
+                for one in ids
+                for n in range(samples)
+            ],
+        )
+
     assert capped(VerificationConfig(budget_seconds=3_600)).budget_seconds == MAX_SECONDS
     assert capped(VerificationConfig(budget_seconds=5)).budget_seconds == 5
-
-
-def facts_of(claims: int, samples: int, name: str = "r1", fault: str | None = None) -> VerifierFacts:
-    ids = [f"{name}/claim#{n}" for n in range(claims)]
-    return VerifierFacts(
-        model="haiku",
-        opinions=[ModelOpinion(claim_id=one, support=0.25, reason="\x01" * 300) for one in ids],
-        calls=[
-            ModelCall(
-                claim_id=one, kind="support", input_tokens=2, cost_usd=0.5, fault=fault if not n else None
-            )
-            for one in ids
-            for n in range(samples)
-        ],
-    )
-
-
-def test_what_is_recorded_is_whole_where_it_fits_and_never_loses_an_opinion_a_cost_or_a_spent_budget():
     small = facts_of(2, 3)
     assert recordable(small) == small.model_dump(mode="json")
     large = facts_of(100, 20, fault="over_budget")
@@ -347,9 +329,6 @@ def test_what_is_recorded_is_whole_where_it_fits_and_never_loses_an_opinion_a_co
     assert sum(call.cost_usd for call in said.calls) == 1_000
     assert sum(call.input_tokens for call in said.calls) == 4_000
     assert said.over_budget
-
-
-def test_what_no_decision_has_room_for_is_refused_rather_than_cut():
     with pytest.raises(TooMuch):
         recordable(facts_of(100, 1, name="\x01" * 190))
 
@@ -364,12 +343,11 @@ async def test_a_decision_with_the_most_that_is_recorded_keeps_to_its_limit():
     assert len(decision.to_bytes()) <= 256_000
 
 
-def checked(support: float, **fields: Any) -> ClaimCheck:
-    text = "The gateway waits."
-    return ClaimCheck(text, 0, len(text), support, 1.0, SupportVerdict.PARTIAL, (), 1.0, **fields)
-
-
 def test_a_model_is_asked_about_claims_that_rules_leave_open_unless_all_are_in_scope() -> None:
+    def checked(support: float, **fields: Any) -> ClaimCheck:
+        text = "The gateway waits."
+        return ClaimCheck(text, 0, len(text), support, 1.0, SupportVerdict.PARTIAL, (), 1.0, **fields)
+
     strict = {"operating_point": "strict"}
     for claim, fields, asked in (
         (checked(1.0), {}, False),

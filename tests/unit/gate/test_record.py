@@ -95,21 +95,20 @@ def test_a_finding_keeps_a_short_detail_and_never_the_sources_text():
     assert as_finding(check) == CheckFinding(CitationState.VERIFIED, "x" * 100, NOW)
 
 
-def reason(
-    tier: IngestionTier, base: str, late_cap: str | None = None, *, joined: bool = False, **facts: Any
-) -> str:
-    matches = [match(kind, kind, "number", 24) for kind in facts.pop("matches", ())]
-    dedup = DedupFacts(status=facts.pop("status", "ok"), scheme="s", matches=matches)
-    claim = Claim(claim_id="c", user_id="u", content="Snow is white", source="user", memory_type="fact")
-    known = Facts(clock=NOW, dedup=dedup, **facts)
-    case = ClaimCase(claim, read_claim(claim.content, Policy()), Policy(), known, {})
-    cap = ReasonCode(late_cap) if late_cap else None
-    found = recorded_reason(case, tier, ReasonCode(base), cap, joined=joined)
-    assert found.tier == tier or "review" in facts
-    return str(found.code)
-
-
 def test_each_recorded_tier_keeps_its_reason():
+    def reason(
+        tier: IngestionTier, base: str, late_cap: str | None = None, *, joined: bool = False, **facts: Any
+    ) -> str:
+        matches = [match(kind, kind, "number", 24) for kind in facts.pop("matches", ())]
+        dedup = DedupFacts(status=facts.pop("status", "ok"), scheme="s", matches=matches)
+        claim = Claim(claim_id="c", user_id="u", content="Snow is white", source="user", memory_type="fact")
+        known = Facts(clock=NOW, dedup=dedup, **facts)
+        case = ClaimCase(claim, read_claim(claim.content, Policy()), Policy(), known, {})
+        cap = ReasonCode(late_cap) if late_cap else None
+        found = recorded_reason(case, tier, ReasonCode(base), cap, joined=joined)
+        assert found.tier == tier or "review" in facts
+        return str(found.code)
+
     blocked, approved = [ParentFact(id="p", state="blocked")], [ParentFact(id="p", state="approved")]
     lowered = (REVIEW, "trusted_source", "citation_unverified")
     table = [

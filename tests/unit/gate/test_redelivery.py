@@ -17,15 +17,7 @@ from groundwire.gate import build, record
 from groundwire.gate.build import Stamp
 from groundwire.gate.claim_case import ClaimInputs
 from groundwire.gate.types import DeadLetter, Decided
-from groundwire.messages.decisions import (
-    Decision,
-    EvidenceObject,
-    IngestionTier,
-    Kind,
-    PolicyName,
-    ReasonCode,
-    Verdict,
-)
+from groundwire.messages.decisions import Decision, EvidenceObject, Kind, PolicyName, ReasonCode
 from groundwire.policy import Policy
 from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
@@ -58,10 +50,14 @@ SCRIPT = [
 LIMITED = Policy.model_validate({"limits": {"review_per_user": 5}})
 
 
-@pytest.fixture
-def world(tmp_path):
+def world_of(tmp_path):
     adrs = adr_folder(tmp_path / "adrs", ADR_003="PostgreSQL")
     return World(policy=LIMITED, verifier=verifier(adrs))
+
+
+@pytest.fixture
+def world(tmp_path):
+    return world_of(tmp_path)
 
 
 async def decide_all(world):
@@ -69,29 +65,47 @@ async def decide_all(world):
     return records, await world.decide(*records)
 
 
-async def send_again(world, **changes):
-    records = [world.claim(name, text, **(fields | changes)) for name, text, fields, _ in SCRIPT]
-    return await world.decide(*records)
-
-
 def same(some, others):
     assert [decision.to_bytes() for decision in some] == [decision.to_bytes() for decision in others]
 
 
-@pytest.mark.parametrize("relevance", [False, True])
-async def test_the_same_records_give_the_same_bytes(world, relevance):
+async def test_the_same_records_give_the_same_bytes(tmp_path):
     """The first time the step's own payload is used, the second time what state recorded is read back."""
-    world.policy = LIMITED.model_copy(update={"verify_claim_relevance": relevance})
-    records, decisions = await decide_all(world)
-    if not relevance:
-        assert [str(decision.reason_code) for decision in decisions] == [reason for *_, reason in SCRIPT]
-    assert {decision.revision for decision in decisions} == {1}
-    world.now = lambda: NOW + timedelta(days=1)
-    same(await world.decide(*records), decisions)
-    same(await world.decide(*reversed(records)), reversed(decisions))
+    for relevance in (False, True):
+        world = world_of(tmp_path)
+        world.policy = LIMITED.model_copy(update={"verify_claim_relevance": relevance})
+        records, decisions = await decide_all(world)
+        if not relevance:
+            assert [str(decision.reason_code) for decision in decisions] == [reason for *_, reason in SCRIPT]
+        assert {decision.revision for decision in decisions} == {1}
+        world.now = lambda: NOW + timedelta(days=1)
+        same(await world.decide(*records), decisions)
+        same(await world.decide(*reversed(records)), reversed(decisions))
 
 
-async def test_a_copy_of_a_decision_with_other_fields_has_bytes_of_its_own(world):
+async def test_a_decision_is_made_as_it_would_be_validated(world):
+    def with_types(value):
+        """Every value with its type, all the way down: a str and an enum of it are equal, and not the same."""
+        if isinstance(value, BaseModel):
+            fields_ = {name: with_types(item) for name, item in value.__dict__.items() if name != "wire"}
+            return type(value), fields_
+        if isinstance(value, EvidenceObject):
+            return EvidenceObject, {
+                each.name: with_types(getattr(value, each.name)) for each in fields(value)
+            }
+        if isinstance(value, list):
+            return [with_types(item) for item in value]
+        return type(value), value
+
+    _, decisions = await decide_all(world)
+    for decision in decisions:
+        read_back = Decision.model_validate_json(decision.to_bytes())
+        assert with_types(decision) == with_types(read_back)
+        assert list(decision.__dict__)[: len(Decision.model_fields)] == list(Decision.model_fields)
+    with pytest.raises(TypeError, match="PolicyName has no field 'other'"):
+        PolicyName.made(version="1", sha256="0", other=1)
+    with pytest.raises(PydanticSerializationError):
+        PolicyName.made(version="1").model_dump_json()
     decision = await world.one("The API returns JSON")
     bytes_before = decision.to_bytes()
     changed = decision.model_copy(update={"reason": "another"})
@@ -99,49 +113,25 @@ async def test_a_copy_of_a_decision_with_other_fields_has_bytes_of_its_own(world
     assert decision.to_bytes() == bytes_before == type(decision).model_validate_json(bytes_before).to_bytes()
 
 
-def with_types(value):
-    """Every value with its type, all the way down: a str and an enum of it are equal, and not the same."""
-    if isinstance(value, BaseModel):
-        fields_ = {name: with_types(item) for name, item in value.__dict__.items() if name != "wire"}
-        return type(value), fields_
-    if isinstance(value, EvidenceObject):
-        return EvidenceObject, {each.name: with_types(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, list):
-        return [with_types(item) for item in value]
-    return type(value), value
-
-
-async def test_a_decision_is_made_as_it_would_be_validated(world):
-    _, decisions = await decide_all(world)
-    for decision in decisions:
-        read_back = Decision.model_validate_json(decision.to_bytes())
-        assert with_types(decision) == with_types(read_back)
-        assert list(decision.__dict__)[: len(Decision.model_fields)] == list(Decision.model_fields)
-
-
-def test_a_record_is_made_of_its_own_fields_and_one_that_lacks_any_cannot_be_written():
-    with pytest.raises(TypeError, match="PolicyName has no field 'other'"):
-        PolicyName.made(version="1", sha256="0", other=1)
-    with pytest.raises(PydanticSerializationError):
-        PolicyName.made(version="1").model_dump_json()
-
-
 async def test_another_record_with_other_metadata_and_capture_time_gives_the_same_bytes(world):
     """S0-122: nor is a claim its own duplicate. What was refused may be tried again, so it is left out."""
+
+    async def send_again(world, **changes):
+        records = [world.claim(name, text, **(fields | changes)) for name, text, fields, _ in SCRIPT]
+        return await world.decide(*records)
+
     _, decisions = await decide_all(world)
     again = await send_again(world, metadata={"try": 2}, captured_at="2024-06-01T00:00:00Z")
     same(again[:-1], decisions[:-1])
 
 
-async def test_under_another_policy_the_recorded_one_decides(world):
+async def test_the_recorded_policy_decides_and_where_it_is_not_known_verdict_reason_and_facts_stay(world):
     records, decisions = await decide_all(world)
     await world.policies.put(world.policy)
     hedges = {"block": ["service", "tabs", "chose"]}
     world.policy = Policy.model_validate({"trusted_sources": [], "hedges": hedges, "version": "new"})
     same(await world.decide(*records), decisions)
-
-
-async def test_under_a_policy_that_is_not_known_any_more_verdict_reason_and_facts_stay(world):
+    world = World(policy=LIMITED, verifier=world.verifier)
     records, decisions = await decide_all(world)
     world.policies = PolicyStore(None, None)
     world.policy = Policy.model_validate({"trusted_sources": [], "attestation": "hmac", "version": "new"})
@@ -191,35 +181,9 @@ async def test_state_that_was_rebuilt_compares_with_the_same_claims(world):
         assert (await other.one(text, f"new{number}", source=source)).to_bytes() == before.to_bytes()
 
 
-async def test_what_people_decided_is_given_back_as_they_decided_it(world):
-    """The tree would come to the same tier by itself, for another reason."""
-    for name, action, code in (
-        ("a", "approve", "human_approved"),
-        ("b", "reject", "human_rejected"),
-        ("c", "retract", "retracted"),
-        ("d", "expire", "review_expired"),
-    ):
-        approved = action == "approve"
-        record = world.claim(name, TEXT if approved else "Maybe", source="user")
-        (decision,) = await world.decide(record)
-        tier = IngestionTier.AUTO_APPROVE if approved else IngestionTier.BLOCK
-        review = {"review": {"action": action, "edited": False}}
-        changed = {
-            "revision": 2,
-            "reason_code": code,
-            "tier": tier,
-            "verdict": Verdict.of(tier),
-            "subject_origin": decision.origin,
-            "facts": decision.facts.model_copy(update=review),
-        }
-        world.state = MemoryState()
-        acted = decision.model_copy(update=changed)
-        await world.state.reassert([stored_outcome(acted.to_bytes(), world.policy)])
-        (again,) = await world.decide(record)
-        assert (str(again.tier), str(again.reason_code), again.revision) == (tier, code, 2)
-
-
-async def test_a_claim_that_was_refused_is_decided_afresh_by_a_later_record_only(world):
+async def test_a_refused_claim_is_decided_afresh_by_a_later_record_and_another_under_its_id_is_a_dead_letter(
+    world,
+):
     records, decisions = await decide_all(world)
     refused = decisions[-1]
     assert refused.retryable
@@ -230,49 +194,37 @@ async def test_a_claim_that_was_refused_is_decided_afresh_by_a_later_record_only
     assert summary(fresh) == ("tier_2", "ungrounded")
     assert (fresh.revision, fresh.supersedes) == (2, refused.decision_id)
     assert fresh.subject_origin == refused.origin
-
-
-async def test_another_claim_under_the_same_id_is_a_dead_letter(world):
     await decide_all(world)
     (result,) = await world.results(world.claim("a", "Something else"))
     assert isinstance(result, DeadLetter)
     assert (result.error.code, result.error.field) == ("claim_id_conflict", "claim_id")
     assert "Something" not in result.error.message
-
-
-@pytest.mark.parametrize("size", [1, 2, 4, 15])
-async def test_batches_of_any_size_give_the_same_bytes(world, size):
-    """A batch of n equals n batches of one."""
-    records, decisions = await decide_all(world)
-    world.state = MemoryState()
-    found = []
-    for start in range(0, len(records), size):
-        found += await world.decide(*records[start : start + size])
-    same(found, decisions)
-
-
-async def test_only_the_record_that_brought_it_about_is_fresh(world):
     record = world.claim()
     results = await world.results(record, record)
     assert [result.fresh for result in results if isinstance(result, Decided)] == [True, False]
 
 
-def test_no_value_that_is_no_decision_of_a_claim_is_stored():
-    policy = Policy()
+async def test_batches_of_any_size_give_the_same_bytes(world):
+    """A batch of n equals n batches of one."""
+    records, decisions = await decide_all(world)
+    for size in (1, 2, 4, 15):
+        world.state = MemoryState()
+        found = []
+        for start in range(0, len(records), size):
+            found += await world.decide(*records[start : start + size])
+        same(found, decisions)
+
+
+async def test_what_is_no_final_decision_of_a_claim_is_not_stored_and_what_was_not_compared_is_not_indexed(
+    world,
+):
     for value in (b"", b"{}", b"null", b"\xff", b"[" * 10_000):
-        assert stored_outcome(value, policy) is None
-
-
-async def test_provisional_decisions_and_responses_are_not_stored(world):
+        assert stored_outcome(value, world.policy) is None
     provisional = await world.provisional(world.claim())
     assert stored_outcome(provisional.to_bytes(), world.policy) is None
     response = (await world.one("x y z")).model_copy(update={"kind": Kind.RESPONSE, "evidence": None})
     assert stored_outcome(response.to_bytes(), world.policy) is None
-
-
-async def test_what_could_not_be_compared_is_not_compared_with_after_a_rebuild(world):
-    """As before it: nothing was indexed then."""
-    decision = await world.one("The API returns JSON")
+    decision = await world.one("Snow is white", "c2")
     failed = decision.facts.dedup.model_copy(update={"status": "failed"})
     facts = decision.facts.model_copy(update={"dedup": failed})
     assert stored_outcome(decision.to_bytes(), world.policy).dedup is not None
@@ -291,19 +243,14 @@ def test_what_state_keeps_is_read_back_as_it_was_written(base, cap, metadata):
     assert record.ClaimPayload.from_bytes(replace(payload, scheme="x\n").to_bytes()).scheme == "x\n"
 
 
-REFUSED = {
-    "by a validator of the house": b'{"response_id": "forgotten", "user_id": "u", "answer": "Yes.", "context": null}',
-    "by pydantic": b'{"response_id": "forgotten", "user_id": "u", "answer": 1}',
-    "before validation": b'{"response_id": "forgotten',
-}
-
-
-@pytest.mark.parametrize("value", REFUSED.values(), ids=REFUSED)
-async def test_nothing_keeps_a_refused_record_once_its_batch_is_settled(value):
-    world = World()
-    for _ in range(3):
-        results = await world.results(world.record(value, topic=RESPONSES))
-        assert isinstance(results[0], DeadLetter)
-    del results
-    gc.collect()
-    assert not [one for one in gc.get_objects() if type(one) is DeadLetter and one.record.value == value]
+async def test_nothing_keeps_a_refused_record_once_its_batch_is_settled():
+    start = b'{"response_id": "forgotten'
+    field_refused = start + b'", "user_id": "u", "answer": "Yes.", "context": null}'
+    for value in (field_refused, start + b'", "user_id": "u", "answer": 1}', start):
+        world = World()
+        for _ in range(3):
+            results = await world.results(world.record(value, topic=RESPONSES))
+            assert isinstance(results[0], DeadLetter)
+        del results
+        gc.collect()
+        assert not [one for one in gc.get_objects() if type(one) is DeadLetter and one.record.value == value]

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
 from typing import Any
 
+import pytest
+
+from groundwire.checks.fields import FieldCheckResult
 from groundwire.epistemic.plan import build_report
 from groundwire.epistemic.types import VerificationConfig
-from groundwire.gate.response_case import ResponseCase, list_response_checks, report_of
+from groundwire.gate import response_case
+from groundwire.gate.response_case import (
+    STATE,
+    ResponseCase,
+    extract,
+    fan_out,
+    json_size,
+    list_response_checks,
+    regenerate_request,
+    report_of,
+)
 from groundwire.gate.response_checks import (
     DISABLED,
     NOT_PROVIDED,
@@ -18,7 +32,7 @@ from groundwire.gate.response_checks import (
     read_response,
     result_of,
 )
-from groundwire.messages.decisions import Facts, Place
+from groundwire.messages.decisions import Decision, Facts, IngestionTier, Place
 from groundwire.messages.records import Chunk, LlmResponse
 from groundwire.policy import Policy
 from tests.unit.gate.builders import (
@@ -37,7 +51,7 @@ from tests.unit.gate.builders import (
     values_of,
     versions_of,
 )
-from tests.unit.gate.world import NOW
+from tests.unit.gate.world import NOW, World
 
 
 def with_facts(case: ResponseCase, **facts: object) -> ResponseCase:
@@ -45,7 +59,7 @@ def with_facts(case: ResponseCase, **facts: object) -> ResponseCase:
     return case
 
 
-def test_a_persons_decision_of_a_response_outranks_its_checks_and_the_queue() -> None:
+def test_a_person_outranks_checks_and_queue_and_a_full_queue_refuses_only_what_needs_review() -> None:
     for action, code in (
         ("approve", "human_approved"),
         ("reject", "human_rejected"),
@@ -54,28 +68,10 @@ def test_a_persons_decision_of_a_response_outranks_its_checks_and_the_queue() ->
         for confidence in (0.1, 0.5, 1.0):
             case = clean_case(confidence=confidence)
             assert with_facts(case, review={"action": action}, place=Place.TOTAL_FULL).outcome().code == code
-
-
-def test_a_full_queue_refuses_a_response_that_needs_review_and_no_other() -> None:
     for place in Place:
         found = [with_facts(clean_case(confidence=c), place=place).outcome().code for c in (0.1, 0.5, 1.0)]
         reviewed = "review_queue_full" if place.endswith("_full") else "low_confidence"
         assert found == ["low_confidence", reviewed, "grounded"]
-
-
-def test_where_every_check_holds_none_is_told_as_failed() -> None:
-    clean = {
-        "sources": sources_of([("a", 3, 3)]),
-        "index": index_of([], ["a"]),
-        "source_tags": tags_of([1], 1, 0),
-        "quotes": quotes_of(1, 0, 0),
-        "entities": entities_of(0, 1),
-        "relations": relations_of(0, 0, 1),
-        "values": values_of(0, 1, 0),
-    }
-    checks = list_response_checks(clean_case(reading=clean_reading(**clean)))
-    assert checks.failed == []
-    assert "entities_grounded" in checks.passed
 
 
 def test_the_fan_out_is_told_as_skipped_only_where_it_was_wanted_and_nobody_looked_for_claims() -> None:
@@ -87,7 +83,7 @@ def test_the_fan_out_is_told_as_skipped_only_where_it_was_wanted_and_nobody_look
             assert skipped is (wanted and extraction is None)
 
 
-def test_why_quotes_failed_is_told_only_where_they_did() -> None:
+def test_the_report_holds_failures_of_quotes_evidence_of_hops_and_fallback_only_where_there_are_any() -> None:
     held = report_of(clean_case(reading=clean_reading(quotes=quotes_of(1, 0, 0))))["quotes"]
     assert held is not None
     assert "failure" not in held
@@ -95,6 +91,18 @@ def test_why_quotes_failed_is_told_only_where_they_did() -> None:
     told = report_of(clean_case(reading=clean_reading(quotes=failed)))["quotes"]
     assert told["failure"] == failed.failure
     assert failed.failure
+    # S3-23
+    for given, told in (([{"hop": 1}, "two"], [{"hop": 1}, "two"]), (None, [])):
+        case = clean_case(reading=clean_reading(relations=relations_of(0, 0, 1)))
+        case.response = case.response.model_copy(update={"hop_results": given})
+        assert report_of(case)["relations"]["hop_evidence"] == told
+    chunks = [Chunk(chunk_id=f"k{n}", file="a.py", content="x", start_line=1, end_line=1) for n in range(3)]
+    for confidence, given, named in ((0.4, chunks, ["k0", "k1", "k2"]), (0.4, None, []), (0.9, chunks, None)):
+        case = clean_case(confidence=confidence)
+        case.response = case.response.model_copy(update={"mode": "instant", "chunks": given})
+        report = report_of(case)
+        assert report["fallback_chunks"] == named
+        assert report["fallback"] == (None if named is None else "raw_sources")
 
 
 def test_claims_are_told_with_numbers_of_four_decimals_and_without_the_text_of_what_holds() -> None:
@@ -110,16 +118,6 @@ def test_claims_are_told_with_numbers_of_four_decimals_and_without_the_text_of_w
     assert (str(held["evidence_gap_bits"]), flagged["evidence_gap_bits"]) == ("0.0", 2.3333)
     assert section["gaps"][0]["gap_bits"] == section["max_gap_bits"] == 2.3333
     assert flagged["evidence_ids"] == ["k"]
-
-
-def test_where_the_chain_ends_without_an_answer_the_report_names_the_chunks_and_else_none() -> None:
-    chunks = [Chunk(chunk_id=f"k{n}", file="a.py", content="x", start_line=1, end_line=1) for n in range(3)]
-    for confidence, given, named in ((0.4, chunks, ["k0", "k1", "k2"]), (0.4, None, []), (0.9, chunks, None)):
-        case = clean_case(confidence=confidence)
-        case.response = case.response.model_copy(update={"mode": "instant", "chunks": given})
-        report = report_of(case)
-        assert report["fallback_chunks"] == named
-        assert report["fallback"] == (None if named is None else "raw_sources")
 
 
 def test_the_warnings_of_all_checks_are_told_in_the_order_of_the_checks() -> None:
@@ -186,14 +184,6 @@ def test_each_check_has_its_section_of_the_report_where_it_ran_and_none_where_it
         assert {one for one in told if report[one] is not None} == {"epistemic" if name == "claims" else name}
 
 
-def test_the_evidence_of_hops_is_told_as_it_was_given_and_else_as_none() -> None:
-    """S3-23."""
-    for given, told in (([{"hop": 1}, "two"], [{"hop": 1}, "two"]), (None, [])):
-        case = clean_case(reading=clean_reading(relations=relations_of(0, 0, 1)))
-        case.response = case.response.model_copy(update={"hop_results": given})
-        assert report_of(case)["relations"]["hop_evidence"] == told
-
-
 # --- which checks run
 
 
@@ -221,7 +211,7 @@ def test_a_check_is_skipped_where_one_of_its_parts_is_not_given_and_runs_where_a
         assert (resolved.relations == NOT_PROVIDED) == (missing == "claims")
 
 
-def test_the_policy_switches_checks_off_and_requires_tags() -> None:
+def test_checks_do_not_run_where_the_policy_says_so_nothing_can_be_compared_or_they_broke_before() -> None:
     off = Policy(evidence_quote_validation_enabled=False, check_values=False)
     for fields in (WHOLE, {"response_id": "r", "user_id": "u", "confidence": 1.0, "answer": "Yes."}):
         reading = read_response(LlmResponse.model_validate(fields), off)
@@ -231,6 +221,14 @@ def test_the_policy_switches_checks_off_and_requires_tags() -> None:
     required = result_of(read_response(untagged, Policy(require_source_tags=True)).source_tags)
     assert required is not None
     assert required.missing
+    response = LlmResponse.model_validate(WHOLE | {"current_revisions": {"other.py": "a1"}})
+    assert read_response(response, Policy()).index == NOT_PROVIDED
+    response = LlmResponse.model_validate(WHOLE)
+    reading = read_response(response, Policy(), CheckInputs(error="fields=KeyError"))
+    assert dict(reading.broken) == {"fields": Broken("KeyError")}
+    inputs = CheckInputs({}, [], error="relations=StateUnavailable")
+    again = read_again(reading, ("entities", "relations"), response, Policy(), inputs)
+    assert dict(again.broken) == {"fields": Broken("KeyError"), "relations": Broken("StateUnavailable")}
 
 
 def test_a_response_can_only_lower_what_the_corpus_says() -> None:
@@ -242,15 +240,6 @@ def test_a_response_can_only_lower_what_the_corpus_says() -> None:
         assert entities is not None
         assert relations is not None
         assert (bool(entities.missing), bool(relations.violations)) == ((not (own and corpus),) * 2)
-
-
-def test_a_check_that_is_known_to_have_broken_does_not_run_and_keeps_its_error() -> None:
-    response = LlmResponse.model_validate(WHOLE)
-    reading = read_response(response, Policy(), CheckInputs(error="fields=KeyError"))
-    assert dict(reading.broken) == {"fields": Broken("KeyError")}
-    inputs = CheckInputs({}, [], error="relations=StateUnavailable")
-    again = read_again(reading, ("entities", "relations"), response, Policy(), inputs)
-    assert dict(again.broken) == {"fields": Broken("KeyError"), "relations": Broken("StateUnavailable")}
 
 
 def test_a_check_has_compared_something_whether_that_held_or_not_and_freshness_compares_nothing() -> None:
@@ -274,11 +263,6 @@ def test_a_check_has_compared_something_whether_that_held_or_not_and_freshness_c
         assert found == [*[True] * len(something), False, False], check
 
 
-def test_where_no_file_has_both_revisions_the_index_is_not_told_as_current() -> None:
-    response = LlmResponse.model_validate(WHOLE | {"current_revisions": {"other.py": "a1"}})
-    assert read_response(response, Policy()).index == NOT_PROVIDED
-
-
 def test_an_answer_may_cite_the_file_of_a_source_beside_its_context() -> None:
     text = "The gateway retries failed requests 3 times"
     for file, reason in (("lib/s9.py", None), ("lib/s8.py", "phantom_citation")):
@@ -287,3 +271,151 @@ def test_an_answer_may_cite_the_file_of_a_source_beside_its_context() -> None:
         claims = result_of(read_response(LlmResponse.model_validate(record | given), Policy()).claims)
         assert claims is not None
         assert [claim.flag_reason for claim in claims.report.claims] == [reason]
+
+
+async def a_decision() -> Decision:
+    world = World()
+    (decision,) = await world.decide(world.response())
+    return decision
+
+
+def asking(*, confidence: float = 0.45, **changed: Any) -> ResponseCase:
+    """An answer that does not hold, of which no check says anything else."""
+    case = clean_case(confidence=confidence)
+    case.response = case.response.model_copy(update=changed)
+    return case
+
+
+def chunk_of(name: str, text: str) -> Chunk:
+    return Chunk(chunk_id=name, file="a.py", content=text, start_line=3, end_line=3)
+
+
+async def test_a_request_names_what_is_wrong_claims_first_and_a_hundred_things_at_most() -> None:
+    decision = await a_decision()
+
+    def asked(**found: Any) -> list[str]:
+        case = clean_case(reading=clean_reading(**found), confidence=0.45)
+        request = regenerate_request(case, decision)
+        assert request is not None
+        assert (request.mode, request.attempt, request.why) == ("instant", 1, "low_confidence")
+        return request.flagged
+
+    stale = index_of(["old.py"], [])
+    assert asked(index=stale) == ["Something does not hold"]
+    assert asked(index=stale, claims=claims_of(1, 1, 0)) == ["It has 2 parts.", "Something does not hold"]
+    assert len(asked(index=index_of([f"f{n}" for n in range(120)], []))) == 100
+    long = [claim_of(n, "contradicted", 4.9).model_copy(update={"claim_text": "x" * 600}) for n in range(3)]
+    report = ClaimReport(build_report("r", long, VerificationConfig()), 3)
+    assert asked(claims=report) == ["x" * 500] * 3
+    assert regenerate_request(clean_case(), decision) is None
+    case = clean_case(reading=clean_reading(fields=FieldCheckResult(["a"], ["x" * 600], 0.4)))
+    request = regenerate_request(case, await a_decision())
+    assert request is not None
+    assert request.flagged == [f"Unverified fields: [{'x' * 600}"[:500]]
+    case = clean_case(reading=clean_reading(claims=claims_of(0, 0, 120)), confidence=0.45)
+    request = regenerate_request(case, await a_decision())
+    assert request is not None
+    assert "It has 100 parts." in request.prompt
+    assert "It has 101 parts." not in request.prompt
+
+
+async def test_a_request_that_just_fits_is_whole_and_one_that_fits_nowhere_has_no_chunks_and_claims(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decision = await a_decision()
+    case = clean_case(reading=clean_reading(claims=claims_of(0, 1, 1)), confidence=0.45)
+    case.response = LlmResponse.model_validate(WHOLE | {"confidence": 0.45})
+    whole = regenerate_request(case, decision)
+    assert whole is not None
+    monkeypatch.setattr(response_case, "MAX_REQUEST_BYTES", len(whole.model_dump_json().encode()))
+    assert regenerate_request(case, decision) == whole
+    monkeypatch.setattr(response_case, "MAX_REQUEST_BYTES", len(whole.model_dump_json().encode()) - 1)
+    assert regenerate_request(case, decision) != whole
+    monkeypatch.setattr(response_case, "MAX_REQUEST_BYTES", 1)
+    request = regenerate_request(case, decision)
+    assert request is not None
+    assert "user.name" not in request.prompt
+    assert "It has" not in request.prompt
+    assert len(request.flagged) == 2
+
+
+async def test_chunks_alone_that_do_not_fit_are_cut_from_the_last_one_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chunks = [chunk_of(f"k{n}", f"This is passage {n}.") for n in range(8)]
+    case = asking(chunks=chunks)
+    decision = await a_decision()
+    whole = regenerate_request(case, decision)
+    assert whole is not None
+    limit = len(whole.model_dump_json().encode()) - 1
+    monkeypatch.setattr(response_case, "MAX_REQUEST_BYTES", limit)
+    request = regenerate_request(case, decision)
+    assert request is not None
+    assert len(request.model_dump_json().encode()) <= limit
+    assert "This is passage 0." in request.prompt
+    assert "This is passage 7." not in request.prompt
+
+
+async def test_the_prompt_shows_chunks_with_file_and_lines_whatever_the_context() -> None:
+    case = asking(chunks=[chunk_of("k", "This is the passage.")], context={"span": "This is the context."})
+    request = regenerate_request(case, await a_decision())
+    assert request is not None
+    assert '"a.py", lines 3-3\n' in request.prompt
+    assert "This is the passage." in request.prompt
+    assert "This is the context." not in request.prompt
+
+
+def test_another_answer_or_the_sources_alone_are_given_within_the_limits_of_query_confidence_and_state() -> (
+    None
+):
+    signs = "\x01" * 10  # six bytes each
+    for size in (300_000, 300_001):
+        query = signs + "q" * (size - len('""') - 60)
+        assert (asking(query=query).regeneration is not None) is (size == 300_000)
+    for mode in ("thinking", "instant"):
+        settled, provisional = asking(mode=mode), asking(mode=mode)
+        assert settled.regeneration or settled.fallback
+        provisional.facts = Facts(clock=NOW, error=f"{STATE}=StateUnavailable")
+        assert (provisional.regeneration, provisional.fallback) == (None, None)
+    for confidence, fallback in ((0.4999, "raw_sources"), (0.5, None)):
+        assert asking(mode="instant", confidence=confidence).fallback == fallback
+
+
+async def test_the_claims_of_a_response_are_sent_on_unless_it_is_blocked() -> None:
+    async def decision_of(tier: IngestionTier, extraction: list[str] | None) -> Decision:
+        world = World()
+        (decision,) = await world.decide(world.response(tenant_id="acme"))
+        return decision.model_copy(update={"tier": tier, "facts": Facts(clock=NOW, extraction=extraction)})
+
+    said = ["It retries.", "It waits."]
+    for tier in IngestionTier:
+        claims = fan_out(await decision_of(tier, said))
+        sent = [] if tier == IngestionTier.BLOCK else [("r1#1", said[0]), ("r1#2", said[1])]
+        assert [(claim.claim_id, claim.content) for claim in claims] == sent
+        for claim in claims:
+            assert (claim.tenant_id, claim.user_id, claim.source) == ("acme", "ada", "ai_synthesis")
+            assert (claim.source_id, claim.derived_from) == ("response:r1", ["response:r1"])
+    for nothing in (None, []):
+        assert [*fan_out(await decision_of(IngestionTier.AUTO_APPROVE, nothing))] == []
+
+
+def test_the_first_claims_are_extracted_as_many_as_are_asked_for_and_fill_their_room() -> None:
+    def sentence(number: int, size: int) -> str:
+        """A claim of so many bytes as JSON."""
+        start = f"The gateway of region {number} retries every "
+        return start + "x" * (size - len(start) - len('"."')) + "."
+
+    def answered(answer: str | None) -> LlmResponse:
+        return LlmResponse.model_construct(response_id="r", user_id="u", answer=answer)
+
+    room = 60_000
+    assert extract(answered(None), 5) == extract(answered(""), 5) == []
+    few = [sentence(number, 60) for number in range(5)]
+    assert extract(answered(" ".join(few)), 3) == few[:3]
+    for last, kept in ((600, 100), (601, 99)):
+        said = [sentence(number, 600) for number in range(99)] + [sentence(99, last)]
+        assert sum(map(json_size, said)) == room + last - 600
+        assert extract(answered("\n\n".join(said)), 200) == said[:kept]
+    around = len(b'{"text": }')
+    for text in ("", "plain", '"quoted" \\ back', "\x01\n\t", "\u00e9\u4e2d\U0001f600"):
+        assert json_size(text) == len(json.dumps({"text": text}, ensure_ascii=False).encode()) - around

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
-import pytest
-
+from agents.outputs import outputs
 from groundwire.gate import claims as claims_module
-from groundwire.gate.types import Acted, DeadLetter, Refused
+from groundwire.gate.reviews import Finder
+from groundwire.gate.types import Acted, DeadLetter, DecisionQuery, Refused, Result
 from groundwire.keys.attestation import Keys
-from groundwire.messages.identity import Subject, expire_id, retraction_id
+from groundwire.messages.decisions import Decision, Verdict
+from groundwire.messages.headers import header
+from groundwire.messages.identity import Subject, event_id, expire_id, retraction_id
+from groundwire.messages.topics import TopicName
 from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
 from tests.unit.gate.office import ASKING, KEYS, TEXT, Office
-from tests.unit.gate.world import NOW
+from tests.unit.gate.world import NOW, chunk
 
 EDIT = {"content": "Uploads are retried twice"}
 
@@ -48,28 +54,25 @@ async def test_an_approval_is_the_next_revision_with_everything_that_tells_where
     assert (review["reviewer"], review["key_id"], result.fresh) == ("ada", "console", True)
 
 
-@pytest.mark.parametrize(
-    ("action", "fields"),
-    [("approve", {}), ("edit", EDIT), ("reject", {"reason": "incorrect"}), ("retract", {})],
-)
-async def test_an_action_or_a_claim_that_comes_again_gets_the_same_bytes_from_state_and_from_a_rebuild(
-    office, action, fields
-):
-    source = "user" if action == "retract" else "ai_synthesis"
-    before = await pending_claim(office, metadata={"n": 1}, source=source)
-    record = office.action(action, before, **fields)
-    (first,) = await office.carry_out(record)
-    office.now = lambda: NOW + timedelta(days=1)
-    (again,) = await office.carry_out(record)
-    assert again.decision.to_bytes() == first.decision.to_bytes()
-    assert (again.fresh, again.retraction) == (False, first.retraction)
-    resent = await pending_claim(office, metadata={"n": 2}, source=source)
-    assert resent.to_bytes() == first.decision.to_bytes()
-    assert (await office.refused("retract", before)).code == "stale"
-    office.state = MemoryState()
-    await office.state.reassert([stored_outcome(first.decision.to_bytes(), office.policy)])
-    rebuilt = await pending_claim(office, metadata={"n": 1}, source=source)
-    assert rebuilt.to_bytes() == first.decision.to_bytes()
+async def test_an_action_or_a_claim_that_comes_again_gets_the_same_bytes_from_state_and_from_a_rebuild():
+    given = {"approve": {}, "edit": EDIT, "reject": {"reason": "incorrect"}, "retract": {}}
+    for action, fields in given.items():
+        office = Office()
+        source = "user" if action == "retract" else "ai_synthesis"
+        before = await pending_claim(office, metadata={"n": 1}, source=source)
+        record = office.action(action, before, **fields)
+        (first,) = await office.carry_out(record)
+        office.now = lambda: NOW + timedelta(days=1)
+        (again,) = await office.carry_out(record)
+        assert again.decision.to_bytes() == first.decision.to_bytes()
+        assert (again.fresh, again.retraction) == (False, first.retraction)
+        resent = await pending_claim(office, metadata={"n": 2}, source=source)
+        assert resent.to_bytes() == first.decision.to_bytes()
+        assert (await office.refused("retract", before)).code == "stale"
+        office.state = MemoryState()
+        await office.state.reassert([stored_outcome(first.decision.to_bytes(), office.policy)])
+        rebuilt = await pending_claim(office, metadata={"n": 1}, source=source)
+        assert rebuilt.to_bytes() == first.decision.to_bytes()
 
 
 async def test_an_edit_approves_the_edited_text_of_the_same_subject_and_can_be_withdrawn(office):
@@ -173,12 +176,8 @@ async def test_whoever_may_not_act_changes_nothing(office):
         assert (await office.refused(action, pending, **fields)).code == code, fields
     backdated = replace(office.action("approve", pending, key="late"), timestamp=1)
     assert (await office.carry_out(backdated))[0].code == "unattested"
-    assert (await office.act("approve", pending)).decision.revision == 2
-
-
-async def test_a_delegated_reviewer_may_decide_what_others_own(office):
-    decision = (await office.act("approve", await pending_claim(office), reviewer="lead")).decision
-    assert decision.facts.review["reviewer"] == "lead"
+    delegated = (await office.act("approve", pending, reviewer="lead")).decision
+    assert (delegated.revision, delegated.facts.review["reviewer"]) == (2, "lead")
 
 
 async def test_the_gate_alone_expires_a_claim_and_nobody_can_use_up_its_action_id(office):
@@ -241,23 +240,22 @@ async def test_a_record_that_is_no_review_decision_is_a_dead_letter(office):
 # --- responses
 
 
-@pytest.mark.parametrize(("action", "verdict"), [("approve", "approved"), ("reject", "blocked")])
-async def test_a_response_that_asks_is_decided_by_a_person_from_its_published_decision(
-    office, action, verdict
-):
-    pending = await asked_response(office)
-    assert (pending.verdict, pending.facts.place) == ("review", "free")
-    record = office.action(action, pending)
-    (result,) = await office.carry_out(record)
-    decision = result.decision
-    assert (decision.verdict, decision.revision, decision.supersedes) == (verdict, 2, pending.decision_id)
-    assert decision.report == pending.report
-    (again,) = await office.carry_out(record)
-    resent = await asked_response(office)
-    office.state = MemoryState()
-    await office.state.reassert([stored_outcome(decision.to_bytes(), office.policy)])
-    rebuilt = await asked_response(office)
-    assert {one.to_bytes() for one in (again.decision, resent, rebuilt)} == {decision.to_bytes()}
+async def test_a_response_that_asks_is_decided_by_a_person_from_its_published_decision():
+    for action, verdict in (("approve", "approved"), ("reject", "blocked")):
+        office = Office()
+        pending = await asked_response(office)
+        assert (pending.verdict, pending.facts.place) == ("review", "free")
+        record = office.action(action, pending)
+        (result,) = await office.carry_out(record)
+        decision = result.decision
+        assert (decision.verdict, decision.revision, decision.supersedes) == (verdict, 2, pending.decision_id)
+        assert decision.report == pending.report
+        (again,) = await office.carry_out(record)
+        resent = await asked_response(office)
+        office.state = MemoryState()
+        await office.state.reassert([stored_outcome(decision.to_bytes(), office.policy)])
+        rebuilt = await asked_response(office)
+        assert {one.to_bytes() for one in (again.decision, resent, rebuilt)} == {decision.to_bytes()}
 
 
 async def test_a_response_cannot_be_edited_and_one_without_a_place_not_be_decided(office):
@@ -283,19 +281,20 @@ async def test_a_batch_that_is_settled_again_looks_nothing_up_twice(office):
         assert len(office.asked) == 1
 
 
-@pytest.mark.parametrize("kept", ["own", "superseded", "neither"])
-async def test_an_action_on_a_response_that_comes_again_never_stops_the_worker(office, kept):
-    pending = await asked_response(office)
-    record = office.action("approve", pending)
-    (first,) = await office.carry_out(record)
-    gone = {"own": [pending], "superseded": [first.decision], "neither": [pending, first.decision]}[kept]
-    for decision in gone:
-        del office.published[decision.verdict, decision.decision_id]
-    (again,) = await office.carry_out(record)
-    if kept == "neither":
-        assert again.code == "not_published"
-    else:
-        assert again.decision.to_bytes() == first.decision.to_bytes()
+async def test_an_action_on_a_response_that_comes_again_never_stops_the_worker():
+    for kept in ("own", "superseded", "neither"):
+        office = Office()
+        pending = await asked_response(office)
+        record = office.action("approve", pending)
+        (first,) = await office.carry_out(record)
+        gone = {"own": [pending], "superseded": [first.decision], "neither": [pending, first.decision]}[kept]
+        for decision in gone:
+            del office.published[decision.verdict, decision.decision_id]
+        (again,) = await office.carry_out(record)
+        if kept == "neither":
+            assert again.code == "not_published"
+        else:
+            assert again.decision.to_bytes() == first.decision.to_bytes()
 
 
 # --- rights that change, crashes, texts that cannot be read
@@ -339,3 +338,152 @@ async def test_a_text_that_cannot_be_read_any_more_stops_no_decision(office, mon
 
     monkeypatch.setattr(claims_module, "read_claim", broken)
     assert (await office.act("approve", pending)).decision.approved
+
+
+LIMIT = 256_000
+CONTROL = "\x01"  # six bytes in JSON
+LONGEST = {"reason": "r" * 64, "action_id": CONTROL * 200}
+
+
+def events(result: Result) -> list[dict[str, Any]]:
+    audited = [output for output in outputs([result]) if output.topic is TopicName.AUDIT]
+    values = [json.loads(output.value or b"") for output in audited]
+    assert [header(output.headers, "ce_id") for output in audited] == [v["event_id"] for v in values]
+    return values
+
+
+# Size
+
+
+async def large_response(office: Office) -> Decision:
+    """Return a response in review whose Decision has hardly any room left."""
+    office.policy = ASKING
+    name = CONTROL * 60
+    chunks = [chunk("one line here", file=f"{name}{n}") | {"chunk_id": str(n)} for n in range(100)]
+    cited = [{"file": f"{name}{n}", "snippet": "nothing like it"} for n in range(150)]
+    fields = {"sources": cited, "chunks": chunks, "user_id": CONTROL * 200}
+    (pending,) = await office.decide(office.response(CONTROL * 190, "Yes, it is.", **fields))
+    assert pending.facts.place == "free"
+    report = dict(pending.report or {})
+    room = LIMIT - len(pending.to_bytes())
+    report["warnings"] = [*report["warnings"][:98], {"type": "SNIPPET_MISMATCH", "message": ""}]
+    for warning in report["warnings"]:  # as large as messages of 500 characters may be
+        warning["message"] = CONTROL * min(500, max(0, room // 6))
+        room = LIMIT - len(pending.model_copy(update={"report": report}).to_bytes()) - 10
+    pending = pending.model_copy(update={"report": report})
+    assert LIMIT - 20 < len(pending.to_bytes()) <= LIMIT
+    office.publish(pending)
+    return pending
+
+
+async def test_no_revision_of_a_response_grows_past_the_limit_and_what_is_left_out_is_counted(office):
+    def counted(decision: Decision, name: str, entries: Sequence[Any]) -> int:
+        return len(entries) + (decision.truncated or {}).get(name, 0)
+
+    pending = await large_response(office)
+    approved = (await office.act("approve", pending, **LONGEST)).decision
+    retracted = (
+        await office.act("retract", approved, **LONGEST | {"action_id": "x" + CONTROL * 199})
+    ).decision
+    for decision in (approved, retracted):
+        assert len(decision.to_bytes()) <= LIMIT
+        for name in ("checks_passed", "checks_failed", "checks_skipped"):
+            before = [check for check in getattr(pending, name) if check != "review_place"]
+            assert counted(decision, name, getattr(decision, name)) == counted(pending, name, before)
+        for name, of in (("sources.results", "sources"), ("warnings", None)):
+            was, now = pending.report[of or name], decision.report[of or name]
+            was, now = (was["results"], now["results"]) if of else (was, now)
+            assert counted(decision, f"report.{name}", now) == counted(pending, f"report.{name}", was)
+        kept = ("report", "reply_to", "attestation", "entities", "relations", "extraction")
+        assert {n: getattr(decision.facts, n, 0) for n in kept} == {
+            n: getattr(pending.facts, n, 0) for n in kept
+        }
+        assert decision.report["confidence"] == pending.report["confidence"]
+
+
+async def test_a_response_cut_to_its_limit_is_the_same_when_its_action_comes_again(office):
+    pending = await large_response(office)
+    record = office.action("approve", pending, **LONGEST)
+    (first,) = await office.carry_out(record)
+    del office.published[Verdict.APPROVED, first.decision.decision_id]
+    (again,) = await office.carry_out(record)
+    assert again.decision.to_bytes() == first.decision.to_bytes()
+    office.state = MemoryState()
+    office.publish(first.decision)
+    await office.state.reassert([stored_outcome(first.decision.to_bytes(), office.policy)])
+    (rebuilt,) = await office.carry_out(record)
+    assert rebuilt.decision.to_bytes() == first.decision.to_bytes()
+
+
+# Names of events
+
+
+async def test_the_event_of_an_action_is_named_by_its_id_however_often_it_comes(office):
+    (pending,) = await office.decide(office.claim("a", TEXT))
+    for action, kind in (("retract", "refused_action"), ("approve", "review_action")):
+        results = [await office.carry_out(office.action(action, pending, action_id=action)) for _ in range(2)]
+        told = [event for (result,) in results for event in events(result)]
+        assert told[0] == told[1]
+        assert told[0]["event_id"] == event_id(kind, action)
+
+
+async def test_a_record_that_nobody_answers_for_takes_no_name_from_an_event_to_come():
+    for forged in (
+        {"key": None},
+        {"key": "docs"},
+        {"reviewer": "eve"},
+        {"reviewer": "groundwire"},
+        {"reason": "not a code"},
+    ):
+        office = Office()
+        (pending,) = await office.decide(office.claim("a", TEXT))
+        false = office.action("retract", pending, **{"action_id": "next", "reviewer": "lead"} | forged)
+        results = [(await office.carry_out(false))[0] for _ in range(2)]
+        results.append(await office.refused("retract", pending, action_id="next"))
+        names = [events(result)[0]["event_id"] for result in results]
+        assert names[0] == names[1] == event_id("refused_action", false.origin.model_dump(mode="json"))
+        assert names[2] == event_id("refused_action", "next") != names[0]
+
+
+async def test_two_attempts_to_use_an_action_id_for_something_else_are_two_events(office):
+    (pending,) = await office.decide(office.claim("a", TEXT))
+    await office.act("approve", pending, action_id="one")
+    refused = [await office.refused("reject", pending, action_id="one") for _ in range(2)]
+    assert {result.code for result in refused} == {"action_id_reused"}
+    assert len({events(result)[0]["event_id"] for result in refused}) == 2
+
+
+async def test_a_reason_that_is_no_code_is_refused_and_stands_in_no_event(office):
+    (pending,) = await office.decide(office.claim("a", TEXT))
+    for reason in ("a b", "", "ä", "a\n", "-a", "r" * 65, "<b>", "a\x7f"):
+        refused = await office.refused("reject", pending, reason=reason)
+        assert (refused.code, events(refused)[0]["detail"]["reason"]) == ("invalid_reason", None)
+    unsigned = await office.refused("reject", pending, key=None, reason="she said so")
+    assert (unsigned.code, events(unsigned)[0]["detail"]["reason"]) == ("unattested", None)
+
+
+async def test_a_code_is_a_reason_and_stands_in_decision_event_and_retraction(office):
+    (base,) = await office.decide(office.claim("a", TEXT, source="user"))
+    result = await office.act("retract", base, reason="Not-True.2")
+    told = [result.decision.facts.review["reason"], events(result)[0]["detail"]["reason"]]
+    assert [*told, result.retraction.reason] == ["Not-True.2"] * 3
+
+
+# Searches
+
+
+async def test_a_search_in_vain_is_made_once_for_a_batch_however_often_it_is_settled_and_again_for_the_next():
+    asked: list[str] = []
+
+    async def search(wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
+        asked.extend(one.decision_id for one in wanted)
+        return {}
+
+    gone, lost = (DecisionQuery(Verdict.APPROVED, name, None) for name in ("gone", "lost"))
+    find = Finder(search)
+    for _ in range(3):  # in two portions, each asking for its own
+        assert (await find([gone]), await find([lost])) == ({}, {})
+    assert asked == ["gone", "lost"]
+    find.begin()
+    assert await find([gone]) == {}
+    assert asked == ["gone", "lost", "gone"]

@@ -148,10 +148,7 @@ class Corpus:
     """A corpus in memory; every question raises `fault`, if there is one."""
 
     def __init__(
-        self,
-        known: Mapping[str, Any],
-        truths: Sequence[dict[str, Any]] = (),
-        fault: Exception | None = None,
+        self, known: Mapping[str, Any], truths: Sequence[dict[str, Any]] = (), fault: Exception | None = None
     ) -> None:
         self.known = known
         self.truths = truths

@@ -244,28 +244,23 @@ def test_any_json_object_gives_a_claim_or_an_error_that_names_a_field(changes, e
         error.message.encode()
 
 
-RESPONSE = {"response_id": "r", "user_id": "u", "answer": None}
-
-
 def test_what_else_is_wrong_is_told_by_the_names_that_there_are():
+    response = {"response_id": "r", "user_id": "u", "answer": None}
     for record, message in [
         (
             {"anwser": "x"},
             "anwser: there is no such field; did you mean answer? (also missing: response_id, user_id)",
         ),
-        (RESPONSE | {"zzz": 1}, "zzz: there is no such field"),
+        (response | {"zzz": 1}, "zzz: there is no such field"),
         (
-            RESPONSE | {"anwser": 1, "zzz": 1},
+            response | {"anwser": 1, "zzz": 1},
             "anwser: there is no such field; did you mean answer? (and 1 more)",
         ),
         (
-            RESPONSE | {"sources": [{"file": "a", "snipet": "x"}]},
+            response | {"sources": [{"file": "a", "snipet": "x"}]},
             "sources.0.snipet: there is no such field; did you mean snippet?",
         ),
-        (
-            RESPONSE | {"sources": [{"fil": "a"}]},
-            "sources.0.fil: there is no such field; did you mean file?",
-        ),
+        (response | {"sources": [{"fil": "a"}]}, "sources.0.fil: there is no such field; did you mean file?"),
         ({"user_id": 1}, "response_id: field required (also missing: answer; and 1 more)"),
     ]:
         with pytest.raises(RecordError) as caught:
@@ -413,18 +408,16 @@ def test_only_fields_of_the_record_itself_are_named_as_missing_too() -> None:
     )
 
 
-class Part(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    title: str = ""
-    pages: int = 0
-
-
-class Shelf(InputRecord):
-    books: dict[str, Part]
-
-
 def test_a_field_of_a_part_is_held_against_the_names_that_there_are_in_that_part() -> None:
+    class Part(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+
+        title: str = ""
+        pages: int = 0
+
+    class Shelf(InputRecord):
+        books: dict[str, Part]
+
     def of(book: str, field: str) -> str:
         with pytest.raises(RecordError) as caught:
             validate(Shelf, {"books": {book: {field: 1}}})
