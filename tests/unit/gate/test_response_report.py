@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from groundwire.checks.fields import FieldCheckResult
+from groundwire.checks.sources import FieldCheckResult
 from groundwire.epistemic.plan import build_report
 from groundwire.epistemic.types import VerificationConfig
 from groundwire.gate import response_case
