@@ -76,7 +76,7 @@ def _claim(claim_id: str, user: str, content: str, *why: Outcome, **fields: Any)
 
 
 def _action(subject_id: str, user: str, action: str, why: Outcome, **fields: Any) -> Example:  # noqa: ANN401 - fields of a decision
-    record = {"action_id": f"demo-{subject_id}", "user_id": user, "subject_id": subject_id}
+    record: dict[str, Any] = {"action_id": f"demo-{subject_id}", "user_id": user, "subject_id": subject_id}
     record |= {"expected_revision": 1, "action": action, "reviewer": REVIEWER, **fields}
     return Example(record, (why,))
 
