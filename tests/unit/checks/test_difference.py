@@ -47,25 +47,11 @@ def sign(text):
     return signature(read_form(text if isinstance(text, str) else " ".join(text)))
 
 
-@given(token_lists, token_lists)
+@given(token_lists | st.lists(st.text(min_size=1)), token_lists | st.lists(st.text(min_size=1)))
 def test_overlap_is_that_of_the_token_sets(one, other):
-    expected = (len(set(one) & set(other)), len(set(one) | set(other)))
-    assert overlap(sign(one), sign(other)) == expected
-
-
-@given(st.lists(st.text(min_size=1)), st.lists(st.text(min_size=1)))
-def test_overlap_holds_for_any_tokens(one, other):
     one, other = tokenize(" ".join(one)), tokenize(" ".join(other))
     expected = (len(set(one) & set(other)), len(set(one) | set(other)))
     assert overlap(sign(one), sign(other)) == expected
-
-
-@given(token_lists, token_lists)
-def test_difference_is_symmetric_and_none_from_a_claim_to_itself(one, other):
-    a, b = sign(one), sign(other)
-    assert {difference(a, b), difference(b, a)} in ({difference(a, b)}, {Difference.NONE, Difference.WORD})
-    assert difference(a, a) is Difference.NONE
-    assert difference(sign("kafka kafka"), sign("kafka")) is Difference.ORDER, "repeats are kept"
 
 
 @given(st.lists(st.sampled_from(NEUTRAL), max_size=12), st.randoms(use_true_random=False))
@@ -263,6 +249,10 @@ def test_comparing_is_symmetric(one, other, rejected):
     """But that a claim with a word more than the stored one differs in it, and one with a word less repeats it."""
     there, back = compared(one, other, rejected=rejected), compared(other, one, rejected=rejected)
     assert there == back or {there, back} == {"none", "word"}
+    a, b = sign(one), sign(other)
+    assert {difference(a, b), difference(b, a)} in ({difference(a, b)}, {Difference.NONE, Difference.WORD})
+    assert difference(a, a) is Difference.NONE
+    assert difference(sign("kafka kafka"), sign("kafka")) is Difference.ORDER, "repeats are kept"
 
 
 def test_short_claims_conflict_where_they_say_something_else_of_the_same_thing():
@@ -423,14 +413,13 @@ def test_the_forms_of_a_verb_are_one_word_and_opposites_two_sides_of_a_pair():
 mixed_words = st.lists(st.sampled_from(["a", "B", "b", "c,", "c", "ADR-003", "7", "é"]), max_size=12)
 
 
-def brute_force(words1, words2):
-    set1, set2 = {w.lower() for w in words1}, {w.lower() for w in words2}
-    every = [*set1, *(w for w in set2 if w not in set1)]
-    return sum(w in set1 and w in set2 for w in every) / len(every) if every else 0.0
-
-
 @given(mixed_words, mixed_words)
 def test_jaccard_is_common_words_over_all_words(words1, words2):
+    def brute_force(words1, words2):
+        set1, set2 = {w.lower() for w in words1}, {w.lower() for w in words2}
+        every = [*set1, *(w for w in set2 if w not in set1)]
+        return sum(w in set1 and w in set2 for w in every) / len(every) if every else 0.0
+
     assert jaccard_similarity(" ".join(words1), "\n".join(words2)) == brute_force(words1, words2)
 
 
@@ -438,11 +427,7 @@ def test_jaccard_is_common_words_over_all_words(words1, words2):
 def test_jaccard_is_symmetric_and_between_0_and_1(text1, text2):
     assert jaccard_similarity(text1, text2) == jaccard_similarity(text2, text1)
     assert 0.0 <= jaccard_similarity(text1, text2) <= 1.0
-
-
-@given(st.text())
-def test_a_text_with_words_is_identical_to_itself(text):
-    assert jaccard_similarity(text, text) == (1.0 if text.split() else 0.0)
+    assert jaccard_similarity(text1, text1) == (1.0 if text1.split() else 0.0)
     assert jaccard_similarity("per ADR-003, done", "per adr-003 done") == 2 / 4, "white space alone splits"
 
 
@@ -463,8 +448,4 @@ def test_a_threshold_is_inclusive_and_one_that_cannot_be_is_refused_by_its_name(
 @given(st.integers(1, 10_000), st.integers(0, 10**6), st.integers(1, 10**6))
 def test_near_means_the_exact_fraction_reaches_the_threshold(parts, inter, union):
     assert is_near(inter, union, parts) == (Fraction(inter, union) >= Fraction(parts, 10_000))
-
-
-@given(st.integers(1, 10_000))
-def test_every_threshold_of_four_decimals_is_met_exactly(parts):
     assert basis_points(parts / 10_000) == parts

@@ -207,12 +207,11 @@ def test_a_document_conflicts_exactly_where_its_versions_are_more_than_one(pairs
     assert {conflict.document_id for conflict in found.conflicts} == expected
 
 
-def piece(file, revision=None):
-    given = {"chunk_id": "c", "file": file, "content": "x", "start_line": 1, "end_line": 1}
-    return given if revision is None else given | {"revision": revision}
-
-
 def test_a_file_of_another_revision_is_stale_and_warned_of():
+    def piece(file, revision=None):
+        given = {"chunk_id": "c", "file": file, "content": "x", "start_line": 1, "end_line": 1}
+        return given if revision is None else given | {"revision": revision}
+
     report = check_index([piece("a.py", "r1"), piece("b.py", "r2")], {"a.py": "r9", "b.py": "r2"})
     [warning] = report.warnings
     assert warning.type == "STALE_INDEX"

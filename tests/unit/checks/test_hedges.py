@@ -178,23 +178,21 @@ def test_nothing_around_a_hedge_takes_it_back_but_quotation_marks(before, hedge,
     assert outcome(f"{before}. {hedge} {after}") is BLOCK
 
 
-SCIENTIFIC = HedgeDetector(review=hedge_lexicon("scientific"))
-
-
 def test_a_scientific_hedge_sends_a_claim_to_review_where_the_lexicon_is_asked_for():
     """What was found is none, and the lexicon makes nothing that is built in milder."""
+    scientific = HedgeDetector(review=hedge_lexicon("scientific"))
     found = [
         "The factor binds the promoter.", "The antibody could not be detected.", "Cells were grown in May 2019.",
     ]  # fmt: skip
-    assert [text for text in found if SCIENTIFIC.analyze(text).action is not CONTINUE] == []
-    assert SCIENTIFIC.analyze("I think it may bind.").action is BLOCK
+    assert [text for text in found if scientific.analyze(text).action is not CONTINUE] == []
+    assert scientific.analyze("I think it may bind.").action is BLOCK
     hedged = [
         "We asked for the likelihood of relapse.", "The authors propose another route.",
         "Potential targets for repair were examined.", "Its possibility was examined in mice.",
     ]  # fmt: skip
 
     def check(sentence):
-        assert SCIENTIFIC.analyze(sentence).action is REVIEW
+        assert scientific.analyze(sentence).action is REVIEW
         assert HedgeDetector().analyze(sentence).action is CONTINUE
 
     assert failing(check, hedged) == []

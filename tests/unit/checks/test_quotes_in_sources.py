@@ -5,7 +5,6 @@ Requirements S1-08..S1-44, C-36..C-41.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import sys
 import unicodedata
@@ -151,11 +150,6 @@ def test_looking_for_all_at_once_finds_what_looking_for_each_finds(quotes, sourc
 PLENTY = 10**12
 
 
-def outcome(quote, source, threshold=0.85):
-    found = ground_quotes({"d": [quote]}, source, QuoteRules(mode="fuzzy", fuzzy_threshold=threshold))
-    return "accepted" if not found.rejected else found.rejected[0].why
-
-
 @pytest.mark.parametrize("stretch", [2000, 7])
 @pytest.mark.parametrize("short", [64, 2])
 @given(data=st.data(), least=st.sampled_from([0.01, 0.5, 0.7, 0.85, 0.95]))
@@ -204,6 +198,10 @@ def test_work_is_counted_and_ends(monkeypatch):
 
 
 def test_a_quote_matches_nearly_only_where_numbers_units_and_negations_are_the_same():
+    def outcome(quote, source, threshold=0.85):
+        found = ground_quotes({"d": [quote]}, source, QuoteRules(mode="fuzzy", fuzzy_threshold=threshold))
+        return "accepted" if not found.rejected else found.rejected[0].why
+
     other = "the request limit is 80 per day. "
     cases = {
         "accepted": [  # drift in spacing and punctuation
@@ -314,13 +312,6 @@ def test_counts_add_up_and_no_ungrounded_quote_is_validated(evidence, source):
     assert (found.failure is not None) == (stats.extracted_count > 0 == stats.validated_count)
 
 
-def test_results_are_frozen():
-    found = ground_quotes({"d": ["x"]}, "y", QuoteRules())
-    for part in (found, found.stats, found.rejected[0], QuoteRules()):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(part, dataclasses.fields(part)[0].name, None)
-
-
 def test_nothing_grounded_is_a_failure_with_its_counts_and_mode():
     found = ground_quotes({"a": ["q", "y"], "b": []}, "text", QuoteRules())
     assert found.failure == {
@@ -417,13 +408,12 @@ def test_evidence_of_another_shape_is_refused_by_the_domains_name():
     assert len(str(caught.value)) < 1200
 
 
-def noted(quote, source, **rules):
-    found = ground_quotes({"d": [quote]}, source, QuoteRules(**rules))
-    assert found.validated == {"d": [quote]}
-    return [(note.domain, note.index) for note in found.polarity] == [("d", 0)]
-
-
 def test_a_quote_that_stands_only_behind_a_negation_gets_a_note():
+    def noted(quote, source, **rules):
+        found = ground_quotes({"d": [quote]}, source, QuoteRules(**rules))
+        assert found.validated == {"d": [quote]}
+        return [(note.domain, note.index) for note in found.polarity] == [("d", 0)]
+
     tired, whole, party = "feel tired", {"word_boundaries": True}, "party. I don't like art"
     fuzzy = "I do not think so. He never, said the boss, will leave the old harbour town again"
     cases = [

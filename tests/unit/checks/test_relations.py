@@ -272,36 +272,36 @@ RELATIONS = st.builds(
 )
 
 
-def in_force(truth, truths):
-    line = [
-        one for one in truths if all(one[part] == truth[part] for part in ("subject", "relation", "object"))
-    ]
-    if all(one["timestamp"] for one in line):
-        return truth["timestamp"] == max(one["timestamp"] for one in line)
-    if all(one["version"] for one in line):
-        return truth["version"] == max(one["version"] for one in line)
-    return True
-
-
-def holds(claim, truths):
-    return any(
-        all(truth[part] == claim[part] for part in ("subject", "relation", "object"))
-        and (None in (truth["version"], claim["version"]) or truth["version"] == claim["version"])
-        and (
-            truth["timestamp"] == claim["timestamp"]
-            if claim["timestamp"] and truth["timestamp"]
-            else in_force(truth, truths)
-        )
-        for truth in truths
-    )
-
-
 @given(RELATIONS, st.lists(RELATIONS, max_size=8))
 @example(
     says("a", "p", "b", version="v1", timestamp=T1),
     [says("a", "p", "b", version=v, timestamp=None) for v in ("v1", "v2")],
 )
 def test_a_claim_holds_exactly_where_a_statement_in_force_agrees_with_it(claim, truths):
+    def in_force(truth, truths):
+        line = [
+            one
+            for one in truths
+            if all(one[part] == truth[part] for part in ("subject", "relation", "object"))
+        ]
+        if all(one["timestamp"] for one in line):
+            return truth["timestamp"] == max(one["timestamp"] for one in line)
+        if all(one["version"] for one in line):
+            return truth["version"] == max(one["version"] for one in line)
+        return True
+
+    def holds(claim, truths):
+        return any(
+            all(truth[part] == claim[part] for part in ("subject", "relation", "object"))
+            and (None in (truth["version"], claim["version"]) or truth["version"] == claim["version"])
+            and (
+                truth["timestamp"] == claim["timestamp"]
+                if claim["timestamp"] and truth["timestamp"]
+                else in_force(truth, truths)
+            )
+            for truth in truths
+        )
+
     assert (found(claim, truths) == []) is holds(claim, truths)
 
 

@@ -157,9 +157,6 @@ def test_tags_phantoms_and_coverage_add_up(parts, chunks, required):
     assert bool(report.warnings) == bool(report.phantom or report.missing)
 
 
-GOLDEN = Path(__file__).parents[2] / "contract/samples/grounded_prompt.txt"
-
-
 def chunk(content, file="src/app.py", start=10, end=12):
     return {"chunk_id": "c", "file": file, "content": content, "start_line": start, "end_line": end}
 
@@ -180,12 +177,13 @@ def blocks_mark(prompt):
 
 
 def test_the_prompt_is_the_golden_file_with_its_rules():
+    golden = Path(__file__).parents[2] / "contract/samples/grounded_prompt.txt"
     # the prompt is the golden file
     chunks = [
         chunk("def connect(timeout=30):\n    return Client(timeout)\n"),
         chunk("# Timeouts\n{query} stays as it is", "docs/timeouts.md", 1, 2),
     ]
-    assert grounded_prompt("What is the default timeout?", chunks) == GOLDEN.read_text(encoding="utf-8")
+    assert grounded_prompt("What is the default timeout?", chunks) == golden.read_text(encoding="utf-8")
     # the template has its two places five rules and four prohibitions
     assert GROUNDED_PROMPT.count("{sources_with_indices}") == GROUNDED_PROMPT.count("{query}") == 1
     assert GROUNDED_PROMPT.count("{") == 2

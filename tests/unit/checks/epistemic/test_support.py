@@ -70,20 +70,18 @@ def test_a_part_that_no_passage_has_a_word_of_counts_however_much_is_held_beside
     assert check_answer(padded, evidence).support < 0.7
 
 
-FERRY = {
-    "one": "The ferry Aurora sails to Visk in 2 hours. The captain, Jonas Berg, has commanded her since 2015. The ship "
-    "holds a bar, a kiosk, a sauna and a nursery. The upper deck is free; a blue flag means delay.",
-    "two": "The mates, Lena Voss and Per Holt, sell tickets for 45 pounds. The owner keeps a third of the price. A red "
-    "flag means that the harbour is closed to all ships in the morning.",
-}
-
-
-def holds(answer: str) -> bool:
-    found = check_answer(answer, FERRY)
-    return found.support >= ENOUGH and not any(claim.hard for claim in found.claims)
-
-
 def test_what_an_answer_adds_or_moves_is_held_against_it():
+    ferry = {
+        "one": "The ferry Aurora sails to Visk in 2 hours. The captain, Jonas Berg, has commanded her since 2015. The "
+        "ship holds a bar, a kiosk, a sauna and a nursery. The upper deck is free; a blue flag means delay.",
+        "two": "The mates, Lena Voss and Per Holt, sell tickets for 45 pounds. The owner keeps a third of the price. A "
+        "red flag means that the harbour is closed to all ships in the morning.",
+    }
+
+    def holds(answer: str) -> bool:
+        found = check_answer(answer, ferry)
+        return found.support >= ENOUGH and not any(claim.hard for claim in found.claims)
+
     cases = [
         ("The ship holds a bar, a kiosk, a casino, a sauna and a nursery.", False),
         ("The ferry Aurora sails to Visk in 2 hours with Erik Lund.", False),
@@ -138,11 +136,10 @@ def test_words_of_the_question_and_values_that_look_alike_approve_nothing():
     assert failing(check, cases) == []
 
 
-def forces(answer, evidence):
-    return [claim.force for claim in check_answer(answer, [evidence]).claims]
-
-
 def test_what_evidence_does_not_assert_is_a_hard_fault_of_a_claim_that_asserts_it():
+    def forces(answer, evidence):
+        return [claim.force for claim in check_answer(answer, [evidence]).claims]
+
     pairs = {
         Force.OPEN: [
             ("Neighbours allege that the club plays music until three.", "The club plays music until three."),
