@@ -141,25 +141,21 @@ def ground_entities(
     grounded: list[str] = []
     for position, entity in enumerate(entities):
         key = part(entity, "id")
-        reasons = (
-            _reason(entity, _entry(known, key), required_confidence, require_provenance=require_provenance)
-            for known in (index, also)
-            if known is not None
-        )
-        reason = next(filter(None, reasons), None)
+        reason = None
+        for known in (index, also) if also is not None else (index,):
+            try:
+                entry = known.get(key)
+            except TypeError:  # an id that no mapping can hold
+                entry = None
+            reason = reason or _reason(
+                entity, entry, required_confidence, require_provenance=require_provenance
+            )
         name = "" if key is None else str(key)
         if reason is None:
             grounded.append(name)
         else:
             missing.append(MissingEntity(name, reason, position))
     return EntityGrounding(tuple(missing), tuple(grounded), required_confidence)
-
-
-def _entry(index: Mapping[str, Any], key: Any) -> object:  # noqa: ANN401 - a plain mapping may hold any id
-    try:
-        return index.get(key)
-    except TypeError:  # an id that no mapping can hold
-        return None
 
 
 def _reason(

@@ -15,11 +15,10 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from groundwire.checks.hedges import built_in, is_month, may_begin
-from groundwire.checks.support.atoms import Atom, Unit
+from groundwire.checks.support.atoms import Atom
 from groundwire.checks.support.evidence import Evidence
 from groundwire.checks.support.score import Alignment, Force
 from groundwire.checks.values.statements import ValueStatement
-from groundwire.checks.values.units import ValueToken
 from groundwire.text.clauses import AUXILIARIES, BE, FUNCTION_WORDS, is_past, read_clause, stem_of
 from groundwire.text.lists import words_in
 from groundwire.text.negation import FULL, denies, negated_stems, negation_of, negations
@@ -484,7 +483,11 @@ def _only_weak(evidence: Evidence, number: int, atom: Atom, forces: AbstractSet[
     tokens = evidence.sentences[number].statement.tokens
     inside = set[int]()
     for scope in _read(evidence, number):
-        if scope.force in forces and not _keeps(scope, tokens, atom.units):
+        if scope.force not in forces:
+            continue
+        words = {stem for place in scope.condition if place < len(tokens) for stem in tokens[place].stems}
+        words -= {stem for token in tokens[scope.first : scope.last] for stem in token.stems}
+        if all(unit.keys.isdisjoint(words) for unit in atom.units):
             inside |= {*range(scope.first, scope.last)}
     if not inside:
         return set()
@@ -493,9 +496,3 @@ def _only_weak(evidence: Evidence, number: int, atom: Atom, forces: AbstractSet[
         said = (*token.stems, *(token.value.covers if token.value else ()))
         (weak if place in inside else plain).update(said)
     return weak - plain
-
-
-def _keeps(scope: Scope, tokens: Sequence[ValueToken], units: Sequence[Unit]) -> bool:
-    words = {stem for place in scope.condition if place < len(tokens) for stem in tokens[place].stems}
-    words -= {stem for token in tokens[scope.first : scope.last] for stem in token.stems}
-    return any(not unit.keys.isdisjoint(words) for unit in units)

@@ -81,16 +81,14 @@ class Binder:
         amount = value.amount
         if amount is None or amount.readings or amount.rate:
             return value
-        unit = self._unit_of_column(place) or self._unit_before(place) or self._unit_behind(place)
+        column = self._column[place] if self._heads else 0
+        heads = self._heads[column] if column < len(self._heads) else ()
+        unit = next((word for word in heads if word in _MEASURES), "")
+        unit = unit or self._unit_before(place) or self._unit_behind(place)
         if not unit:
             return value
         keys = value.keys | amount._replace(readings=unit_readings(unit)[0]).keys
         return value._replace(keys=keys, covers=value.covers | keys)
-
-    def _unit_of_column(self, place: int) -> str:
-        if not self._heads or self._column[place] >= len(self._heads):
-            return ""
-        return next((word for word in self._heads[self._column[place]] if word in _MEASURES), "")
 
     def _unit_before(self, place: int) -> str:
         for back in range(place - 1, max(place - 6, -1), -1):
@@ -156,8 +154,12 @@ class Binder:
                     owned |= dict.fromkeys(bare, self._words(before))
                     bare = ()
                 continue
-            for place, words in self._shares(start, end, values):
-                owned[place] = words or self._words(before)
+            for index, place in enumerate(
+                values
+            ):  # each word to the nearest value, to both where two are as near
+                low = (values[index - 1] + place + 1) // 2 if index else start
+                high = (place + values[index + 1]) // 2 + 1 if index + 1 < len(values) else end
+                owned[place] = self._words(_outwards(place, low, high)) or self._words(before)
             bare = [place for place in values if not owned[place]]
             before = range(0)
         rows = {span: None for span in self._rows.values() if span[0] != span[1]}
@@ -168,13 +170,6 @@ class Binder:
             union = list(dict.fromkeys(chain.from_iterable(owned.get(place, ()) for place in members)))[:OWN]
             owned.update(dict.fromkeys(members, union))
         return owned
-
-    def _shares(self, start: int, end: int, values: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
-        """Share out the words of a clause: each to the nearest value, to both where two are as near."""
-        for index, place in enumerate(values):
-            low = (values[index - 1] + place + 1) // 2 if index else start
-            high = (place + values[index + 1]) // 2 + 1 if index + 1 < len(values) else end
-            yield place, self._words(_outwards(place, low, high))
 
     def _words(self, places: Iterable[int]) -> list[str]:
         words: dict[str, None] = {}

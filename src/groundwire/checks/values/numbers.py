@@ -354,7 +354,9 @@ def _spelled(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
         amount = Amount(Fraction(quantities((number,))[0][0]), "", readings, rate)
         value = _value(amount)._replace(implied=not (readings or rate))
         return raw.valued(place, value), place + 1
-    if words == ["one"] and _is_pronoun(raw, last, before):
+    following = tokens[last] if last < len(tokens) else None
+    pronoun = before and before[-1].text in _PRONOUN_BEFORE
+    if words == ["one"] and (pronoun or not following or following.text in _NO_NOUN or following.mark):
         return raw.plain(place), place + 1
     if (
         last < len(tokens)
@@ -383,10 +385,3 @@ def _share_of(raw: Cut, place: int, last: int, share: Fraction) -> UnitReading:
     """Read "two thirds" and "a third of": a number, and the percentage that it is."""
     keys = Amount(share, "").keys | Amount(share * 100, "", unit_readings("percent")[0]).keys
     return raw.valued(place, TextValue("number", keys, keys), raw.tokens[last].end), last + 1
-
-
-def _is_pronoun(raw: Cut, after: int, before: Sequence[ValueToken]) -> bool:
-    if before and before[-1].text in _PRONOUN_BEFORE:
-        return True
-    following = raw.tokens[after : after + 1]
-    return not following or following[0].text in _NO_NOUN or following[0].mark

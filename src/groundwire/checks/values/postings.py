@@ -198,15 +198,15 @@ def resolved(said: Sequence[ValueStatement], there: Iterable[ValueStatement]) ->
         for value in statement.given:
             for key in value.covers if value.amount else ():
                 given.setdefault(key.partition(" ")[0], set()).add(key)
-    return [_resolved(statement, given) for statement in said]
-
-
-def _resolved(statement: ValueStatement, given: dict[str, set[str]]) -> ValueStatement:
-    tokens = [_loose(token, given) for token in statement.tokens]
-    if all(new is token for new, token in zip(tokens, statement.tokens, strict=True)):
-        return statement
-    covers = [token.value.covers for token in tokens if token.value]
-    return replace(statement, tokens=tokens, says=statement.says.union(*covers), _values=None, clauses=None)
+    found: list[ValueStatement] = []
+    for statement in said:
+        tokens = [_loose(token, given) for token in statement.tokens]
+        if any(new is not token for new, token in zip(tokens, statement.tokens, strict=True)):
+            says = statement.says.union(*(token.value.covers for token in tokens if token.value))
+            found.append(replace(statement, tokens=tokens, says=says, _values=None, clauses=None))
+        else:
+            found.append(statement)
+    return found
 
 
 def _loose(token: ValueToken, given: dict[str, set[str]]) -> ValueToken:
