@@ -18,7 +18,7 @@ from groundwire.messages.events import Event
 from groundwire.messages.records import Chunk, Entity, IndexEntry
 
 MAX_ITEMS: Final = 100
-"""Most entries of a list in an event; how many more there were stands beside it (S3-29)."""
+"""Most entries of a list in an event; the number of the others is beside it (S3-29)."""
 MAX_ID: Final = 200
 """Most characters of an id or a version in an event."""
 

@@ -84,7 +84,7 @@ def _is_claim(text: str) -> bool:
     if len(text) > LONGEST or text.rstrip(_CLOSERS)[-1:] in {"?", ":", ""}:
         return False
     if _clean(text) != text or [span.text for span in sentences(text)] != [text]:
-        return False  # under its markup stood another: a heading, a list
+        return False  # under its markup is another: a heading, a list
     if text.startswith(("#", "|")) or _META.match(text.lstrip("\"'(")) or tells_no_answer(text):
         return False
     words = [word.lower() for word in _WORD.findall(_CODE.sub(" x ", text))]

@@ -29,7 +29,7 @@ _TOKEN: Final = re.compile(
     rf"(?P<spelt>(?<!{_W})[A-Za-z](?:[._-][A-Za-z]){{3,30}}(?!{_W}))|"  # "m.a.y.b.e"
     # It ends at doubled punctuation, "x.io--maybe".
     r"(?P<URL>https?://(?:[\w~/?#@$&*+=%]|[-.:!](?=[\w/]))+)|"
-    rf"(?P<ID>(?<!{_W})(?!(?:confidence|certainty|probability)=)(?:"  # those are told of what is claimed
+    rf"(?P<ID>(?<!{_W})(?!(?:confidence|certainty|probability)=)(?:"  # those are said of what is claimed
     rf"(?<!\S)--?[A-Za-z](?:{_W}|-)*|[@$][A-Za-z]{_W}*|"  # an option, a handle or variable
     rf"{_W}+(?:(?:::|->|=|@|\\){_W}+)+|(?<!/)(?:{_W}+/){{2,}}{_W}+|"  # a qualified name, an assignment, a path
     rf"(?<!\S)/{_W}+(?:/{_W}+)+|"
@@ -64,7 +64,7 @@ _BEFORE: Final = 14
 _BEHIND: Final = 40
 """Tokens beside a word that a rule may look at."""
 START: Final = "^"
-"""What stands for the beginning of a text."""
+"""The token for the beginning of a text."""
 _CUT: Final = "\0"
 _STOP: Final = "."
 
@@ -84,7 +84,7 @@ class HedgeTokens:
             self.each.append("?")
 
     def beside(self, index: int) -> tuple[str, str]:
-        """Return the tokens before and behind one; a comma for adverbs in -ly, which like commas may stand anywhere."""
+        """Return the tokens before and behind one; a comma for adverbs in -ly, which like commas may be anywhere."""
         left = self.each[index - 1] if index else START
         right = self.each[index + 1] if index + 1 < len(self.each) else _STOP
         return "," if left.endswith("ly") else left, "," if right.endswith("ly") else right
@@ -139,7 +139,7 @@ def _read_chunk(chunk: str) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...
 
 
 CHUNKS: Final = PerToken(_read_chunk, 1 << 14)
-"""The tokens of what stands between two blanks, and the place in it of each."""
+"""The tokens of the text between two blanks, and the place in it of each."""
 
 
 def _small(word: str) -> str:
@@ -206,7 +206,7 @@ class HedgeRule:
         return firsts is None or not firsts.isdisjoint(before)
 
     def match(self, before: list[str], behind: str) -> tuple[int, int] | None:
-        """Return how many tokens of the hedge stand before its word and behind it, or None."""
+        """Return how many tokens of the hedge are before its word and behind it, or None."""
         last = 0
         if self.after is not None:
             found = self.after.match(behind)

@@ -25,7 +25,7 @@ from groundwire.text.tokens import PerToken
 from groundwire.text.visible import splits_words, visible, without_markup
 
 _WINDOW: Final = 64
-"""Characters beside a quotation in which what introduces it stands."""
+"""Characters beside a quotation that may introduce it."""
 
 # Each mark closes at the next one of its kind; a search looks at each character once.
 _QUOTED: Final = re.compile(
@@ -87,7 +87,7 @@ _FOLLOWED: Final = re.compile(
 )
 # What somebody says or asks in a quotation, as a clause of its own: words that are only set off are the speaker's.
 _SAID: Final = re.compile(r"(?:^|\W)(?:I|[Ww]e)(?:'\w{1,3})? [\w']{1,30} \w")
-# Who says it is somebody else: a word of saying, of a text or of a person stands beside it.
+# Who says it is somebody else: a word of saying, of a text or of a person beside it.
 _SPEAKERS: Final = re.compile(
     r"\b(?:said|says?|wrote|writes?|written|asked|asks?|told|tells?|repl(?:y|ies|ied)|answer(?:s|ed)?|report(?:s|ed)?|"
     r"complain(?:s|ed)?|put|quot(?:es?|ed)|call(?:s|ed)?|read|post(?:s|ed)?|comment(?:s|ed)?|message|ticket|review|"
@@ -406,7 +406,7 @@ _ACCENTED: Final = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{4,}")
 """Words that are long enough that their accents tell no other word apart: Vietnamese "m\u00e1y" is no "may"."""
 
 
-# A question is told by its mark, which is a word of the grammar, or by how it begins.
+# A question is known by its mark, which is a word of the grammar, or by how it begins.
 _ASKED: Final = re.compile(
     r"(?:(?:is|are|was|were|do|does|did|can|could|should|would|has|have|will) (?:it|we|you|they|he|she|there|i|any\w*)|"
     r"(?:is|are|was|were|does|did|has|could|would|should) (?:the|an?|this|these|those|our|your|my|his|her|their|its)|"
@@ -424,7 +424,7 @@ def may_begin(text: str) -> bool:
 
 
 _TELLING: Final = PerToken(lambda chunk: not RULES.keys().isdisjoint(CHUNKS[chunk][0]), 1 << 14)
-"""Whether what stands between two blanks holds a word that a rule is filed under."""
+"""Whether the text between two blanks holds a word that a rule is filed under."""
 
 
 # Words stay neighbours when one of them is emphasised, and a word is no part of an identifier.

@@ -125,7 +125,7 @@ _MEASURING: Final = [
     [word] for word in ("most", "least", "than", "about", "only", "exactly", "nearly", "almost")
 ]
 _LENGTHS: Final = words_in(__package__, "lengths")
-_LONG: Final = 4  # letters of a word that a raised digit may stand behind
+_LONG: Final = 4  # letters of a word that a raised digit may follow
 
 _HEAD: Final = re.compile(
     r"(?:^[ \t>*_#-]{0,8}|(?<=[.!?)\]] )[*_]{0,2})(?:sources?|references?|citations?|bibliography|footnotes?|"

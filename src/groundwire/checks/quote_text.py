@@ -32,7 +32,7 @@ _SOFT_TOO: Final = re.compile(f"[{INVISIBLE}]")
 _TAG_LENGTH: Final = 40  # characters between the brackets of a tag, at most (C-39)
 _BRACKET: Final = re.compile("[<>]")
 
-# Digits in another position or frame, and the signs and letters that stand among powers: what compatibility
+# Digits in another position or frame, and the signs and letters among powers: what compatibility
 # folding would join to the digits beside it.
 _RAISED: Final = (
     "\u00b2\u00b3\u00b9\u00bc-\u00be\u2070\u2071\u2074-\u208e\u2150-\u215f\u2189"
@@ -82,7 +82,7 @@ def comparison_form(text: str, *, remove_soft: bool = False) -> str:
     parts: list[str] = []
     start = 0
     for run in _RAISED_RUN.finditer(visible):
-        # Kept as they are: they neither combine with nor reorder what stands around them.
+        # Kept as they are: they neither combine with nor reorder their neighbours.
         if (
             visible[run.start() - 1 : run.start()].isdecimal()
             or visible[run.end() : run.end() + 1].isdecimal()
@@ -274,7 +274,7 @@ _CALL: Final = 2500  # steps that a call costs whatever it compares
 _WORD_STEPS: Final = 3  # that it costs to compare a character with 64 others
 _SHORT_STEPS: Final = 12  # that a window of a short quote costs, on the whole
 _EPSILON: Final = 1e-9
-_ABSENT: Final = "\n"  # stands in no text in normal form
+_ABSENT: Final = "\n"  # in no text in normal form
 
 
 class OutOfSteps(Exception):
@@ -417,7 +417,7 @@ _CLAUSE_ENDS: Final = (".", ",", ";", ":", "!", "?")
 
 class _Word(NamedTuple):
     text: str
-    held: bool  # at least half of it stands in the quote too
+    held: bool  # the quote holds at least half of it
 
 
 def differs(quote: str, source: str, window: Window) -> Literal["number", "negation"] | None:

@@ -90,7 +90,7 @@ def validate_evidence_schema(value: object, domains: Sequence[str] = ()) -> dict
 
 
 class EvidenceGroundingError(ValueError):
-    """Not one of the quotes stands in the source (S1-41)."""
+    """The source holds none of the quotes (S1-41)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class QuoteRules:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceGroundingStats:
-    """How many quotes stand in their source (S1-33, S1-34).
+    """How many quotes their source holds (S1-33, S1-34).
 
     Attributes:
         extracted_count: Quotes that there were.

@@ -83,7 +83,7 @@ _SAYS: Final = _stems(
 )
 _PASSED: Final = _LIGHT | _NOUNS | {"to"}
 _NOT: Final = words_in(__package__, "not")
-# Prepositions may stand between: "contrary to what is said in".
+# Prepositions may be between: "contrary to what is said in".
 _AGAINST: Final = _stems(
     "unlike contrary contrast spite versus vs contradict oppose conflict differ deviate depart disagree instead "
     "rather regardless irrespective odds prior violate breach defiance disregard except compared opposed false untrue "

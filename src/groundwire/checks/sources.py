@@ -235,7 +235,7 @@ class SourceVerifier:
 
     @takes(file=str, snippet=str)
     def verify_snippet(self, file: str, snippet: str) -> bool:
-        """Tell whether a snippet stands in what was retrieved of a file (S2-05, S2-08)."""
+        """Tell whether what was retrieved of a file holds a snippet (S2-05, S2-08)."""
         passages = self._files.get(canonical_file(file))
         return passages is not None and passages.holds(encode(snippet))
 
@@ -289,7 +289,7 @@ class SourceVerifier:
         details: dict[str, Any] = {"file": source.file, "failed": failed}
         if tokens and not snippet and not searched:
             details["not_searched"] = True
-        elif tokens and not snippet:  # how near it comes in its file, and where else it stands (S2-08, S2-44)
+        elif tokens and not snippet:  # how near it comes, and which other files hold it (S2-08, S2-44)
             if passages is not None:
                 details["similarity"] = passages.similarity(tokens)
             elsewhere = self._files.items() if budget.spend(self._size) else ()

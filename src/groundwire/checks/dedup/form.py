@@ -122,7 +122,7 @@ _LONGEST: Final = 64  # characters of an identifier that are looked through
 # What a token can be, as bits: what it says then depends on the words beside it.
 _UNIT: Final = 1
 _COUNTS: Final = 2  # it is a number
-_OPENS: Final = 4  # a unit may stand behind it
+_OPENS: Final = 4  # a unit may follow it
 _DATES: Final = 8
 _NEGATES: Final = 16
 _SIDED: Final = 32
@@ -181,7 +181,7 @@ def _name_in(token: str) -> str:
     return "" if letters in _NO_NAMES or is_unit(letters) else letters
 
 
-# What may be a unit, a part of a date or a denial, depending on what stands beside it, is never looked for.
+# What may be a unit, a part of a date or a denial, depending on its neighbours, is never looked for.
 _NO_KEYS: Final = frozenset(
     side.pair if (side := side_of(word)) else _bare_stem(word)
     for word in (*MONTHS, *WEEKDAYS, *UNIT_NAMES, *DENYING, *_TRUE)
@@ -190,7 +190,7 @@ _KINDS: Final = PerToken(_kind)
 
 
 class _Words(dict[tuple[str, int, bool], Word]):
-    """What tokens are by their role, and whether they stand before the verb; kept as `PerToken` keeps what it knows."""
+    """What tokens are by their role, and whether they are before the verb; a bounded cache, as `PerToken`."""
 
     def __missing__(self, said: tuple[str, int, bool]) -> Word:
         token, role, leads = said

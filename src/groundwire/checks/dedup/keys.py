@@ -173,7 +173,7 @@ class PartitionKeys:
 
     @property
     def name(self) -> str:
-        """``partition-2``; the thresholds, which keys depend on too, stand in the scheme."""
+        """``partition-2``; the thresholds, which keys depend on too, are in the scheme."""
         return "partition-2"
 
     def of(self, form: ClaimForm) -> IndexKeys:

@@ -46,7 +46,7 @@ _STEMS: Final = {
 
 
 def same_stem(stem: str) -> str:
-    """Return the stem by which a word is compared that others stand for too: "cost" for "price"."""
+    """Return the stem by which a word is compared that others share: "cost" for "price"."""
     return _STEMS.get(stem, stem)
 
 
@@ -123,7 +123,7 @@ def in_place(tokens: list[str], sentence: str, first: int) -> tuple[list[str], r
 
 
 def _end(tokens: Sequence[str], comma: int) -> int:
-    """Return where the phrase ends that words open; 0 where that cannot be told."""
+    """Return where the phrase ends that words open; 0 where that is unclear."""
     said = tokens[0] not in _CONDITIONS  # a condition has a verb of its own
     for place in range(2, len(tokens)):
         token, before = tokens[place], tokens[place - 1]
@@ -187,7 +187,7 @@ def _stems_of(text: str) -> frozenset[str]:
     return frozenset(map(stem_of, text.split()))
 
 
-# Verbs and participles, and the prepositions behind which only one thing can stand; "-": none.
+# Verbs and participles, and the prepositions behind which there can be only one thing; "-": none.
 _PLACING_TABLE: Final = """
 written: in by
 kept stored located situated hosted based housed placed parked filed archived held: in on at by with under

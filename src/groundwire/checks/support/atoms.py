@@ -49,7 +49,7 @@ COURTESY: Final = frozenset(map(stem, words_in(__package__, "courtesy")))
 """Stems of the words of courtesy; a sentence that begins as courtesy does and has others says something."""
 
 _LEADING: Final = frozenset(map(stem, words_in(__package__, "leading")))
-"""Stems of words that lead in what an answer says next, and of words for a kind of value that stands below."""
+"""Stems of words that lead in what an answer says next, and of words for a kind of value below."""
 
 STRONG: Final = words_in(__package__, "strong")
 """They say more than the words of `WEAK`."""
@@ -77,7 +77,7 @@ KEPT: Final = frozenset(chain(MARKERS, SPEAKER, PRONOUNS))
 
 
 def _groups() -> dict[str, frozenset[str]]:
-    """Return stem -> the stems that stand for it; groups that share a word stay groups of their own."""
+    """Return stem -> the stems of the same meaning; groups that share a word stay groups of their own."""
     table: dict[str, frozenset[str]] = {}
     for group in tables(__package__)["groups"].split(";"):
         stems = frozenset(stem(word) for word in group.split())
@@ -87,7 +87,7 @@ def _groups() -> dict[str, frozenset[str]]:
 
 
 SAME: Final = _groups()
-"""Stem -> all stems that stand for it, itself among them."""
+"""Stem -> all stems of the same meaning, itself among them."""
 
 
 WORD: Final = 1.0
@@ -109,7 +109,7 @@ _DEFINITE: Final = words_of("the a an this that these those his her its their")
 _DID: Final = words_in(__package__, "did")
 _JOINTS: Final = frozenset(("but", "whereas", "while", "although", "though", "however"))
 _RULE: Final = re.compile(r"[ \t|]{0,9}\n[ \t|]{0,9}:?-{2}")
-"""What stands behind the head of a table."""
+"""What follows the head of a table."""
 
 
 class Unit(NamedTuple):

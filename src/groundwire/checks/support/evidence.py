@@ -28,7 +28,7 @@ _ENDS: Final = CLAUSE_ENDS | words_of("( : if when unless which who whose where 
 
 
 Sides = tuple[frozenset[str], frozenset[str]]
-"""What stands on the two sides of a word."""
+"""What is on the two sides of a word."""
 
 
 class Part(NamedTuple):

@@ -155,13 +155,13 @@ _REACH: Final = 40  # words of a clause
 _COMMA: Final = frozenset((",",))
 _SENTENCE_ENDS: Final = words_of("; but")
 _CONDITION_ENDS: Final = words_of(", ; : .")
-_NEAR: Final = 12  # words behind a verb, among which that of its clause stands
+_NEAR: Final = 12  # words behind a verb, among which is that of its clause
 _READ: Final = 10  # units of work that reading a sentence takes, beside those of its tokens
 _TOKEN: Final = 8
 
 
 def _end(texts: Sequence[str], place: int) -> int:
-    """Return where the clause ends that stands at a place; one that begins with its link ends at the next comma."""
+    """Return where the clause at a place ends; one that begins with its link ends at the next comma."""
     start = _start(texts, place)
     linked = start > 1 and texts[start - 1] in _RELATIVE and texts[start - 2] == ","
     linked = linked or (texts[0] in _SUBORDINATE and start <= 1)

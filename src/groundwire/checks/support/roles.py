@@ -107,7 +107,7 @@ def _written(token: ValueToken) -> str:
 
 
 def _is_list(between: Sequence[ValueToken]) -> bool:
-    """Tell whether nothing but items stands between two words: joints, articles, and words beside them."""
+    """Tell whether nothing but items is between two words: joints, articles, and words beside them."""
     texts = {token.text for token in between}
     rest = [
         token for token in between if not (token.stems or token.text in _LISTS or token.text in _ARTICLES)
@@ -173,7 +173,7 @@ def _beside(part: Part, places: Iterable[int]) -> frozenset[str]:
 
 
 def _ends(part: Part) -> Sides:
-    """Return what stands behind "from" and behind "to", as far as the next preposition."""
+    """Return what is behind "from" and behind "to", as far as the next preposition."""
     if not any(token.text == "from" for token in part.tokens):
         return _NOTHING, _NOTHING  # as nearly always: one end alone tells nothing
     found: dict[str, set[str]] = {"from": set(), "to": set()}
@@ -192,7 +192,7 @@ def _apart(sides: Sides) -> Sides:
 
 
 def _crossed(one: Sides, other: Sides) -> bool:
-    """Tell whether what `_apart` gives of one stands on the other sides of the other."""
+    """Tell whether what `_apart` gives of one is on the other sides of the other."""
     (a, b), (c, d) = one, _apart(other)
     return not (a.isdisjoint(d) or b.isdisjoint(c)) and a.isdisjoint(c)
 
@@ -355,7 +355,7 @@ def _is_unattached(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> 
 def names_somebody_else(atom: Atom, evidence: Evidence) -> bool:
     """Tell whether a claim gives a name that neither evidence nor question holds, nor the start of a word of it.
 
-    No names: abbreviations, words of a title, and what stands behind a colon, a bracket or a quotation mark.
+    No names: abbreviations, words of a title, and what is behind a colon, a bracket or a quotation mark.
     """
     names = {unit.start for unit in atom.units if unit.name and not evidence.recalls(unit.stem)}
     if not names:

@@ -156,7 +156,7 @@ def _masks(units: Sequence[Unit], evidence: Evidence) -> dict[int, int]:
             spend(1 + holding // 2)
             continue
         spend(min(len(masks), _CANDIDATES) // 4)
-        for number in islice(masks, _CANDIDATES):  # a common word is looked for where the rarer ones stand
+        for number in islice(masks, _CANDIDATES):  # a common word is looked for where the rarer ones are
             if not units[place].keys.isdisjoint(evidence.sentences[number].holds):
                 masks[number] |= 1 << place
     return dict(masks)

@@ -286,9 +286,9 @@ def _is_nearer_in_statement(value: Bound, other: Bound) -> bool:
 
 
 def _are_both_given(value: Bound, equal: Bound, rival: Bound) -> bool:
-    """Tell whether the answer gives the rival too, and both values fit better as they stand than exchanged.
+    """Tell whether the answer gives the rival too, and both values fit better as they are than exchanged.
 
-    So also where it gives another one that stands next to the equal value and not next to the rival: "25 % from 60
+    So also where it gives another one that is next to the equal value and not next to the rival: "25 % from 60
     minutes, 50 % from 120 minutes".
     """
     for beside in value.statement.near(value):

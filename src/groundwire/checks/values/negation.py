@@ -150,7 +150,7 @@ class ClauseIndex:
         self._wanted = frozenset(word for clause in asked for word in clause.words)
         self._said: dict[str, list[NegationScope]] = {}
         self._denied: dict[str, list[NegationScope]] = {}
-        self._about: dict[int, frozenset[str]] = {}  # what a pronoun with which a statement begins stands for
+        self._about: dict[int, frozenset[str]] = {}  # what a statement's first pronoun refers to
         self._before = _NOTHING
 
     def add(self, statement: ValueStatement) -> None:

@@ -74,7 +74,7 @@ class ValueIndex:
         self._comparable: dict[str, dict[str, list[Bound]]] = {}
 
     def says(self, statement: ValueStatement) -> bool:
-        """Tell whether a passage holds a statement word by word, under the same headings; told by its hash."""
+        """Tell whether a passage holds a statement word by word, under the same headings, by its hash."""
         if self._signatures is None:
             self._signatures = frozenset(hash(said.signature) for said in self._statements)
         return hash(statement.signature) in self._signatures
@@ -214,7 +214,7 @@ def _loose(token: ValueToken, given: dict[str, set[str]]) -> ValueToken:
     if value is None or value.amount is None or not value.bound:
         return token
     if any(key in given.get(key.partition(" ")[0], ()) for key in value.keys):
-        return token  # as it stands
+        return token  # it matches as it is
     keys = {
         other
         for key in value.keys

@@ -212,7 +212,7 @@ StatementReader = Callable[[str], Sequence[ValueStatement]]
 def read_statements(text: str) -> list[ValueStatement]:
     """Return the statements of a text as a reader sees it, with a letter for each raised digit and fraction.
 
-    Folded, 10\u2079 would be 109, and 1\u00bd be 11/2. Positions are those of the text as it stands.
+    Folded, 10\u2079 would be 109, and 1\u00bd be 11/2. Positions are those of the original text.
     """
     if text.isascii() and is_plain(text):
         return [*statements(text)]

@@ -330,7 +330,7 @@ def cut(text: str) -> Cut:
         else:
             if unread >= 0:
                 done, unread = _match(found, unread, start - 1), -1
-            if start < done:  # it belongs to what stands before it
+            if start < done:  # it belongs to what is before it
                 unread = done
             else:
                 if known.special:
