@@ -68,9 +68,6 @@ def test_every_field_of_a_published_schema_says_what_it_means_in_the_words_of_th
             told = {field: value.get("description") for field, value in part.get("properties", {}).items()}
             assert told == words.get(model, {})
             assert all(told.values())
-
-
-def test_a_field_without_words_is_named():
     words = tomllib.loads((ROOT / "docs" / "develop" / "fields.toml").read_text(encoding="utf-8"))
     del words["Claim"]["source_id"]
     with pytest.raises(ValueError, match=r"\[Claim\] .*source_id"):
@@ -100,31 +97,22 @@ def test_every_schema_is_one_and_is_found_under_its_id():
         jsonschema.Draft202012Validator.check_schema(generated)
         assert generated["$id"] == f"https://groundwire.dev/schemas/{name}/1.0.json"
         assert (PUBLISHED / generated["$id"].removeprefix("https://groundwire.dev/schemas/")).is_file()
-
-
-def test_every_record_has_a_good_and_a_bad_sample():
     for name in [*INPUTS, *OUTPUTS]:
         assert any(record_of(path) == name for path in GOOD)
         assert any(record_of(path) == name for path in BAD)
 
 
-def test_a_good_sample_is_read_by_the_models_and_by_the_schema():
+def test_models_and_schemas_read_good_samples_write_outputs_as_they_were_and_refuse_bad_samples():
     for path in GOOD:
         value = json.loads(path.read_text(encoding="utf-8"))
         validator(record_of(path)).validate(value)
         read(record_of(path), value)
-
-
-def test_a_bad_sample_is_refused_by_the_models_and_by_the_schema():
     for path in BAD:
         value = json.loads(path.read_text(encoding="utf-8"))
         with pytest.raises((RecordError, ValidationError)):
             read(record_of(path), value)
         with pytest.raises(jsonschema.ValidationError):
             validator(record_of(path)).validate(value)
-
-
-def test_an_output_that_is_read_and_written_again_is_the_same():
     for path in [path for path in GOOD if record_of(path) in OUTPUTS]:
         value = json.loads(path.read_text(encoding="utf-8"))
         name = record_of(path)
@@ -222,9 +210,6 @@ def test_the_headers_that_are_sent_are_those_described():
     headers_valid("deferred", deferred_headers(InboundRecord("t", 0, 0, 1, b"k", b"{}", traced)))
     with pytest.raises(jsonschema.ValidationError):
         headers_valid("decision", [("ce_id", b"x")])
-
-
-def test_the_headers_of_a_dead_letter_are_described():
     error = RecordError(ErrorCode.INVALID_JSON, "not JSON", None)
     described = asyncapi()["components"]["messages"]["dead-letter"]["headers"]["properties"]
     sent = {name for name, _ in dead_letter_headers(error, "t", 0, 0, [])}

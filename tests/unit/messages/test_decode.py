@@ -111,7 +111,7 @@ def test_a_value_above_900000_bytes_is_too_large_and_one_below_is_not():
     assert refused(b"\xff" * 2_000_000).code == ErrorCode.TOO_LARGE
 
 
-def test_what_is_no_claim_is_an_invalid_record_and_the_field_is_named():
+def test_what_is_no_claim_is_refused_with_its_field_named_and_none_of_its_text():
     """S0-152."""
     invalid = {
         # what is changed -> the field that the error names
@@ -172,21 +172,22 @@ def test_what_is_no_claim_is_an_invalid_record_and_the_field_is_named():
         assert (error.code, error.field) == (ErrorCode.INVALID_RECORD, field)
         assert error.message.startswith(field[:50])
         assert len(error.message) < 500
-
-
-def test_a_field_that_is_missing_is_named():
     for name in ["claim_id", "user_id", "content"]:
         value = {key: text for key, text in GOOD.items() if key != name}
         error = refused(json.dumps(value).encode())
         assert (error.code, error.field) == (ErrorCode.INVALID_RECORD, name)
-
-
-def test_an_unknown_version_is_refused_as_such_whatever_else_is_wrong():
-    """X-10: never decided."""
+    # X-10: never decided
     for version in ["", "1", "1.1", "2.0", "1.0 ", "v1.0", "9" * 1000]:
         error = refused(json.dumps({"schema_version": version, "new_field": 1}).encode())
         assert (error.code, error.field) == (ErrorCode.UNSUPPORTED_VERSION, "schema_version")
         assert len(error.message) < 200
+    secret = "swordfish" * 10
+    for changes in ({"content": 5, "source_id": secret}, {"content": secret * 1000}, {"user_id": [secret]}):
+        assert "swordfish" not in refused(raw(**changes)).message
+    # The path of each value in an error must not repeat the key: a worker would run out of memory
+    key = "k" * 100_000
+    with pytest.raises(RecordError):
+        decode_claim(json.dumps({key: [""] * 100_000}).encode())
 
 
 def test_what_a_claim_may_hold_is_accepted():
@@ -209,19 +210,17 @@ def test_what_a_claim_may_hold_is_accepted():
         assert isinstance(decode_claim(raw(**changes)), Claim)
 
 
-def test_the_error_of_a_claim_never_holds_its_text():
-    secret = "swordfish" * 10
-    for changes in ({"content": 5, "source_id": secret}, {"content": secret * 1000}, {"user_id": [secret]}):
-        assert "swordfish" not in refused(raw(**changes)).message
-
-
-@pytest.mark.parametrize("decode", [decode_claim, decode_response, decode_review_decision])
 @given(value=st.binary(max_size=200))
-def test_any_bytes_give_a_record_or_an_error(decode, value):
-    error = error_of(decode, value)
-    if error is not None:
-        assert error.code in {ErrorCode.INVALID_JSON, ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_VERSION}
-        error.message.encode()
+def test_any_bytes_give_a_record_or_an_error(value):
+    for decode in (decode_claim, decode_response, decode_review_decision):
+        error = error_of(decode, value)
+        if error is not None:
+            assert error.code in {
+                ErrorCode.INVALID_JSON,
+                ErrorCode.INVALID_RECORD,
+                ErrorCode.UNSUPPORTED_VERSION,
+            }
+            error.message.encode()
 
 
 names = st.sampled_from([*Claim.model_fields, "response_id", "x"])
@@ -266,6 +265,25 @@ def test_what_else_is_wrong_is_told_by_the_names_that_there_are():
         with pytest.raises(RecordError) as caught:
             decode_response(json.dumps(record).encode())
         assert caught.value.message == message
+    response = {"response_id": "r", "user_id": "u", "answer": "Yes.", "confidence": 0.9}
+    hint = "there is no such field; did you mean "
+    without = {name: value for name, value in GOOD.items() if name != "claim_id"}
+    assert told(decode_claim, without | {"claimid": "c"}) == f"claimid: {hint}claim_id?"
+    assert told(decode_claim, GOOD | {"claimid": "c"}) == f"claimid: {hint}claim_id?"
+    wrong = GOOD | {"claimid": "c", "claim_id": 5}
+    assert told(decode_claim, wrong) == f"claimid: {hint}claim_id? (and 1 more)"
+    other = {"claimid": "c", "user_id": "u"}
+    assert told(decode_claim, other) == f"claimid: {hint}claim_id? (also missing: content)"
+    sources = [{"fil": "a.py"}, {"file": "b.py"}, {}]
+    message = told(decode_response, response | {"sources": sources})
+    assert message == f"sources.0.fil: {hint}file? (and 1 more)", (
+        "the file that the third one lacks is another"
+    )
+    message = told(decode_response, {"user_id": "u", "answer": "Yes.", "confidence": 0.9, "sources": [{}]})
+    assert message == "response_id: field required (and 1 more)"
+    assert told(decode_response, {"sources": [{}], "confidence": 0.9, "answer": "Yes."}) == (
+        "response_id: field required (also missing: user_id; and 1 more)"
+    )
 
 
 def test_a_path_in_a_log_holds_no_name_of_the_senders():
@@ -276,26 +294,6 @@ def test_a_path_in_a_log_holds_no_name_of_the_senders():
     assert known_field(None) is None
 
 
-def test_a_long_key_above_many_values_costs_what_they_take():
-    """The path of each value in an error must not repeat the key: a worker would run out of memory."""
-    key = "k" * 100_000
-    with pytest.raises(RecordError):
-        decode_claim(json.dumps({key: [""] * 100_000}).encode())
-
-
-ANSWERED = {"response_id": "r", "user_id": "u", "answer": "Yes.", "confidence": 0.9}
-
-
-def as_json(**fields):
-    return json.dumps(fields).encode()
-
-
-def refused_either(value):
-    with pytest.raises(RecordError) as caught:
-        decode_either(value)
-    return caught.value
-
-
 def told(decode, value):
     with pytest.raises(RecordError) as caught:
         decode(value if isinstance(value, bytes) else json.dumps(value).encode())
@@ -303,9 +301,19 @@ def told(decode, value):
 
 
 def test_what_has_a_response_id_or_an_answer_and_no_claim_id_is_a_response_and_all_else_a_claim() -> None:
+    answered = {"response_id": "r", "user_id": "u", "answer": "Yes.", "confidence": 0.9}
+
+    def as_json(**fields):
+        return json.dumps(fields).encode()
+
+    def refused_either(value):
+        with pytest.raises(RecordError) as caught:
+            decode_either(value)
+        return caught.value
+
     assert isinstance(decode_either(as_json(**GOOD)), Claim)
-    assert isinstance(decode_either(as_json(**ANSWERED)), LlmResponse)
-    without = {name: value for name, value in ANSWERED.items() if name != "response_id"}
+    assert isinstance(decode_either(as_json(**answered)), LlmResponse)
+    without = {name: value for name, value in answered.items() if name != "response_id"}
     assert refused_either(as_json(**without)).message.startswith("response_id: ")
     assert refused_either(as_json(**GOOD, answer="Yes.")).message.startswith("answer: there is no such field")
     assert refused_either(as_json(**GOOD, response_id="r")).message.startswith(
@@ -314,22 +322,13 @@ def test_what_has_a_response_id_or_an_answer_and_no_claim_id_is_a_response_and_a
     assert refused_either(as_json(user_id="u")).message.startswith("claim_id: ")
     for value in (b'["answer"]', b'"response_id"', b"5", b"null", b"true"):
         assert refused_either(value).message == "the value must be a JSON object"
-
-
-def test_a_nul_is_refused_in_whatever_a_record_turns_out_to_be() -> None:
-    for fields in [GOOD, ANSWERED]:
+    for fields in [GOOD, answered]:
         assert refused_either(as_json(**fields, metadata={"note": "a\0b"})).field == "metadata.note"
-
-
-def test_what_is_wrong_with_a_key_of_the_record_itself_names_no_field() -> None:
     nul = refused_either(as_json(**GOOD, **{"a\0b": 1}))
     assert (nul.field, nul.message) == (None, "a key: holds a NUL character")
     half = refused_either(as_json(**GOOD)[:-1] + b', "\\ud800": 1}')
     assert half.message == "a key: holds half of a surrogate pair"
-
-
-def test_a_record_of_another_kind_is_not_read_as_the_kind_that_is_asked_for() -> None:
-    for decode, value in ((decode_claim, ANSWERED), (decode_response, GOOD)):
+    for decode, value in ((decode_claim, answered), (decode_response, GOOD)):
         with pytest.raises(RecordError):
             decode(as_json(**value))
 
@@ -365,9 +364,6 @@ def test_json_is_read_up_to_64_levels_however_many_parts_it_has() -> None:
     both = [deepest, *flat]
     assert parse_json(json.dumps(both).encode()) == both
     assert told(parse_json, json.dumps([both]).encode()) == "nested deeper than 64 levels"
-
-
-def test_characters_that_are_escaped_are_read_where_they_are_whole() -> None:
     assert parse_json(b'["\\ud83d\\ude00", "\\u00e9", "\\ue000", "\\\\ud800"]') == [
         "😀",
         "é",
@@ -381,31 +377,6 @@ def test_a_nul_is_looked_for_in_what_is_escaped_and_told_by_no_more_of_its_path_
     long = {"k" * 150: {"l" * 150: "\0"}}
     path = f"metadata.{'k' * 150}.{'l' * 150}"[:200]
     assert told(decode_claim, GOOD | {"metadata": long}) == f"{path}: holds a NUL character"
-
-
-def test_a_misspelt_field_explains_only_the_one_that_is_missing_because_of_it() -> None:
-    response = {"response_id": "r", "user_id": "u", "answer": "Yes.", "confidence": 0.9}
-    hint = "there is no such field; did you mean "
-    without = {name: value for name, value in GOOD.items() if name != "claim_id"}
-    assert told(decode_claim, without | {"claimid": "c"}) == f"claimid: {hint}claim_id?"
-    assert told(decode_claim, GOOD | {"claimid": "c"}) == f"claimid: {hint}claim_id?"
-    wrong = GOOD | {"claimid": "c", "claim_id": 5}
-    assert told(decode_claim, wrong) == f"claimid: {hint}claim_id? (and 1 more)"
-    other = {"claimid": "c", "user_id": "u"}
-    assert told(decode_claim, other) == f"claimid: {hint}claim_id? (also missing: content)"
-    sources = [{"fil": "a.py"}, {"file": "b.py"}, {}]
-    message = told(decode_response, response | {"sources": sources})
-    assert message == f"sources.0.fil: {hint}file? (and 1 more)", (
-        "the file that the third one lacks is another"
-    )
-
-
-def test_only_fields_of_the_record_itself_are_named_as_missing_too() -> None:
-    message = told(decode_response, {"user_id": "u", "answer": "Yes.", "confidence": 0.9, "sources": [{}]})
-    assert message == "response_id: field required (and 1 more)"
-    assert told(decode_response, {"sources": [{}], "confidence": 0.9, "answer": "Yes."}) == (
-        "response_id: field required (also missing: user_id; and 1 more)"
-    )
 
 
 def test_a_field_of_a_part_is_held_against_the_names_that_there_are_in_that_part() -> None:

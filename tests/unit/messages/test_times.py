@@ -1,4 +1,4 @@
-"""Times: RFC 3339 with any offset in, `Z` out; everything else refused."""
+"""Times: RFC 3339 with any offset in, `Z` out, everything else refused; and hashes of texts in events."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.messages.base import format_time, from_milliseconds, parse_time, to_milliseconds
+from groundwire.messages.events import text_hash, use_hash_key
 
 
 def test_a_time_with_an_offset_is_read_and_published_in_utc():
@@ -75,3 +76,14 @@ def test_milliseconds_go_to_a_time_and_back(milliseconds):
 def test_a_producer_cannot_choose_a_timestamp_that_stops_the_worker():
     for timestamp in [2**63 - 1, -(2**63), 10**15, -(10**15), -1]:
         format_time(from_milliseconds(timestamp))
+
+
+def test_a_texts_hash_is_the_first_twelve_digits_of_sha256_or_of_a_keyed_one_that_nobody_can_look_up():
+    """S1-37."""
+    assert text_hash("I feel hopeless") == "8fcb07baa023"
+    use_hash_key("a secret")
+    try:
+        keyed = text_hash("I feel hopeless")
+    finally:
+        use_hash_key("")
+    assert (keyed != "8fcb07baa023", len(keyed)) == (True, 12)
