@@ -170,7 +170,7 @@ def test_every_visible_tab_learns_what_happens_and_a_hidden_one_asks_once_it_is_
     look(reader.page, hidden=True)
     put(console.board, *more(13, 14))
     has_streams(reader, 0)
-    assert news.inner_text() == "5 new: show"
+    assert news.text_content() == "5 new: show"
     look(reader.page, hidden=False)
     expect(news).to_have_text("6 new: show")
 
