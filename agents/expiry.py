@@ -48,12 +48,7 @@ class WaitingPlace:
 
 
 class ReviewExpiry:
-    """Sends the ReviewDecisions that expire reviews.
-
-    Args:
-        read: follows `review` from its beginning.
-        sign: attests a record's value; raises UsageError without a key.
-    """
+    """Sends the ReviewDecisions that expire reviews; `sign` raises UsageError without a key."""
 
     def __init__(
         self,
@@ -103,12 +98,7 @@ class ReviewExpiry:
             await asyncio.sleep(5.0)
 
     async def expire(self) -> int:
-        """Expire all overdue reviews; return how many.
-
-        Raises:
-            StateError, BrokerUnavailable: some are left for the next time.
-            UsageError: the gate's key is no longer in the keys file.
-        """
+        """Expire all overdue reviews; return how many. Raises: StateError, BrokerUnavailable: some are left."""
         if len(self._waiting) >= self._forget_above:
             known, undecided = list(self._waiting), set[str]()
             for first in range(0, len(known), _CHUNK):

@@ -153,14 +153,9 @@ LARGE: Final = 50_000
 def small_first(
     records: Sequence[InboundRecord], most: int | None = None, held: Collection[bytes | None] = ()
 ) -> tuple[list[InboundRecord], list[InboundRecord]]:
-    """Split a batch into small records that run first, and those behind; both in order.
+    """Split a batch into small records that run first, and those behind; those of one key or none keep their order.
 
-    Records of one key, and those without one, keep their order.
-
-    Args:
-        records: of one partition, by offset.
-        most: bytes that run first, of the smallest records; None: all that are not large.
-        held: keys of unfinished records of earlier batches.
+    At most `most` bytes run first, or all that are not large; `held`: keys of unfinished records of earlier batches.
     """
     left = float("inf") if most is None else most
     fitting: set[int] = set()
@@ -399,10 +394,7 @@ class Health:
 class PartitionWorkers:
     """Processes the batches of each partition in order, and partitions concurrently.
 
-    Args:
-        process_batch: takes records, the lease, and a callback that makes the partition fetchable; raises LeaseLost to
-            leave the batch to the next holder, anything else to end the process.
-        health: counts the batches under way.
+    `process_batch` raises LeaseLost to leave a batch to the partition's next holder, anything else to end the process.
     """
 
     def __init__(

@@ -152,11 +152,8 @@ class Pipeline:
     ) -> None:
         """Process a batch of one partition; `read_on` makes the partition fetchable while the batch is unfinished.
 
-        Records that depend on an unreachable shard are set aside and processed last.
-
-        Raises:
-            LeaseLost: the partition is revoked while the batch waits; nothing of it is committed.
-            ProducerBroken, MemoryError: this process cannot go on.
+        Records that depend on an unreachable shard are set aside and processed last. Raises: LeaseLost: nothing of the
+        batch is committed; ProducerBroken, MemoryError: this process cannot go on.
         """
         self._metrics.batch_records.observe(len(records))
         sealer = self._services.sealer
@@ -303,11 +300,7 @@ class Pipeline:
         *,
         beside: bool,
     ) -> list[InboundRecord]:
-        """Process a portion; after too many internal errors in a row record by record, until one is decided.
-
-        Returns:
-            The records that depend on an unreachable shard, and those that follow them in their key.
-        """
+        """Process a portion, and return what it sets aside; after too many internal errors, record by record."""
         failures = self._metrics.failures
         if not failures.too_long:
             return await self._process_until_done(records, crashes, lease, guard, beside=beside)

@@ -68,9 +68,7 @@ class Publisher:
     async def publish(self, outputs: Sequence[Output]) -> list[Output]:
         """Publish all outputs; those that can never be published become dead letters, and are returned.
 
-        Raises:
-            BrokerUnavailable: not everything was acknowledged. Publishing again is safe: ids and bytes are the same.
-            ProducerBroken: this producer will never publish again.
+        Raises: BrokerUnavailable: publishing again is safe, as ids and bytes are the same; ProducerBroken.
         """
         try:
             refused = await self._publish(outputs)

@@ -142,12 +142,7 @@ class StateReconciler:
         self._state.server.suspect()
 
     async def before_step(self) -> None:
-        """Compare servers, and reassert on new ones; an unidentified server counts as new.
-
-        Raises:
-            StateUnavailable: no server answers, or the topics cannot be read.
-            StateLost: as state.
-        """
+        """Compare servers, and reassert on new ones; an unidentified one counts as new. Raises: StateError."""
         if self._kept_in != (epoch := self._state.epoch):
             await self._policies.put(self._policy)
             self._kept_in = epoch

@@ -39,9 +39,7 @@ class TopicFinding:
 async def declare(settings: Settings) -> list[str]:
     """Create missing topics; existing ones stay as they are. Returns the names created, without the prefix.
 
-    Raises:
-        BrokerUnavailable: no broker answers.
-        UsageError: the cluster refused to create a topic.
+    Raises: BrokerUnavailable; UsageError: the cluster refused to create a topic.
     """
     admin = await _connect(settings)
     try:

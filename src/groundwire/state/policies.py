@@ -56,11 +56,7 @@ class PolicyStore:
                 raise UsageError(f"GROUNDWIRE_POLICIES_DIR: {exc}") from None
 
     async def get(self, sha256: str) -> Policy | None:
-        """Return the policy with this hash, or None if it is unknown or its file has another hash.
-
-        Raises:
-            StateUnavailable: the folder has none and state does not answer: the policy's absence cannot be confirmed.
-        """
+        """Return a policy, or None. Raises: StateUnavailable: its absence cannot be confirmed."""
         if sha256 in self._known or not re.fullmatch(r"[0-9a-f]{64}", sha256):
             return self._known.get(sha256)
         path = self._folder / f"{sha256}.json" if self._folder else None

@@ -48,13 +48,8 @@ class QueueUse:
     ) -> dict[int, bytes]:
         """Return the buckets that a step may run in at once, each with the counts of the others.
 
-        Args:
-            left: undecided requests by bucket.
-            requests: of the step.
-            limits: near which few buckets run at once, as they do not see each other's grants.
-
-        Raises:
-            StateUnavailable: nothing was counted yet, and no server answers.
+        Few run at once near the limits, as they do not see each other's grants. `left`: undecided requests by bucket.
+        Raises: StateUnavailable: nothing was counted yet, and no server answers.
         """
         if len(self._keys) == 1:
             return {0: b""}

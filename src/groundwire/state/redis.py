@@ -133,10 +133,7 @@ class RedisState:
     async def open(self) -> str | None:
         """Check the server and adopt its epoch; None: state is lost or new, and has to be rebuilt.
 
-        Raises:
-            UsageError: the server is unsuitable.
-            SchemeMismatch: keys are of another scheme.
-            StateUnavailable: the server does not answer.
+        Raises: UsageError: the server is unsuitable; SchemeMismatch; StateUnavailable.
         """
         await self.server.check(require_aof=self._require_aof)
         return await self.adopt_epoch()
@@ -206,11 +203,7 @@ class RedisState:
             ]
 
     async def _reused(self, requests: Sequence[ReviewRequest]) -> list[ReviewRequest]:
-        """Return the actions whose id belongs to another subject, possibly in another bucket of a cluster.
-
-        An id belongs to its first subject, as recorded in the tenant's bucket; on one server the script finds the
-        action.
-        """
+        """Return the actions whose id belongs to another subject, as the bucket of the tenant in a cluster records."""
         if len(self._prefixes) == 1:
             return []
         reused: list[ReviewRequest] = []
@@ -250,8 +243,7 @@ class RedisState:
     async def mark(self, topic: str, partition: int, mark: InFlightMark | None) -> asyncio.Future[Any]:
         """Set the in-flight mark of a partition, or clear it (None); marks take effect in the order of calls.
 
-        Returns:
-            State's answer, which may be late: the mark is sent even if this process dies.
+        State's answer may be late: the mark is sent even if this process dies.
         """
         key = self._mark_key(topic, partition)
         if mark is None:

@@ -45,15 +45,9 @@ _SCHEMES: Final = ("redis", "rediss", "unix", f"redis{_CLUSTER}", f"rediss{_CLUS
 
 
 def connect(url: str, *, patience: float = PATIENCE) -> Client:
-    """Return a client: bytes in and out, bounded waits, at most one silent retry.
+    """Return a client: bytes in and out, bounded waits, at most one silent retry. Raises: UsageError.
 
-    Args:
-        url: `redis://` or `rediss://` of the primary; of a cluster `redis+cluster://host:port,host:port` (or
-            `rediss+`).
-        patience: seconds to connect, and to answer.
-
-    Raises:
-        UsageError: the address is invalid.
+    `url`: `redis://` or `rediss://` of the primary; of a cluster `redis+cluster://host:port,host:port` (or `rediss+`).
     """
     scheme = urlsplit(url).scheme
     if scheme not in _SCHEMES:
@@ -186,9 +180,7 @@ class Server:
     async def call(self, *command: Argument, needed: bool = False) -> Any:  # noqa: ANN401, ARG002 - a reply is what the server sends; as the cluster
         """Send a command; `needed` as in `run_each`.
 
-        Raises:
-            StateUnavailable: no answer in time, or an error (replica, loading, out of memory).
-            NoScriptError: unknown script.
+        Raises: StateUnavailable: no answer in time, or an error (replica, loading, out of memory); NoScriptError.
         """
         async with bounded(command, self._patience):
             return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
@@ -213,7 +205,7 @@ class Server:
         deciding: bool = False,  # noqa: ARG002 - as the cluster
         needed: bool = False,  # noqa: ARG002 - as the cluster
     ) -> dict[int, Any]:
-        """Run a script per bucket, and return the answers.
+        """Run a script per bucket, and return the answers. Raises: StateUnavailable: as `call`; all ran that could.
 
         Args:
             code: the script.
@@ -221,9 +213,6 @@ class Server:
             calls: by bucket.
             deciding: needs compared servers; answers that arrive are returned, if any.
             needed: nothing can be decided without it: a bucket that refuses it is away.
-
-        Raises:
-            StateUnavailable: as `call`; all were run that could.
         """
         return {bucket: await self.run(code, keys, *rest) for bucket, (keys, rest) in calls.items()}
 
@@ -278,13 +267,7 @@ class Server:
             )
 
     async def check(self, *, require_aof: bool) -> None:
-        """Refuse an unsuitable server.
-
-        Raises:
-            UsageError: a cluster addressed as one server; visible settings that evict keys or, with `require_aof`, no
-                AOF.
-            StateUnavailable: as `call`.
-        """
+        """Refuse a cluster addressed as one server, and visible settings that lose keys. Raises: UsageError."""
         await self.check_kind()
 
         async def setting(name: str) -> str | None:
@@ -400,15 +383,14 @@ class _PipelinedConnection:
                 try:
                     found = await self.connection.read_response(disconnect_on_error=False)
                 except ResponseError as refusal:
-                    self._due.popleft().fail(refusal)
-                else:
-                    self._due.popleft().succeed(found)
+                    found = refusal
+                self._due.popleft().settle(found)
         except (RedisError, OSError) as broken:
             error = broken
         finally:
             self.is_closed = True
             while self._due:
-                self._due.popleft().fail(error)
+                self._due.popleft().settle(error)
             await self.connection.disconnect(nowait=True)
 
 
@@ -419,13 +401,13 @@ class _Due(NamedTuple):
     sent: float
     answer: asyncio.Future[Any]
 
-    def succeed(self, found: object) -> None:
-        if not self.answer.done():
+    def settle(self, found: object) -> None:
+        if self.answer.done():
+            return
+        if isinstance(found, Exception):
+            self.answer.set_exception(_unavailable(self.command, found))
+        else:
             self.answer.set_result(found)
-
-    def fail(self, error: Exception) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(_unavailable(self.command, error))
 
 
 def _refused(error: StateUnavailable) -> bool:
