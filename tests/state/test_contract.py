@@ -135,11 +135,8 @@ async def test_each_of_several_records_of_a_refused_claim_keeps_its_own_revision
     copy = claims.again(first)
     records = [first, claims.again(first), claims.again(first)]
     answers = await decide(state, *records, limits=FULL)
-    assert [(answer.state, answer.revision, answer.fresh) for answer in answers] == [
-        (R, 1, True),
-        (R, 2, True),
-        (R, 3, True),
-    ]
+    found = [(answer.state, answer.revision, answer.fresh) for answer in answers]
+    assert found == [(R, number, True) for number in (1, 2, 3)]
     again = await decide(state, *records)
     assert [(answer.origin, answer.revision, answer.fresh) for answer in again] == [
         (record.origin, number, False) for number, record in enumerate(records, 1)

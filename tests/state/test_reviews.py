@@ -216,34 +216,6 @@ async def test_a_decision_gives_its_place_back_once(new_state):
     assert wrong == []
 
 
-async def test_the_hundred_places_of_a_user_are_the_users_alone(state: State, claims, people):
-    asks = [claims.ask(f"c{n}", f"text number {n} of the user", 2) for n in range(101)]
-    *_, last, refused = await decide(state, *asks)
-    assert (last.state, refused.state, refused.place) == (P, R, Place.USER_FULL)
-    await review_one(state, people.act("reject", asks[7]))
-    other = claims.ask("c1", OTHER, 2, user="bob")
-    again, more, others = await decide(state, claims.again(asks[100]), claims.ask("c101", OTHER, 2), other)
-    assert (again.state, more.place, others.state) == (P, Place.USER_FULL, P)
-
-
-@pytest.mark.slow
-async def test_of_ten_thousand_places_in_all_one_is_given_back(state: State, claims, people):
-    limits = QueueLimits(per_user=10_000, per_tenant=20_000)
-    asks = [claims.respond(f"r{n}", 2, user=f"u{n % 200}", queued=True) for n in range(10_001)]
-    outcomes = []
-    for first in range(0, len(asks), 1_000):
-        await state.queue_depth()  # a cluster counts its buckets between the batches
-        outcomes += await decide(state, *asks[first : first + 1_000], limits=limits)
-    assert [outcome.state for outcome in outcomes] == [P] * 10_000 + [R]
-    assert outcomes[-1].place is Place.TOTAL_FULL
-    await review_one(state, people.act("approve", asks[0]))
-    another = claims.respond("one more", 2, queued=True)
-    again, more = await decide(state, claims.again(asks[-1]), another, limits=limits)
-    assert (again.state, more.place, await state.queue_depth()) == (P, Place.TOTAL_FULL, 10_000)
-    standings = await state.statuses([ask.subject for ask in asks])
-    assert standings == [SubjectStatus(A, 2), *[SubjectStatus(P, 1)] * 9_999, SubjectStatus(P, 2)]
-
-
 async def test_an_action_that_cannot_be_is_refused_and_changes_nothing(new_state):
     wrong = []
     for action in ReviewAction:
@@ -260,21 +232,13 @@ async def test_an_action_that_cannot_be_is_refused_and_changes_nothing(new_state
                 people.act(action, ask, revision=current.revision, refused="unauthorized"),
                 *([] if possible else [people.act(action, ask, revision=current.revision)]),
             ]
-            codes = [
-                "stale",
-                "stale",
-                "unauthorized",
-                "not_approved" if action == "retract" else "not_pending",
-            ]
+            codes = ["stale", "stale", "unauthorized"]
+            codes += ["not_approved" if action == "retract" else "not_pending"]
             if name == "waiting":
                 codes = ["waiting", "waiting", "unauthorized", "waiting"]
             answers = [RefusedAction(code, current) for code in codes[: len(refusals)]]
-            seen = [
-                await state.review(refusals),
-                await state.statuses([ask.subject]),
-                await step_one(state, ask),
-            ]
-            seen += [await state.queue_depth(), await found(state, claims, text)]
+            seen = [await state.review(refusals), await state.statuses([ask.subject])]
+            seen += [await step_one(state, ask), await state.queue_depth(), await found(state, claims, text)]
             if possible:
                 await review_one(state, people.act(action, ask, revision=1))
             if [*seen, await state.review(refusals)] != [answers, [current], *before, answers]:
@@ -352,25 +316,17 @@ async def test_an_action_id_is_used_once_within_a_tenant(state: State, claims, p
     elsewhere = claims.ask("c1", tier=2, tenant="umbrella")
     await decide(state, one, two, elsewhere)
     act = people.act("approve", one, action_id="x", decisive=b"1" * 16)
-    first, *reused, again, other = await state.review(
-        [
-            act,
-            people.act("approve", two, action_id="x"),
-            people.act("retract", one, action_id="x", revision=2),
-            people.act("approve", claims.ask("c3"), action_id="x"),
-            replace(act, decisive=b"2" * 16),
-            act,
-            people.act("approve", elsewhere, action_id="x"),
-        ]
-    )
+    others = [("approve", two, 1), ("retract", one, 2), ("approve", claims.ask("c3"), 1)]
+    others = [people.act(how, ask, revision=number, action_id="x") for how, ask, number in others]
+    acts = [act, *others, replace(act, decisive=b"2" * 16), act]
+    acts.append(people.act("approve", elsewhere, action_id="x"))
+    first, *reused, again, other = await state.review(acts)
     assert reused == [RefusedAction("action_id_reused", None)] * 4
     assert isinstance(first, Reviewed)
     assert (again, other.outcome.state) == (first, A)
     assert await state.statuses([one.subject, two.subject]) == [SubjectStatus(A, 2), SubjectStatus(P, 1)]
-    asks = [
-        people.act("approve", two, action_id="y", refused="unattested"),
-        people.act("reject", two, action_id="y"),
-    ]
+    asks = [people.act("approve", two, action_id="y", refused="unattested")]
+    asks.append(people.act("reject", two, action_id="y"))
     refused = [RefusedAction("unattested", SubjectStatus(P, 1)), RefusedAction("action_id_reused", None)]
     assert await state.review(asks) == refused, "a refused id is used up too"
 
@@ -385,7 +341,7 @@ async def test_any_text_may_be_an_action_id_and_none_uses_up_an_expiry(state: St
     ask, other = claims.ask("last", OTHER, 2), claims.ask("other")
     await decide(state, ask)
     await state.review(
-        [people.act("retract", ask, action_id="x"), people.act("expire", other, action_id="x")]
+        [people.act(how, who, action_id="x") for how, who in (("retract", ask), ("expire", other))]
     )
     assert isinstance(await review_one(state, people.act("expire", ask, action_id="x")), Reviewed)
 
@@ -474,11 +430,8 @@ async def test_a_retraction_looks_at_a_bounded_number_of_claims(new_state, claim
 async def test_held_entries_and_statuses_are_those_of_the_steps_in_the_order_asked_for(
     state: State, claims, people
 ):
-    asks = [
-        claims.ask("c1", parents=[subject("p")]),
-        claims.ask("c2", OTHER, 3),
-        claims.respond("r1", 2, queued=True),
-    ]
+    asks = [claims.ask("c1", parents=[subject("p")]), claims.ask("c2", OTHER, 3)]
+    asks.append(claims.respond("r1", 2, queued=True))
     asks.append(claims.ask("edited", "a text to be edited", 2))
     outcomes = await decide(state, *asks)
     outcomes[3] = (await review_one(state, people.act("edit", asks[3], text="another"))).outcome
