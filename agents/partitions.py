@@ -259,7 +259,10 @@ class PartitionLease:
     Attributes:
         held: keys of unfinished records that are behind.
         aside: those of them that depend on an unreachable shard.
+        guard: set by the first batch.
     """
+
+    guard: CrashGuard
 
     def __init__(self, earlier: Collection[asyncio.Task[None]] = ()) -> None:
         self._over = asyncio.Event()
@@ -267,7 +270,6 @@ class PartitionLease:
         self._first, self._behind = asyncio.Lock(), asyncio.Lock()  # both are fair
         self.held: Counter[bytes | None] = Counter()
         self.aside = Aside()
-        self.guard: CrashGuard | None = None
         self.broken = False
 
     @property

@@ -162,12 +162,12 @@ class Pipeline:
                 await lease.pause(_RETRY)
             sealer.note_batch(_partition_of(records[0]), records[0].offset)
         async with lease.first():
-            if lease.guard is None:
+            if not hasattr(lease, "guard"):
                 lease.guard = CrashGuard(self._services.state, records[0].topic or "", records[0].partition)
                 await lease.guard.load()
-            guard, left, behind = lease.guard, list[InboundRecord](), list[InboundRecord]()
-            portions = guard.portions(records)
-            if guard.suspects or self._by_due(records)[1]:
+            left, behind = list[InboundRecord](), list[InboundRecord]()
+            portions = lease.guard.portions(records)
+            if lease.guard.suspects or self._by_due(records)[1]:
                 async with (
                     lease.behind()
                 ):  # exclusively: the batch may crash the worker, or waits until it is due
@@ -175,32 +175,26 @@ class Pipeline:
                         due, later = self._by_due(portion)
                         first, large = small_first(due)
                         for part in filter(None, (first, *parts_of(large, 0))):
-                            left += await self._process_here(part, crashes, lease, guard)
+                            left += await self._process_here(part, crashes, lease)
                         if later:
-                            left += await self._process_later(later, crashes, lease, guard)
+                            left += await self._process_later(later, crashes, lease)
             else:
                 first, behind = small_first(records, self._role.together, lease.held)
                 lease.held += keys_of(behind)
-                left = await self._process_here(first, 0, lease, guard) if first else []
+                left = await self._process_here(first, 0, lease) if first else []
         if behind:
             read_on()
             async with lease.behind():
                 for part in parts_of(behind, self._role.together or LARGE):
                     lease.insist_held()
-                    left += await self._process_here(part, 0, lease, guard, beside=True)
+                    left += await self._process_here(part, 0, lease, beside=True)
                     lease.held -= keys_of(part)
         if left:
             read_on()
-            await self._process_aside(left, portions[0][1], lease, guard)
+            await self._process_aside(left, portions[0][1], lease)
 
     async def _process_here(
-        self,
-        records: Sequence[InboundRecord],
-        crashes: int,
-        lease: PartitionLease,
-        guard: CrashGuard,
-        *,
-        beside: bool = False,
+        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, *, beside: bool = False
     ) -> list[InboundRecord]:
         """Process records whose shards answer and whose keys are free; set the others aside and return them.
 
@@ -208,18 +202,18 @@ class Pipeline:
         """
         free, left = lease.aside.split(records)
         if free:
-            left += await self._process_portion(free, crashes, lease, guard, beside=beside)
+            left += await self._process_portion(free, crashes, lease, beside=beside)
         if left:
             lease.aside.add(left)
             lease.held += keys_of(left)
         self._health.progress()
-        if left and guard.isolates:
-            await self._process_aside(left, crashes, lease, guard)
+        if left and lease.guard.isolates:
+            await self._process_aside(left, crashes, lease)
             return []
         return left
 
     async def _process_aside(
-        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, guard: CrashGuard
+        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease
     ) -> None:
         """Process set-aside records in order, once their shard answers or its grace is over.
 
@@ -230,7 +224,7 @@ class Pipeline:
             lease.insist_held()
             ready = lease.aside.ready(left, partial(self._waits, self._services.state.away()))
             part = next(parts_of(ready, self._role.together or LARGE), [])
-            again = await self._process_portion(part, crashes, lease, guard, beside=True) if part else []
+            again = await self._process_portion(part, crashes, lease, beside=True) if part else []
             waiting = {record.offset for record in again}
             decided = [record for record in part if record.offset not in waiting]
             lease.aside.remove(decided)
@@ -268,7 +262,7 @@ class Pipeline:
         return due, later
 
     async def _process_later(
-        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, guard: CrashGuard
+        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease
     ) -> list[InboundRecord]:
         """Wait until the newest record is `COPY_AGE` old; decide what falls due, then copy the rest once.
 
@@ -286,24 +280,18 @@ class Pipeline:
             self._health.progress()
             due, later = self._by_due(later)
             if due:
-                left_aside += await self._process_here(due, crashes, lease, guard)
+                left_aside += await self._process_here(due, crashes, lease)
         if later:
-            left_aside += await self._process_here(later, crashes, lease, guard)
+            left_aside += await self._process_here(later, crashes, lease)
         return left_aside
 
     async def _process_portion(
-        self,
-        records: Sequence[InboundRecord],
-        crashes: int,
-        lease: PartitionLease,
-        guard: CrashGuard,
-        *,
-        beside: bool,
+        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, *, beside: bool
     ) -> list[InboundRecord]:
         """Process a portion, and return what it sets aside; after too many internal errors, record by record."""
         failures = self._metrics.failures
         if not failures.too_long:
-            return await self._process_until_done(records, crashes, lease, guard, beside=beside)
+            return await self._process_until_done(records, crashes, lease, beside=beside)
         left: list[InboundRecord] = []
         for record in records:
             free, follow = split([record], set(keys_of(left)), lambda _record: False)
@@ -319,43 +307,31 @@ class Pipeline:
                 await lease.pause(self._trial)
                 failures.fresh = False
                 self._trial = min(2 * self._trial, LAST_TRIAL)
-            left += await self._process_until_done(free, crashes, lease, guard, beside=beside)
+            left += await self._process_until_done(free, crashes, lease, beside=beside)
         return left
 
     async def _process_until_done(
-        self,
-        records: Sequence[InboundRecord],
-        crashes: int,
-        lease: PartitionLease,
-        guard: CrashGuard,
-        *,
-        beside: bool,
+        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, *, beside: bool
     ) -> list[InboundRecord]:
         """Process records under an in-flight mark, which only a crash leaves behind."""
-        await guard.mark(records, crashes)
+        await lease.guard.mark(records, crashes)
         try:
-            left = await self._try_until_done(records, crashes, lease, guard, beside=beside)
+            left = await self._try_until_done(records, crashes, lease, beside=beside)
         except LeaseLost:
-            await guard.unmark_now(records)
+            await lease.guard.unmark_now(records)
             raise
-        guard.unmark(records)
+        lease.guard.unmark(records)
         return left
 
     async def _try_until_done(
-        self,
-        records: Sequence[InboundRecord],
-        crashes: int,
-        lease: PartitionLease,
-        guard: CrashGuard,
-        *,
-        beside: bool,
+        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, *, beside: bool
     ) -> list[InboundRecord]:
         """Retry after internal errors until the records are done; return those set aside."""
         began = self._services.tracing.began()
         while True:
             try:
                 async with self._beside if beside and self._role.together else nullcontext():
-                    batch = await self._prepare(records, crashes, guard)
+                    batch = await self._prepare(records, crashes, lease.guard)
                 published, left = await self._decide_in_parts(batch, lease, began)
                 if self._services.sealer is not None:
                     offsets = {_place_of(self._role.original(record)): record.offset for record in records}
