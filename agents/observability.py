@@ -192,7 +192,17 @@ class OpenTelemetry(Tracing):
     def spans(self, results: Sequence[Result], began: int) -> Iterator[Carrier]:
         with ExitStack() as opened:
             spans = {id(result.record): opened.enter_context(self._span(result, began)) for result in results}
-            yield lambda outgoing: [_carried(output, spans[id(output.cause)]) for output in outgoing]
+
+            def carried(output: Output) -> Output:
+                """Set the context of a span; a dead letter keeps its record's headers."""
+                context = spans[id(output.cause)].get_span_context()
+                if output.topic == TopicName.DEAD_LETTER or not context.is_valid:
+                    return output
+                value = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+                others = [(key, held) for key, held in output.headers if key != TRACEPARENT]
+                return replace(output, headers=[*others, (TRACEPARENT, value.encode())])
+
+            yield lambda outgoing: [carried(output) for output in outgoing]
 
     @contextmanager
     def _span(self, result: Result, began: int) -> Iterator[Span]:
@@ -245,16 +255,6 @@ def open_tracing(role: str, *, enabled: bool) -> Tracing:
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     tracer = provider.get_tracer("groundwire")
     return OpenTelemetry(role, tracer)  # remaining spans are sent at exit
-
-
-def _carried(output: Output, span: Span) -> Output:
-    """Set the context of a span; a dead letter keeps its record's headers."""
-    context = span.get_span_context()
-    if output.topic == TopicName.DEAD_LETTER or not context.is_valid:
-        return output
-    value = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
-    others = [(key, held) for key, held in output.headers if key != TRACEPARENT]
-    return replace(output, headers=[*others, (TRACEPARENT, value.encode())])
 
 
 def _outcome(result: Result) -> dict[str, str | int]:

@@ -332,7 +332,14 @@ class Pipeline:
             try:
                 async with self._beside if beside and self._role.together else nullcontext():
                     batch = await self._prepare(records, crashes, lease.guard)
-                published, left = await self._decide_in_parts(batch, lease, began)
+                published, left = list[Output](), batch
+                while left:
+                    part, rest = self._apart(left)
+                    if not part:
+                        break
+                    with suppress(_PartlyAway):
+                        published += await self._decide_and_publish(part, lease, began)
+                        left = rest
                 if self._services.sealer is not None:
                     offsets = {_place_of(self._role.original(record)): record.offset for record in records}
                     of_records = [(offsets[_place_of(each.cause)], each) for each in published]
@@ -374,21 +381,6 @@ class Pipeline:
                 if is_dead:
                     return [letter]
             return await self._handler.prepare(originals, ask_network=self._role.deferred)
-
-    async def _decide_in_parts(
-        self, batch: Batch, lease: PartitionLease, began: int
-    ) -> tuple[list[Output], Batch]:
-        """Decide what state can answer; return what was published and the entries left."""
-        published: list[Output] = []
-        left = batch
-        while left:
-            part, rest = self._apart(left)
-            if not part:
-                break
-            with suppress(_PartlyAway):
-                published += await self._decide_and_publish(part, lease, began)
-                left = rest
-        return published, left
 
     def _apart(self, batch: Batch) -> tuple[Batch, Batch]:
         """Split a batch into entries to decide now and those that wait or follow one that waits.
