@@ -58,7 +58,7 @@ def main(form: str, seconds: float, *, console: bool) -> None:
     except (DemoError, GroundwireError, MissingServiceError, ServiceError) as exc:
         progress(f"demo: {exc}")
         sys.exit(1)
-    sys.exit(1 if _differences(ledger) else 0)
+    sys.exit(1 if ledger.differences else 0)
 
 
 def _run(report: Report, started: float, deadline: float, *, console: bool) -> Ledger:
@@ -80,7 +80,10 @@ def _run(report: Report, started: float, deadline: float, *, console: bool) -> L
                     progress(running.log_tails())
                     raise
                 report.summary(ledger, time.monotonic() - started)
-                for difference in _differences(ledger):
+                expected, settled = len(ledger.entries), ledger.totals.total()
+                if settled != expected:
+                    ledger.differences.append(f"{expected} subjects sent, {settled} decided")
+                for difference in ledger.differences:
                     progress(f"DIFFERENT: {difference}")
                 if console:
                     serve_console(environment, folder, running.metrics)
@@ -90,13 +93,6 @@ def _run(report: Report, started: float, deadline: float, *, console: bool) -> L
                     )
                     progress(again)
                 return ledger
-
-
-def _differences(ledger: Ledger) -> list[str]:
-    """Return what is wrong: outcomes other than expected, and records that are not accounted for."""
-    expected, settled = len(ledger.entries), ledger.totals.total()
-    lost = [] if settled == expected else [f"{expected} subjects sent, {settled} decided"]
-    return [*ledger.differences, *lost]
 
 
 if __name__ == "__main__":

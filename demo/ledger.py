@@ -14,8 +14,8 @@ class Entry:
     came: list[str] = field(default_factory=list)
 
     @property
-    def complete(self) -> bool:
-        return len(self.came) >= len(self.outcomes)
+    def missing(self) -> tuple[str, ...]:
+        return self.outcomes[len(self.came) :]
 
 
 @dataclass(slots=True)
@@ -46,8 +46,8 @@ class Ledger:
         self._settled[key] = max(self._settled.get(key, (-1, "")), (revision, verdict))
         entries = self.entries.get(key, [])
         before = {earlier for entry in entries for earlier in entry.came}
-        entry = next((entry for entry in entries if not entry.complete), None)
-        wanted = entry.outcomes[len(entry.came)] if entry else "nothing"
+        entry = next((entry for entry in entries if entry.missing), None)
+        wanted = entry.missing[0] if entry else "nothing"
         if outcome != wanted:
             if outcome in before:
                 return
@@ -65,12 +65,9 @@ class Ledger:
 
     @property
     def missing(self) -> list[str]:
-        return [
-            f"{entry.label}: expected {', then '.join(entry.outcomes[len(entry.came) :])}, got nothing"
-            for entries in self.entries.values()
-            for entry in entries
-            if not entry.complete
-        ]
+        every = (entry for entries in self.entries.values() for entry in entries)
+        lacking = [entry for entry in every if entry.missing]
+        return [f"{entry.label}: expected {', then '.join(entry.missing)}, got nothing" for entry in lacking]
 
     @property
     def repeats(self) -> int:

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from demo.examples import REVIEWER
-from deploy.embedded.process import HOST, MissingServiceError, find_program
+from deploy.embedded.process import HOST, find_program
 from groundwire.keys.file import new_key
 
 CONSOLE_KEY: Final = "console"
 GATE_KEY: Final = "gate"
 """Ids of the keys that sign what people decide, and what expires."""
-_PAGES: Final = {"/api": b"The API of the example.\n"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +80,12 @@ def made_in(folder: Path) -> Iterator[Sources]:
 
 def _commit(repo: Path, home: Path) -> str:
     """Make a repository of a folder's content; return the id of its one commit."""
-    try:
-        git = find_program("git", "git: commits that claims cite are looked up with it")
-    except MissingServiceError as missing:
-        raise MissingServiceError(f"{missing} (for example apt-get install git)") from None
+    git = find_program("git", "git, with which cited commits are looked up (for example apt-get install git)")
     # nothing of the user's own settings: hooks, signing and templates would change what comes out
-    environment = {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "HOME": str(home),
-        "GIT_CONFIG_NOSYSTEM": "1",
-        **{f"GIT_{role}_NAME": "Demo" for role in ("AUTHOR", "COMMITTER")},
-        **{f"GIT_{role}_EMAIL": "demo@example.org" for role in ("AUTHOR", "COMMITTER")},
-        **{f"GIT_{role}_DATE": "2026-01-01T00:00:00Z" for role in ("AUTHOR", "COMMITTER")},
-    }
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "GIT_CONFIG_NOSYSTEM": "1"}
+    who = {"NAME": "Demo", "EMAIL": "demo@example.org", "DATE": "2026-01-01T00:00:00Z"}
+    for role in ("AUTHOR", "COMMITTER"):
+        environment |= {f"GIT_{role}_{name}": value for name, value in who.items()}
 
     def run(*arguments: str) -> str:
         done = subprocess.run(  # noqa: S603 - fixed arguments
@@ -108,19 +100,16 @@ def _commit(repo: Path, home: Path) -> str:
 
 
 class _Site(BaseHTTPRequestHandler):
-    def do_HEAD(self) -> None:
-        self._answer()
-
     def do_GET(self) -> None:
-        self.wfile.write(self._answer())
-
-    def _answer(self) -> bytes:
-        page = _PAGES.get(self.path)
-        body = page if page is not None else b"Not here.\n"
-        self.send_response(200 if page is not None else 404)
+        found = self.path == "/api"
+        body = b"The API of the example.\n" if found else b"Not here.\n"
+        self.send_response(200 if found else 404)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        return body
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET  # noqa: N815 - the name that the base class looks for
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - the base class's signature
         """Log nothing: the decisions show what was asked."""

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Self
 
 from deploy.embedded import EmbeddedBroker, RedisServer
@@ -23,13 +24,9 @@ _CHUNK = 65_536
 
 @dataclass(frozen=True)
 class Weather:
-    """What becomes of bytes on their way.
+    """What happens to bytes on their way: a delay in seconds, a rate in bytes a second, of a connection and direction.
 
-    Attributes:
-        delay: seconds that every piece waits, each way.
-        rate: bytes a second of one connection and direction; None: as fast as it goes.
-        frozen: nothing passes; connections stay open.
-        closed: connections are dropped, and new ones at once.
+    `frozen`: nothing passes; connections stay open. `closed`: connections are dropped, and new ones at once.
     """
 
     delay: float = 0.0
@@ -92,12 +89,8 @@ class Proxy:
             if not self.weather.closed:
                 back, onward = await asyncio.open_connection(HOST, self.target)
                 self._writers.add(onward)
-                await asyncio.wait(
-                    [
-                        asyncio.ensure_future(self._pump(reader, onward)),
-                        asyncio.ensure_future(self._pump(back, writer)),
-                    ]
-                )
+                pumps = (self._pump(reader, onward), self._pump(back, writer))
+                await asyncio.wait([asyncio.ensure_future(pump) for pump in pumps])
         except OSError:
             pass  # nobody is behind us: the client finds its connection closed
         finally:
@@ -157,30 +150,21 @@ class Proxies:
 NODES = {"embedded": 1, "kafka": 1, "kafka3": 3}
 
 
-class OneNode:
+def one_node(broker: EmbeddedBroker) -> SimpleNamespace:
     """An embedded broker, asked as a cluster with one node is."""
-
-    def __init__(self, broker: EmbeddedBroker) -> None:
-        self._broker = broker
-
-    def stop_node(self, _number: int, *, hard: bool = True) -> None:  # noqa: ARG002 - it knows one way only
-        self._broker.down()
-
-    def start_node(self, _number: int) -> None:
-        self._broker.up()
-
-    def pause_node(self, _number: int) -> None:
-        self._broker.pause()
-
-    def resume_node(self, _number: int) -> None:
-        self._broker.resume()
+    return SimpleNamespace(
+        stop_node=lambda _number, hard: broker.down(),  # noqa: ARG005 - it knows one way only
+        start_node=lambda _number: broker.up(),
+        pause_node=lambda _number: broker.pause(),
+        resume_node=lambda _number: broker.resume(),
+    )
 
 
 @dataclass
 class Proxied:
     """A broker as clients see it: through proxies, one a node. It is a `tests.services.brokers.Broker`."""
 
-    nodes: KafkaCluster | OneNode
+    nodes: KafkaCluster | SimpleNamespace
     proxies: list[Proxy]
 
     @property
@@ -237,14 +221,9 @@ class Services:
 
 @contextmanager
 def running(kind: str, redis: str = "one") -> Iterator[Services]:
-    """Start a broker of a kind behind proxies, and Redis; Apache Kafka goes with the real `redis-server`.
+    """Start a broker of `NODES` behind proxies, and Redis of `REDIS`; Apache Kafka goes with the real `redis-server`.
 
-    Args:
-        kind: one of `NODES`.
-        redis: one of `REDIS`.
-
-    Raises:
-        MissingServiceError: one of them is not installed here.
+    Raises: MissingServiceError.
     """
     with ExitStack() as stack:
         proxies = stack.enter_context(Proxies())
@@ -264,7 +243,7 @@ def _embedded(stack: ExitStack, proxies: Proxies) -> Proxied:
     proxy = proxies.before(0)
     broker = stack.enter_context(EmbeddedBroker(advertised=proxy.port))
     proxy.target = broker.port
-    return Proxied(OneNode(broker), [proxy])
+    return Proxied(one_node(broker), [proxy])
 
 
 def _kafka(stack: ExitStack, proxies: Proxies, count: int) -> Proxied:
