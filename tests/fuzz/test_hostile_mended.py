@@ -50,22 +50,18 @@ async def test_a_deferred_record_whose_origin_no_log_has_is_decided_as_the_recor
 
 def test_a_file_of_keys_tokens_or_tenants_that_no_reader_can_follow_is_a_usage_error(tmp_path):
     path = tmp_path / "tenants.toml"
-    for text, why in (("a = " + "[" * 5_000, "nested too deeply"), ("a = " + "9" * 5_000, "not TOML: ")):
+    tenants = partial(load_sources, load_settings().model_copy(update={"tenants_file": path}))
+    tracker = '[tenants.a.tracker]\nkind = "github"\nurl = "https://[::1"\nproject = "a/b"\n'
+    for text, why in (
+        ("a = " + "[" * 5_000, "nested too deeply"),
+        ("a = " + "9" * 5_000, "not TOML: "),
+        (tracker, r"tenants\.a\.tracker"),
+    ):
         path.write_text(text)
-        for read in (
-            partial(Keys.parse, text.encode(), Path("keys.toml")),
-            partial(Tokens.parse, text.encode(), Path("tokens.toml")),
-            partial(load_sources, load_settings().model_copy(update={"tenants_file": path})),
-        ):
+        others = [partial(kind.parse, text.encode(), Path("keys.toml")) for kind in (Keys, Tokens)]
+        for read in (tenants, *(others if text is not tracker else [])):
             with pytest.raises(UsageError, match=why):
                 read()
-
-
-def test_an_address_of_a_tracker_that_is_none_is_a_usage_error(tmp_path):
-    path = tmp_path / "tenants.toml"
-    path.write_text('[tenants.a.tracker]\nkind = "github"\nurl = "https://[::1"\nproject = "a/b"\n')
-    with pytest.raises(UsageError, match=r"tenants\.a\.tracker"):
-        load_sources(load_settings().model_copy(update={"tenants_file": path}))
 
 
 def test_a_cell_that_is_too_long_to_read_is_a_bad_row_that_says_what_is_left_out():
@@ -76,27 +72,32 @@ def test_a_cell_that_is_too_long_to_read_is_a_bad_row_that_says_what_is_left_out
     assert "nothing behind it is read" in bad.error.message
 
 
-def _model(api: str, answer: object):
-    body = json.dumps(answer).encode()
+async def answered(api: str, *said: bytes):
+    """A model's answer, as a server sends it."""
     wires = Wires()
-    said = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body
-    wires.reply = lambda: Wire(said, 65_536, endless=False)
-    return Models(wires, str)._model(api)
+    wires.reply = lambda: Wire(b"HTTP/1.1 " + b"\r\n".join(said), 65_536, endless=False)
+    return await Models(wires, str)._model(api).answer(ModelRequest("x", "haiku"))
 
 
-async def test_tokens_that_no_answer_can_have_are_not_counted():
+async def test_a_server_that_answers_what_no_model_can_mean_is_read_as_far_as_it_can_be():
+    """Counts of tokens, log probabilities, and redirects to no address."""
+
+    async def read(api: str, answer: object):
+        body = json.dumps(answer).encode()
+        return await answered(api, b"200 OK", b"content-length: %d" % len(body), b"", body)
+
     for api, tokens in product(("openai", "anthropic"), (2**53, 10**40, True, -1, 1.5)):
-        model = _model(api, document(api, sent=tokens, received=tokens))
-        answer = await model.answer(ModelRequest("x", "haiku"))
+        answer = await read(api, document(api, sent=tokens, received=tokens))
         assert answer.output_tokens is None
         assert answer.input_tokens in {None, 100 + tokens - 200}
-
-
-async def test_a_log_probability_that_no_float_holds_is_none():
-    answer = document("openai")
+    odd = document("openai")
     token = {"token": "a", "logprob": 10**400, "top_logprobs": []}
-    answer["choices"][0]["logprobs"] = {"content": [token]}
-    assert (await _model("openai", answer).answer(ModelRequest("x", "haiku"))).tokens == ()
+    odd["choices"][0]["logprobs"] = {"content": [token]}
+    assert (await read("openai", odd)).tokens == ()
+    for place in (b"http://[::1", b"http:a"):
+        with pytest.raises(ModelFault) as raised:
+            await answered("openai", b"302 Found", b"location: " + place, b"content-length: 0", b"", b"")
+        assert raised.value.code in {"unreachable", "rejected"}
 
 
 async def test_of_many_files_for_one_record_no_more_is_read_than_is_looked_at(tmp_path, monkeypatch):
@@ -133,17 +134,6 @@ async def test_a_decision_that_no_gate_wrote_keeps_no_other_from_coming_back():
 
         outcomes = stored_outcomes(values(), Policy(), ReviewClosures())
         assert [outcome.subject.subject_id async for outcome in outcomes] == ["plain"]
-
-
-async def test_a_redirect_to_no_address_is_a_model_out_of_reach():
-    wires = Wires()
-    said = b"HTTP/1.1 302 Found\r\nlocation: http://[::1\r\ncontent-length: 0\r\n\r\n"
-    odd = b"HTTP/1.1 302 Found\r\nlocation: http:a\r\ncontent-length: 0\r\n\r\n"
-    for reply in (said, odd):
-        wires.reply = lambda reply=reply: Wire(reply, 65_536, endless=False)
-        with pytest.raises(ModelFault) as raised:
-            await Models(wires, str)._model("openai").answer(ModelRequest("x", "haiku"))
-        assert raised.value.code in {"unreachable", "rejected"}
 
 
 def test_a_revision_that_no_subject_comes_to_is_no_decision():
