@@ -20,7 +20,6 @@ from tests.unit.docs.pages import ROOT
 
 _HERE_DOCUMENT = re.compile(r"<<-?\s*'?(\w+)'?(.*?)\n.*?^\1$", re.DOTALL | re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\.\.\.|…|[A-Z][A-Z_]+|<.*>|\$.*")
-_SEPARATORS = {";", "&", "|", "&&", "||", "(", ")"}
 
 
 def commands(text: str) -> Iterator[list[str]]:
@@ -32,28 +31,19 @@ def commands(text: str) -> Iterator[list[str]]:
     for line in typed or lines:
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
-        words: list[str] = []
-        for word in lexer:
-            if word in _SEPARATORS:
-                yield from _command(words)
-                words = []
-            else:
-                words.append(word)
-        yield from _command(words)
-
-
-def _command(words: Sequence[str]) -> Iterator[list[str]]:
-    kept: list[str] = []
-    skip = False
-    for word in words:
-        if re.fullmatch(r"[<>]+&?", word):
-            skip = True
-        elif skip:
-            skip = False
-        elif kept or not re.match(r"[A-Za-z_]+=", word):
-            kept.append(word)
-    if kept:
-        yield kept
+        kept: list[str] = []
+        redirected = False
+        for word in [*lexer, ";"]:
+            if word in {";", "&", "|", "&&", "||", "(", ")"}:
+                if kept:
+                    yield kept
+                kept, redirected = [], False
+            elif re.fullmatch(r"[<>]+&?", word):
+                redirected = True
+            elif redirected:
+                redirected = False
+            elif kept or not re.match(r"[A-Za-z_]+=", word):
+                kept.append(word)
 
 
 def problem(words: Sequence[str]) -> str | None:

@@ -20,12 +20,7 @@ from tests.services.postgres import PostgresServer
 from tests.unit.examples.loading import load
 
 ROOT = Path(__file__).resolve().parents[3]
-SAMPLE = (ROOT / "tests/contract/samples/decision.good.approved-claim.json").read_bytes()
-
-
 example = load("approved_table/table.py")
-
-
 AT = "2026-02-01T12:00:00.5Z"
 SUBJECTS = [
     Subject("acme", "ann", Kind.CLAIM, "c1"),
@@ -36,29 +31,17 @@ SUBJECTS = [
 
 
 def decided(subject, revision, verdict, previous):
-    value = {
-        "decision_id": decision_id(subject, revision),
-        "revision": revision,
-        "supersedes": previous,
-        **subject._asdict(),
-        "approved": verdict == "approved",
-        "decided_at": AT,
-        "evidence": None
-        if subject.kind == Kind.RESPONSE
-        else {"claim": f"{subject} at {revision}", "confidence": "high", "validity_horizon": None},
-        "tomorrow": "a field of a later version",
-    }
+    evidence = {"claim": f"{subject} at {revision}", "confidence": "high", "validity_horizon": None}
+    value = {"decision_id": decision_id(subject, revision), "revision": revision, "supersedes": previous}
+    value |= {**subject._asdict(), "approved": verdict == "approved", "decided_at": AT, "tomorrow": "later"}
+    value |= {"evidence": None if subject.kind == Kind.RESPONSE else evidence}
     headers = [("ce_id", value["decision_id"].encode()), ("ce_type", b"groundwire.decision.v1")]
     return headers, json.dumps(value).encode()
 
 
 def retracted(subject, revision):
-    value = {
-        **subject._asdict(),
-        "decision_id": decision_id(subject, revision),
-        "supersedes": decision_id(subject, revision - 1),
-        "at": AT,
-    }
+    names = {"decision_id": decision_id(subject, revision), "supersedes": decision_id(subject, revision - 1)}
+    value = {**subject._asdict(), **names, "at": AT}
     ce_id = retraction_id(value["decision_id"]).encode()
     return [("ce_id", ce_id), ("ce_type", b"groundwire.retraction.v1")], json.dumps(value).encode()
 
@@ -181,7 +164,8 @@ def test_a_tombstone_deletes_what_was_decided_before_it_whichever_comes_first():
 
 
 def test_it_reads_a_decision_as_the_gate_writes_it_and_refuses_what_is_none():
-    decision = Decision.model_validate_json(SAMPLE)
+    sample = ROOT / "tests/contract/samples/decision.good.approved-claim.json"
+    decision = Decision.model_validate_json(sample.read_bytes())
     event = example.read(decision_headers(decision, []), decision.to_bytes())
     assert (event.ce_id, event.approved, event.revision) == (decision.decision_id, True, decision.revision)
     assert event.content[0] == decision.evidence.claim

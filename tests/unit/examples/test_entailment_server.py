@@ -51,15 +51,14 @@ def test_the_gate_reads_what_the_server_answers_of_each_claim() -> None:
 
 
 def test_the_best_passage_decides_and_without_evidence_nothing_is_known() -> None:
-    cases = [
-        (support_prompt(HELD, EVIDENCE), {"verdict": "supported", "probability": 0.99}),
-        (support_prompt(OTHER, EVIDENCE), {"verdict": "unsupported", "probability": 0.01}),
-        (support_prompt(OTHER, {}), {"verdict": "unsupported", "probability": 0.0}),
-        (prior_prompt(HELD), {"verdict": "false", "probability": 0.02}),
-    ]
-    assert [json.loads(example.judge(prompt.user, same)) for prompt, _ in cases] == [
-        said for _, said in cases
-    ]
+    for prompt, verdict, probability in (
+        (support_prompt(HELD, EVIDENCE), "supported", 0.99),
+        (support_prompt(OTHER, EVIDENCE), "unsupported", 0.01),
+        (support_prompt(OTHER, {}), "unsupported", 0.0),
+        (prior_prompt(HELD), "false", 0.02),
+    ):
+        said = json.loads(example.judge(prompt.user, same))
+        assert said == {"verdict": verdict, "probability": probability}, prompt
 
 
 def test_what_is_no_question_of_the_gate_is_refused() -> None:
@@ -82,24 +81,16 @@ def test_a_cross_encoder_is_loaded_from_its_folder_and_scores_every_passage(tmp_
     pytest.importorskip("torch")
     tokenizers = pytest.importorskip("tokenizers")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted({*HELD.split(), *OTHER.split()})]
-    inner = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({word: number for number, word in enumerate(words)}, "[UNK]")
-    )
+    levels = tokenizers.models.WordLevel({word: number for number, word in enumerate(words)}, "[UNK]")
+    inner = tokenizers.Tokenizer(levels)
     inner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     inner.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=inner, model_max_length=48, pad_token="[PAD]", unk_token="[UNK]"
-    ).save_pretrained(tmp_path)
-    config = transformers.BertConfig(
-        vocab_size=len(words),
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        max_position_embeddings=48,
-        id2label=dict(enumerate(labels)),
-        label2id={label: number for number, label in enumerate(labels)},
-    )
+    tokens = {"model_max_length": 48, "pad_token": "[PAD]", "unk_token": "[UNK]"}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=inner, **tokens).save_pretrained(tmp_path)
+    size = {"vocab_size": len(words), "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    size |= {"intermediate_size": 8, "max_position_embeddings": 48}
+    names = {"id2label": dict(enumerate(labels)), "label2id": {label: n for n, label in enumerate(labels)}}
+    config = transformers.BertConfig(**size, **names)
     transformers.BertForSequenceClassification(config).save_pretrained(tmp_path)
     score = example.load(str(tmp_path))
     one, *others = score(HELD, [HELD, f"{OTHER} " * 20])
