@@ -27,14 +27,7 @@ SHOULD_NOT_BE = ("Traceback", "batch.failed", "partition.failed", "stopped.at_de
 
 @dataclass(frozen=True)
 class Timing:
-    """The settings that decide how long things take, in seconds.
-
-    Attributes:
-        session: until the group gives a silent worker's partitions away.
-        grace: that a claim waits for state before it is decided provisionally.
-        rebuild_wait: that nothing may be in flight before lost state is rebuilt.
-        settle: without progress until a run gives up waiting for the last decision.
-    """
+    """Seconds: the workers' settings that decide how long things take, and how long a run waits without progress."""
 
     session: float = 6.0
     grace: float = 2.0

@@ -75,15 +75,10 @@ class Pending:
 class History:
     """All that a run left behind.
 
-    Attributes:
-        prefix: before every topic's name.
-        records: by topic without its prefix, all of it from the beginning.
-        sent: what the load knows to be acknowledged.
-        seen_at: when a record was read while the run went on, seconds of one clock.
-        acted_at: when each action was sent, of the same clock.
-        forged: ids of actions that were not signed, or not by whom they name.
-        ended: when the run ended.
-        page_stands: whether a cited URL is one that answers 200.
+    `records`: by topic without its prefix, from the beginning. `sent`: what the broker acknowledged. `seen_at`,
+    `acted_at`, `ended`: when records were read while the run went on, actions were sent, and it ended, in seconds of
+    one clock. `forged`: ids of actions that were not signed, or not by whom they name. `page_stands`: whether a cited
+    URL answers 200.
     """
 
     prefix: str
@@ -97,7 +92,6 @@ class History:
     page_stands: Callable[[str], bool] = lambda _url: False
 
     def of(self, topic: str) -> Sequence[Seen]:
-        """The records of a topic."""
         return self.records.get(topic, ())
 
     @cached_property
@@ -119,10 +113,7 @@ class History:
         """Dead letters by the place of the record that they hold."""
         found: dict[Place, list[Seen]] = {}
         for seen in self.of("dead-letter"):
-            topic, partition, offset = (
-                seen.header(f"__connect.errors.{name}") or "" for name in ("topic", "partition", "offset")
-            )
-            found.setdefault((self.short(topic), int(partition), int(offset)), []).append(seen)
+            found.setdefault(self._named(seen, "__connect.errors."), []).append(seen)
         return found
 
     @cached_property
@@ -154,14 +145,16 @@ class History:
         """Where inputs stand on `deferred`, each for the first time."""
         found: dict[Place, Place] = {}
         for seen in self.of("deferred"):
-            topic, partition, offset = (
-                seen.header(f"gw-origin-{part}") or "" for part in ("topic", "partition", "offset")
-            )
-            found.setdefault((self.short(topic), int(partition), int(offset)), place_of(seen))
+            found.setdefault(self._named(seen, "gw-origin-"), place_of(seen))
         return found
 
+    def _named(self, seen: Seen, prefix: str) -> Place:
+        """The place that headers of a record name."""
+        parts = (seen.header(f"{prefix}{part}") or "" for part in ("topic", "partition", "offset"))
+        topic, partition, offset = parts
+        return self.short(topic), int(partition), int(offset)
+
     def short(self, topic: str) -> str:
-        """A topic's name without the prefix."""
         return topic.removeprefix(self.prefix)
 
     def origin(self, decision: Mapping[str, Any]) -> Place:
@@ -181,7 +174,6 @@ class History:
 
 
 def place_of(seen: Seen) -> Place:
-    """Where a record stands."""
     return seen.topic, seen.partition, seen.offset
 
 
@@ -191,12 +183,10 @@ def traceparent(sender: int, number: int) -> tuple[str, bytes]:
 
 
 def subject_of(decision: Mapping[str, Any]) -> Subject:
-    """Who is decided."""
     return Subject(decision["tenant_id"], decision["user_id"], Kind(decision["kind"]), decision["subject_id"])
 
 
 def subject_in(record: Claim | LlmResponse | ReviewDecision) -> Subject:
-    """Whose decision a record asks for."""
     match record:
         case Claim():
             return Subject(record.tenant_id, record.user_id, Kind.CLAIM, record.claim_id)

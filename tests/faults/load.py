@@ -46,16 +46,10 @@ class Input:
 
 
 class Inputs:
-    """The inputs of a seed, one after the other.
-
-    Args:
-        page: the address under which cited pages answer.
-    """
+    """The inputs of a seed, one after the other, which cite pages under an address."""
 
     def __init__(self, seed: int, page: str) -> None:
-        self._rng = random.Random(seed)
-        self._page = page
-        self._number = 0
+        self._rng, self._page, self._number = random.Random(seed), page, 0
         self._claims: deque[dict[str, Any]] = deque(maxlen=400)
         self._responses: deque[dict[str, Any]] = deque(maxlen=60)
         self._of: Mapping[str, Callable[[], Input]] = {
@@ -106,12 +100,8 @@ class Inputs:
 
     def _derived(self) -> Input:
         parent = self._some()
-        return self._new(
-            source="user",
-            tenant_id=parent["tenant_id"],
-            user_id=parent["user_id"],
-            derived_from=[parent["claim_id"]],
-        )
+        owner = {name: parent[name] for name in ("tenant_id", "user_id")}
+        return self._new(source="user", derived_from=[parent["claim_id"]], **owner)
 
     def _some(self) -> dict[str, Any]:
         if not self._claims:
@@ -156,20 +146,16 @@ def _input(topic: str, record: Mapping[str, Any]) -> Input:
 
 
 class Sender:
-    """Sends inputs at a steady rate, and keeps where each came to stand.
+    """Sends inputs at a steady rate, and keeps the places of those that were acknowledged.
 
-    Attributes:
-        crowd: while it names a tenant and a user, their claims for the review queue come on top.
-        sent: what was acknowledged.
+    While `crowd` names a tenant and a user, their claims for the review queue come on top.
     """
 
     def __init__(self, deployment: Deployment, inputs: Inputs, rate: float) -> None:
         self.crowd: tuple[str, str] | None = None
         self.sent: list[Sent] = []
         self.total = 0
-        self._deployment = deployment
-        self._inputs = inputs
-        self._rate = rate
+        self._deployment, self._inputs, self._rate = deployment, inputs, rate
         self._waiting: list[tuple[Input, asyncio.Future[Any]]] = []
 
     async def run(self) -> None:
@@ -224,12 +210,9 @@ RACED = 0.1
 
 
 class Reviewers:
-    """Follow the topics and act, seconds later.
+    """Follow the topics and act, seconds later; while `idle`, nobody acts, so that the queue fills.
 
-    Attributes:
-        idle: while true, nobody acts, so that the queue fills.
-        acted_at: when each action was sent, by `time.monotonic`.
-        forged: ids of actions that nobody was allowed to send.
+    `acted_at`: when each action was sent, by `time.monotonic`. `forged`: ids of actions that nobody may send.
     """
 
     def __init__(self, deployment: Deployment, folder: Path, seed: int) -> None:

@@ -24,14 +24,10 @@ from tests.services.redis_cluster import LocalCluster
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fault.
+    """A kind of fault: what cannot have another at the same time, how often it comes, and its duration.
 
-    Attributes:
-        holds: what cannot have another fault at the same time: worker, broker, redis, shards, pages, queue.
-        weight: how often it comes, beside the others.
-        seconds: shortest and longest duration, in session timeouts.
-        needs: nodes that the broker must have.
-        on: what state must be on; none: anything.
+    `seconds`: shortest and longest, in session timeouts. `needs`: nodes that the broker must have. `on`: what state
+    must be on; none: anything.
     """
 
     holds: str
@@ -84,9 +80,8 @@ KINDS: Final[Mapping[str, Kind]] = {
 class Fault:
     """One fault: `seconds` from `at`, both counted from the run's start.
 
-    Attributes:
-        target: the worker's slot or role, the broker's node, or the number of a shard.
-        amount: how much of it: seconds of delay or skew, bytes a second.
+    `target`: the worker's slot or role, the broker's node, or a shard's number. `amount`: seconds of delay or skew, or
+    bytes a second.
     """
 
     number: int
@@ -121,18 +116,11 @@ class Fault:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a schedule is made for.
+    """What a schedule is made for: how long faults may begin, one every so many seconds on average.
 
-    Attributes:
-        seconds: how long faults may begin.
-        every: seconds from one fault to the next, on average.
-        session: the session timeout, in seconds.
-        nodes: of the broker.
-        redis: what state is on, one of `tests.faults.services.REDIS`.
-        apart: seconds around `lose_redis` and `lose_shard` in which nothing else is broken. Lost state is rebuilt once
-            nothing can be in flight (`GROUNDWIRE_REBUILD_WAIT`); where that is set shorter than what can be, runs keep
-            other faults away from it.
-        only: kinds that are wanted; none: all.
+    `apart`: seconds around `lose_redis` and `lose_shard` in which nothing else is broken. Lost state is rebuilt once
+    nothing can be in flight (`GROUNDWIRE_REBUILD_WAIT`); where that is set shorter than what can be, runs keep other
+    faults away from it.
     """
 
     seconds: float
@@ -225,12 +213,7 @@ class Struck:
 
 
 class Nemesis:
-    """Works a schedule off.
-
-    Attributes:
-        struck: what was broken so far, in the order in which it was mended.
-        failed: faults that could not be brought about, and why.
-    """
+    """Brings the faults of a schedule about: `struck` in the order in which they were mended, or `failed` and why."""
 
     def __init__(
         self,

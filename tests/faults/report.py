@@ -33,10 +33,8 @@ class Stall:
 class Recovery:
     """What a fault cost.
 
-    Attributes:
-        stall: the longest time without decisions of one partition, in seconds; 0: nobody noticed.
-        after: how much of it was after the fault had been mended.
-        alone: whether nothing else was broken meanwhile that the same workers need, so that it is this fault's.
+    `stall`: the longest time without decisions of one partition, in seconds; `after`: how much of it came after the
+    fault had been mended; `alone`: whether nothing else was broken meanwhile that the same workers need.
     """
 
     number: int
@@ -86,11 +84,7 @@ def answers(history: History) -> dict[Place, float]:
 
 
 def stalls(history: History, clock: float) -> list[Stall]:
-    """Return when records waited without an answer.
-
-    Args:
-        clock: what is added to `time.monotonic` to come to the time of day, in seconds.
-    """
+    """Return when records waited without an answer; `clock` and `time.monotonic` add up to the time of day."""
     answered = answers(history)
     lanes: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for topic in _OF_ROLE:
