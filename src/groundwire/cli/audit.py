@@ -10,7 +10,7 @@ import os
 import sys
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TextIO
 
@@ -192,9 +192,17 @@ def audit(file: BinaryIO, policy_file: Path | None, *, no_network: bool, layout:
         policy = load_policy(policy_file or settings.policy_file, os.environ)
         model = load_model(network=not (no_network or settings.no_network))
     printer = AuditPrinter(sys.stdout)
+    data = file.read().removeprefix(BOM_UTF8)
+    given_records: Iterable[tuple[int, Any]]
+    try:
+        document = parse_json(data)
+        given_records = enumerate(document if isinstance(document, list) else [document], start=1)
+    except RecordError:  # several lines, or something that a line's error will tell
+        lines = enumerate(data.split(b"\n"), start=1)
+        given_records = ((number, line.rstrip(b"\r")) for number, line in lines if line.strip())
     bad = records = labelled = 0
     with _unlogged(), asyncio.Runner() as runner:
-        for number, given in _records(file.read().removeprefix(BOM_UTF8)):
+        for number, given in given_records:
             records += 1
             try:
                 parsed = parse_json(given) if isinstance(given, bytes) else given
@@ -253,18 +261,6 @@ async def _report_of(response: LlmResponse, policy: Policy, model: HttpModel | N
             facts = await assess(plan_claims(response, evidence, config, ask=True), model, config)
     answers = facts.model_dump(mode="json") if facts else None
     return check_claims(response, evidence, config, answers).report
-
-
-def _records(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the records with their numbers from 1; those of lines as bytes, blank ones left out."""
-    try:
-        document = parse_json(data)
-    except RecordError:  # several lines, or something that a line's error will tell
-        for number, line in enumerate(data.split(b"\n"), start=1):
-            if line.strip():
-                yield number, line.rstrip(b"\r")
-    else:
-        yield from enumerate(document if isinstance(document, list) else [document], start=1)
 
 
 def _echo(found: dict[str, Any]) -> None:

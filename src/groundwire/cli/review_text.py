@@ -151,7 +151,12 @@ def print_item(console: Console, item: Item, dependents: Page[Related] = NONE) -
     )
     _section(console, "checks", [_styled(result, 8, check) for result, check in checks])
     for number, memory in enumerate(memories):
-        _section(console, "another near memory" if number else "nearest memory", _memory(memory))
+        differs = f", {label('differs_' + memory['difference'])}" if memory["difference"] else ""
+        said = f"{memory['since']}, {memory['similarity']} of the words in common{differs}"
+        changes = memory["changes"]
+        shown = Text("its text is not available", style="dim") if changes is None else _difference(changes)
+        lines = [_plain(f"{memory['subject_id']} ({said})"), shown]
+        _section(console, "another near memory" if number else "nearest memory", lines)
     _section(console, "what it rests on", map(_related, parts["rests_on"]))
     _section(console, "what rests on it", _related_lines(parts["resting"], parts["resting_total"]))
     facts = parts["source"]["facts"] if parts["source"] else ()
@@ -216,15 +221,14 @@ def print_original(console: Console, original: View | None) -> None:
             quotes.append(Text("  ").append_text(_difference(quote["changes"])))
     _section(console, "quotes not in the transcript", quotes)
     for name, none in (("entities", "nothing of it"), ("relations", "nothing of the two")):
-        _section(console, name, [_held(row, none) for row in original[name]])
-
-
-def _held(row: Mapping[str, Any], none: str) -> Text:
-    """Return an entity or a relation of the answer, and what the corpus holds of it."""
-    named = row.get("says") or " ".join(str(part) for part in (row["id"], row["name"]) if part)
-    whys = row["why"] if isinstance(row["why"], list) else [row["why"]] if row["why"] else []
-    holds = "; ".join(row["holds"]) if isinstance(row["holds"], list) else row["holds"]
-    return _plain(f"{named}: {''.join(f'{label(why)}; ' for why in whys)}the corpus holds {holds or none}")
+        held = []
+        for row in original[name]:  # an entity or a relation of the answer, and what the corpus holds of it
+            named = row.get("says") or " ".join(str(part) for part in (row["id"], row["name"]) if part)
+            whys = row["why"] if isinstance(row["why"], list) else [row["why"]] if row["why"] else []
+            holds = "; ".join(row["holds"]) if isinstance(row["holds"], list) else row["holds"]
+            why = "".join(f"{label(why)}; " for why in whys)
+            held.append(_plain(f"{named}: {why}the corpus holds {holds or none}"))
+        _section(console, name, held)
 
 
 def print_outcome(
@@ -301,14 +305,6 @@ def _difference(changes: Sequence[Mapping[str, str]]) -> Text:
         style, before, after = _CHANGES[change["operation"]]
         shown.append(f"{before}{escape_lines(change['text'])}{after}", style=style)
     return shown
-
-
-def _memory(memory: Mapping[str, Any]) -> list[Text]:
-    differs = f", {label('differs_' + memory['difference'])}" if memory["difference"] else ""
-    said = f"{memory['since']}, {memory['similarity']} of the words in common{differs}"
-    changes = memory["changes"]
-    text = Text("its text is not available", style="dim") if changes is None else _difference(changes)
-    return [_plain(f"{memory['subject_id']} ({said})"), text]
 
 
 def _related(one: Mapping[str, Any]) -> Text:

@@ -84,11 +84,21 @@ class Outcomes:
         """
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._follow(ready))
+
+        def ended(
+            task: asyncio.Task[None],
+        ) -> None:  # tell all who wait, and whoever will: nothing comes any more
+            failure = None if task.cancelled() else task.exception()
+            if isinstance(failure, Exception):
+                self._failure = failure
+                for outcome in [one for group in self._subjects.values() for one in group.values()]:
+                    _tell(outcome, failure)
+
         try:
             await asyncio.wait([ready, task], return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 await task  # what it failed with
-            task.add_done_callback(self._ended)
+            task.add_done_callback(ended)
             yield
         finally:
             task.cancel()
@@ -125,15 +135,6 @@ class Outcomes:
                 if (await reader.ends(*topics)).keys() != reader.positions.keys():
                     return
                 due = loop.time() + _LOOK_ANEW
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Tell all who wait, and whoever will, what following ended with: nothing comes any more."""
-        failure = None if task.cancelled() else task.exception()
-        if isinstance(failure, Exception):
-            self._failure = failure
-            waiting = [one for group in self._subjects.values() for one in group.values()]
-            for outcome in waiting:
-                _tell(outcome, failure)
 
     def _decided(self, record: InboundRecord) -> None:
         for subject in named_subjects(record):

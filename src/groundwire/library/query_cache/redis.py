@@ -78,7 +78,11 @@ class RedisQueryCache:
         """
         milliseconds = lifetime(mode) * 1000
         refused = refusal(response)
-        value = None if refused else _encode(response, self._clock())
+        value, now = None, self._clock()
+        if not refused:
+            entry = {"response": dict(response), "timestamp": now, "validated_at": now}
+            with suppress(TypeError, ValueError, RecursionError):  # no JSON, NaN, a structure without end
+                value = json.dumps(entry, allow_nan=False, separators=(",", ":"))
         if value is None:
             metrics.QUERY_CACHE_SETS.labels(refused or Refusal.UNSTORABLE).inc()
             return False
@@ -153,14 +157,6 @@ def _source(name: str) -> str:
 def _digest(text: str) -> str:
     """Return 32 hexadecimal characters: no key or scope, however it is made, can be another or a command."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def _encode(response: Mapping[str, Any], now: float) -> str | None:
-    entry = {"response": dict(response), "timestamp": now, "validated_at": now}
-    try:
-        return json.dumps(entry, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError):  # no JSON, NaN, a structure without end
-        return None
 
 
 def _count_dropped(**counts: int) -> None:
