@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -18,7 +17,6 @@ from groundwire.console.settings import ConsoleSettings, load_console_settings
 from groundwire.console.site import Parts
 from groundwire.console.status import ReviewGauges, serve_gauges
 from groundwire.errors import UsageError, binding, naming
-from groundwire.keys.attestation import Keys
 from groundwire.keys.watched import WatchedKeys
 from groundwire.logs import configure_logs
 from groundwire.policy import load_policy
@@ -58,72 +56,59 @@ def console(*, one_time_link: bool, person: str | None, tenants: tuple[str, ...]
         settings, own = load_settings(), load_console_settings()
         require_sign_in(own, other=who is not None or settings.tokens_file is not None)
         configure_logs(settings.log_format, settings.log_level)
-        asyncio.run(_Console.of(settings, own).run(who))
+        asyncio.run(_run(settings, own, who))
 
 
-@dataclass(frozen=True, slots=True)
-class _Console:
-    settings: Settings
-    own: ConsoleSettings
-    keys: Keys
-    signer: Signer
-
-    @classmethod
-    def of(cls, settings: Settings, own: ConsoleSettings) -> _Console:
-        if settings.keys_file is None:
-            raise UsageError(
-                "GROUNDWIRE_KEYS_FILE is not set: it holds the console's key and who is delegated"
-            )
-        if own.key is None:
-            raise UsageError(
-                "GROUNDWIRE_CONSOLE_KEY is not set: the id of a key with the role reviewer, made by"
-                " `groundwire keys new console --role reviewer --tenant TENANT`"
-            )
-        with naming("GROUNDWIRE_KEYS_FILE"):
-            keys = WatchedKeys.load(settings.keys_file)
-        with naming("GROUNDWIRE_CONSOLE_KEY"):
-            return cls(settings, own, keys, Signer(keys, own.key))
-
-    async def run(self, who: Person | None) -> None:
-        settings = self.settings
-        family = socket.AF_INET6 if ":" in self.own.host else socket.AF_INET
-        place = self.own.host, self.own.port
-        with binding("GROUNDWIRE_CONSOLE_HOST, GROUNDWIRE_CONSOLE_PORT", *place):
-            listening = socket.create_server(place, family=family)
-        with listening:
-            own = self.own.model_copy(update={"port": listening.getsockname()[1]})
-            board = Board(str(own.board) if own.board else IN_MEMORY)
-            statuses, redis = RedisStatuses.of(settings), connect(settings.redis_url)
-            feed = Feed(board, statuses, brokers=settings.brokers, prefix=settings.topic_prefix)
-            tenants = {tenant for _, key in self.keys for tenant in key.tenants}
-            policy = load_policy(settings.policy_file, os.environ)
-            review_ttl = timedelta(days=settings.review_ttl)
-            clocks = (lambda: feed.stale_since, lambda: datetime.now(UTC))
-            gauges = ReviewGauges(board, tenants, *clocks, limits=policy.limits, ttl=review_ttl)
-            host, port = settings.metrics_host, settings.metrics_port
-            with binding("GROUNDWIRE_METRICS_HOST, GROUNDWIRE_METRICS_PORT", host, port):
-                serve_gauges(gauges, host, port)
-            try:
-                await statuses.check_kind()
-                async with Actions(settings.brokers, settings.topic_prefix, self.signer) as actions:
-                    parts = Parts(
-                        board=board,
-                        permissions=Permissions(self.keys),
-                        reviews=actions,
-                        policy=policy,
-                        read=record_reader(settings.brokers, READ_SECONDS),
-                        tokens=WatchedTokens(settings.tokens_file) if settings.tokens_file else None,
-                        locks=RedisLocks(redis, settings.topic_prefix, timedelta(seconds=own.lock_seconds)),
-                        shared=RedisShared(redis, settings.topic_prefix, lambda: datetime.now(UTC)),
-                        stale_since=lambda: feed.stale_since,
-                        caught_up=lambda: feed.caught_up,
-                        review_ttl=review_ttl,
-                    )
-                    await _serve(own, parts, feed, listening, who)
-            finally:
-                await statuses.close()
-                await redis.aclose()
-                board.close()
+async def _run(settings: Settings, own: ConsoleSettings, who: Person | None) -> None:
+    if settings.keys_file is None:
+        raise UsageError("GROUNDWIRE_KEYS_FILE is not set: it holds the console's key and who is delegated")
+    if own.key is None:
+        raise UsageError(
+            "GROUNDWIRE_CONSOLE_KEY is not set: the id of a key with the role reviewer, made by"
+            " `groundwire keys new console --role reviewer --tenant TENANT`"
+        )
+    with naming("GROUNDWIRE_KEYS_FILE"):
+        keys = WatchedKeys.load(settings.keys_file)
+    with naming("GROUNDWIRE_CONSOLE_KEY"):
+        signer = Signer(keys, own.key)
+    family = socket.AF_INET6 if ":" in own.host else socket.AF_INET
+    place = own.host, own.port
+    with binding("GROUNDWIRE_CONSOLE_HOST, GROUNDWIRE_CONSOLE_PORT", *place):
+        listening = socket.create_server(place, family=family)
+    with listening:
+        own = own.model_copy(update={"port": listening.getsockname()[1]})
+        board = Board(str(own.board) if own.board else IN_MEMORY)
+        statuses, redis = RedisStatuses.of(settings), connect(settings.redis_url)
+        feed = Feed(board, statuses, brokers=settings.brokers, prefix=settings.topic_prefix)
+        tenants = {tenant for _, key in keys for tenant in key.tenants}
+        policy = load_policy(settings.policy_file, os.environ)
+        review_ttl = timedelta(days=settings.review_ttl)
+        clocks = (lambda: feed.stale_since, lambda: datetime.now(UTC))
+        gauges = ReviewGauges(board, tenants, *clocks, limits=policy.limits, ttl=review_ttl)
+        host, port = settings.metrics_host, settings.metrics_port
+        with binding("GROUNDWIRE_METRICS_HOST, GROUNDWIRE_METRICS_PORT", host, port):
+            serve_gauges(gauges, host, port)
+        try:
+            await statuses.check_kind()
+            async with Actions(settings.brokers, settings.topic_prefix, signer) as actions:
+                parts = Parts(
+                    board=board,
+                    permissions=Permissions(keys),
+                    reviews=actions,
+                    policy=policy,
+                    read=record_reader(settings.brokers, READ_SECONDS),
+                    tokens=WatchedTokens(settings.tokens_file) if settings.tokens_file else None,
+                    locks=RedisLocks(redis, settings.topic_prefix, timedelta(seconds=own.lock_seconds)),
+                    shared=RedisShared(redis, settings.topic_prefix, lambda: datetime.now(UTC)),
+                    stale_since=lambda: feed.stale_since,
+                    caught_up=lambda: feed.caught_up,
+                    review_ttl=review_ttl,
+                )
+                await _serve(own, parts, feed, listening, who)
+        finally:
+            await statuses.close()
+            await redis.aclose()
+            board.close()
 
 
 async def _serve(
