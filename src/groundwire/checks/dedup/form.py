@@ -284,7 +284,13 @@ class _FormReader:
             denying = kind.flags & _NEGATES and denies(self._tokens, place)
             if counted or denying or place in self._dated:
                 words[place] = kind.blank
-        denied = self._denied()
+        denied = [FULL] if self._embedding and len(negations(self._embedding)) % 2 else []
+        if "against" in self._tokens:  # "decided against moving", as "decided not to move"
+            denied += [
+                FULL for word, doing in pairwise(self._tokens) if word == "against" and doing.endswith("ing")
+            ]
+        if self._flags & _NEGATES:
+            denied += negations(self._replaced(self._sides, ""))
         # dates and names before the verb, "ticket 310", tell what the claim is about
         about = {f"{kind}{value}" for (kind, value), place in self._dates if self._is_about(place)}
         named = amounts([self._tokens[place] for place in sorted(self._naming)]) if self._naming else ()
@@ -337,14 +343,6 @@ class _FormReader:
         if not follower.stem or follower.flags & _COUNTS:
             return True
         return place > 0 and self._tokens[place - 1] in _BEFORE_PREDICATE
-
-    def _denied(self) -> list[str]:
-        denied = [FULL] if self._embedding and len(negations(self._embedding)) % 2 else []
-        if "against" in self._tokens:  # "decided against moving", as "decided not to move"
-            denied += [
-                FULL for word, doing in pairwise(self._tokens) if word == "against" and doing.endswith("ing")
-            ]
-        return denied + negations(self._replaced(self._sides, "")) if self._flags & _NEGATES else denied
 
     def _is_about(self, place: int) -> bool:
         """Tell whether a value says what a claim is about, or which event it tells of.
