@@ -1,6 +1,18 @@
-"""Tables of cases inside a test: every case is tried, and the test shows all that are wrong."""
+"""Tables of cases inside a test, of which a test shows all that are wrong, and text for tests of what reads text."""
 
 from collections.abc import Callable, Iterable
+
+from hypothesis import strategies as st
+
+# Any string at all, lone surrogates included, rich in what the detector looks for.
+_PIECES = [
+    "I", "i", "we", "think", "maybe", "may", "May", "not", "sure", "don’t", "know", "perhaps", "could",
+    "around",
+    "5", "2024", "in", " ", "  ", "\t", "\n", "\u200b", "\u00ad", "\u0301", "_", "*", ",", "'", "`", ".",
+    "ﷺ", "㎏",
+    "\u00a8", "ŉ", "ﾞ", "カ", "https://x.io/", "seems", "to", "me", "ｉ", "𝐭𝐡𝐢𝐧𝐤", "İ", "ſ",
+]  # fmt: skip
+ANY_TEXT = st.text(st.characters(exclude_categories=())) | st.lists(st.sampled_from(_PIECES)).map("".join)
 
 
 def failing(check: Callable[..., object], cases: Iterable[object]) -> list[tuple[object, str]]:

@@ -23,8 +23,7 @@ from groundwire.checks.hedges import (
 from groundwire.gate.claim_case import read_claim
 from groundwire.policy import Policy
 from groundwire.text.normalise import normalise, tidy
-from tests.unit.checks.any_text import ANY_TEXT
-from tests.unit.checks.tables import failing
+from tests.unit.checks.tables import ANY_TEXT, failing
 
 DETECTOR = HedgeDetector()
 ADDED = HedgeDetector(

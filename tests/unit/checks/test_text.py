@@ -18,8 +18,7 @@ from groundwire.text.normalise import nfkc, normalise
 from groundwire.text.sentences import sentences
 from groundwire.text.tokens import CACHED_LENGTH, TOKENIZER, PerToken, token_digest, tokenize
 from groundwire.text.visible import INVISIBLE, hidden, seen, splits_words, visible
-from tests.unit.checks.any_text import ANY_TEXT
-from tests.unit.checks.tables import differing, failing
+from tests.unit.checks.tables import ANY_TEXT, differing, failing
 
 # Of each kind some: soft hyphen, joiners, marks of direction, a selector, a tag, controls, blank glyphs.
 SOME = "\u00ad\u200b\u200d\u2060\u200e\u2067\ufe0f\U000e0061\x00\x08\x7f\u2800\u3164\ufeff"

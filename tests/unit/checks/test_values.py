@@ -71,7 +71,15 @@ def test_a_value_said_of_the_same_thing_is_supported_however_it_is_put():
         ("It is more than 60 metres long.", FLEET), ("About 5 % of it is scrap.", FLEET),
         ("The yard built nearly 50 ferries.", FLEET), ("The yard built over 300 lifeboats.", FLEET),
         ("The yard sold more than 1500 anchors.", FLEET),  # a year otherwise
-        # what is repeated as it stands
+        # a good answer about a page
+        *((answer, PAGE) for answer in (
+            "The service listens on port 8443 [source:1]. Its calls time out after 15 seconds, with three repeats.",
+            "Clients get 100 labels per minute, for parcels of at most 20 kg.",
+            "In the south there are six depots with 40 vans, while the north has 2 depots.",
+            "The service has existed since March 2021, for roughly $1.2M.",
+            "Addresses aren't stored. You cannot use labels after 90 days.",
+        )),
+        # what is repeated as it is
         *((text + " [Source:1, 2]", text) for text in (
             "In 2023 revenue was 5. In 2024 revenue was 7.", "Version 2 waits 5 s. Version 3 waits 7 s.",
             "It holds 10\u2079 records on 5 m\u00b2.",
@@ -127,17 +135,6 @@ days.
 | north | 2 | 50 |
 | south | 6 | 40 |
 """
-
-
-def test_a_good_answer_about_a_page_is_not_warned_of():
-    answers = [
-        "The service listens on port 8443 [source:1]. Its calls time out after 15 seconds, with three repeats.",
-        "Clients get 100 labels per minute, for parcels of at most 20 kg.",
-        "In the south there are six depots with 40 vans, while the north has 2 depots.",
-        "The service has existed since March 2021, for roughly $1.2M.",
-        "Addresses aren't stored. You cannot use labels after 90 days.",
-    ]  # fmt: skip
-    assert [answer for answer in answers if unsupported(answer, PAGE) != []] == []
 
 
 def test_a_value_is_the_same_in_every_form():
