@@ -117,6 +117,10 @@ class TopicReader:
         self._client.resume(*self._client.paused())
         return await self._fetch(milliseconds, most)
 
+    async def batches(self) -> AsyncGenerator[list[InboundRecord], None]:
+        while True:
+            yield await self.batch()
+
     async def _fetch(self, milliseconds: int, most: int) -> list[InboundRecord]:
         with _outages("topics cannot be read"):
             fetched = await self._client.getmany(timeout_ms=milliseconds, max_records=most)
@@ -229,7 +233,7 @@ async def follow(
     async with open_reader(brokers, seconds) as reader:
         await reader.begin({topic: span.start}, partition=span.partition)
         count = 0
-        async with aclosing(reader.rest() if span.until_end else _for_ever(reader)) as batches:
+        async with aclosing(reader.rest() if span.until_end else reader.batches()) as batches:
             async for batch in batches:
                 for record in batch:
                     yield record
@@ -267,11 +271,6 @@ async def committed_of(
                 await asyncio.sleep(_RETRY_SECONDS)
     except (KafkaError, OSError, TimeoutError) as exc:
         raise BrokerUnavailable(f"offsets of groups cannot be read: {type(exc).__name__}") from exc
-
-
-async def _for_ever(reader: TopicReader) -> AsyncGenerator[list[InboundRecord], None]:
-    while True:
-        yield await reader.batch()
 
 
 @contextmanager

@@ -114,7 +114,15 @@ async def _signed_by_command(command: list[str], data: bytes) -> bytes:
     except TimeoutError as exc:
         raise SealUnavailable(f"the command that signs took longer than {_COMMAND_SECONDS:g} s") from exc
     finally:
-        await _ended(process)
+        # kill it and whatever it has started, unless it has ended; what its pipe still holds is dropped
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                while process.stdout and await process.stdout.read(1 << 16):
+                    pass
+                await process.wait()
     if ended:
         raise SealUnavailable(f"the command that signs ended with {ended}")
     signature = printed
@@ -138,15 +146,3 @@ async def _asked(process: Process, data: bytes) -> bytes:
     while len(printed) < _MOST_PRINTED and (more := await process.stdout.read(_MOST_PRINTED)):
         printed += more
     return printed
-
-
-async def _ended(process: Process) -> None:
-    """Kill a program and whatever it has started, unless it has ended; what its pipe still holds is let go."""
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(1):
-            while process.stdout and await process.stdout.read(1 << 16):
-                pass
-            await process.wait()

@@ -139,7 +139,20 @@ def _number(words: Sequence[str], place: int) -> _Number | None:
     if word in _OTHERS:
         member = value = _OTHERS[word]
     elif word in _NUMBER_WORDS:
-        value, end = _spelled(words, place)
+        total = current = 0
+        end = place
+        while end < len(words):  # the words that continue it
+            word, before = words[end], words[end - 1] if end > place else "hundred"
+            if word in _SMALL and (before in SCALES or (before in TENS and 0 < _SMALL[word] < 10)):
+                current += _SMALL[word]
+            elif word in SCALES and max(current, 1) * SCALES[word] <= _LARGEST:
+                current = max(current, 1) * SCALES[word]
+                if SCALES[word] >= 1000:
+                    total, current = total + current, 0
+            else:
+                break
+            end += 1
+        value = str(total + current)
         return _with_next(words, _Number(value, value, [], end))
     elif _DIGIT.search(word):
         member, value, attached = _digits(word)
@@ -185,24 +198,6 @@ def _units(text: str) -> list[str]:
     unit, *per = UNIT_NAMES.get(text, text).split("/")
     whole = [UNIT_NAMES[unit]] if unit in UNIT_NAMES else []
     return whole + [f"/{UNIT_NAMES[part]}" for part in per if part in UNIT_NAMES]
-
-
-def _spelled(words: Sequence[str], place: int) -> tuple[str, int]:
-    """Read the number word at a place and those that continue it: its value and the place after it."""
-    total = current = 0
-    end = place
-    while end < len(words):
-        word, before = words[end], words[end - 1] if end > place else "hundred"
-        if word in _SMALL and (before in SCALES or (before in TENS and 0 < _SMALL[word] < 10)):
-            current += _SMALL[word]
-        elif word in SCALES and max(current, 1) * SCALES[word] <= _LARGEST:
-            current = max(current, 1) * SCALES[word]
-            if SCALES[word] >= 1000:
-                total, current = total + current, 0
-        else:
-            break
-        end += 1
-    return str(total + current), end
 
 
 def _rate(words: Sequence[str], place: int) -> tuple[str, int] | None:

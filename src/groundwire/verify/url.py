@@ -179,28 +179,22 @@ class UrlChecker:
                 ask = "RANGE"
                 reply = await asking(ask, target)
             if reply.location is None:
-                if reply.status == 200 or (reply.status == 206 and ask == "RANGE"):
-                    state = CitationState.VERIFIED
-                else:
-                    state = CitationState.NOT_FOUND if reply.status in {404, 410} else CitationState.UNKNOWN
-                if state is CitationState.VERIFIED and (why := self._leads_away(cited, target)):
-                    return CitationState.UNKNOWN, why, None
-                return state, f"HTTP {reply.status}", reply.text
+                detail = f"HTTP {reply.status}"
+                if reply.status != 200 and not (reply.status == 206 and ask == "RANGE"):
+                    gone = reply.status in {404, 410}
+                    return CitationState.NOT_FOUND if gone else CitationState.UNKNOWN, detail, reply.text
+                # what is at the end of redirects may not be what was cited
+                if _sign_in_words(target) - _sign_in_words(cited):
+                    return CitationState.UNKNOWN, "redirected to a sign-in page", None
+                allowed = target.host.removeprefix("www.") == cited.host.removeprefix("www.") or any(
+                    target.host == one or (one.startswith(".") and target.host.endswith(one))
+                    for one in self._redirect_hosts
+                )
+                if not allowed:
+                    return CitationState.UNKNOWN, "redirected to another host", None
+                return CitationState.VERIFIED, detail, reply.text
             target = self._admit(reply.location, base=target)
         raise _RefusedError(f"more than {MAX_REDIRECTS} redirects")
-
-    def _leads_away(self, cited: httpx.URL, final: httpx.URL) -> str | None:
-        """Say why the page at the end of redirects is not what was cited; None: it may be."""
-        if cited == final:
-            return None
-        if _sign_in_words(final) - _sign_in_words(cited):
-            return "redirected to a sign-in page"
-        host = final.host.removeprefix("www.")
-        allowed = host == cited.host.removeprefix("www.") or any(
-            final.host == one or (one.startswith(".") and final.host.endswith(one))
-            for one in self._redirect_hosts
-        )
-        return None if allowed else "redirected to another host"
 
     def _admit(self, url: str, base: httpx.URL | None = None) -> httpx.URL:
         if len(url) > MAX_URL:
