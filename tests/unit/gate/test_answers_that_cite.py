@@ -16,53 +16,6 @@ CHUNKS = {
     "lockout.md": "Only certified technicians may open the housing. It is not heated.",
     "Warranty-2023.pdf": "The warranty lasts 24 months from delivery. Seals are excluded.",
 }
-SAID = (
-    (1, "Check the pump's oil level every 200 hours"),
-    (1, "Replace the inlet filter in March"),
-    (2, "Only certified technicians may open the housing"),
-    (3, "The warranty lasts 24 months from delivery"),
-)
-STYLES = {
-    "file and page": "[{file}]",
-    "several in a row": "[{file}][lockout.md]",
-    "number": "[{n}]",
-    "numbers": "[{n}, 2]",
-    "source tag": "[source:{n}]",
-    "footnote": "[^{n}]",
-    "citation": "[citation:{n}]",
-    "doc": "[doc{n}]",
-    "parentheses": "({name}, p. 7)",
-    "source in parentheses": "(Source: {name}, page 7)",
-    "assistants": "\u3010{n}\u2020source\u3011",
-    "assistants with a file": "\u30104:0\u2020{name}\u3011",
-    "tag": "<cite>{name}</cite>",
-    "raised": "<sup>{n}</sup>",
-    "link": "[{name}](https://files.example.com/{name})",
-    "numbered link": "[[{n}]](https://files.example.com/{name})",
-}
-OPENINGS = (
-    "",
-    "Based on the provided sources, here is what I found:\n\n",
-    "Sure! ",
-    "Here is the answer to your question:\n\n",
-)
-CLOSINGS = (
-    "",
-    "\n\nI hope this helps!",
-    "\n\nLet me know if you have any other questions.",
-    "\n\nIs there anything else you would like to know?",
-)
-FILES = [*CHUNKS]
-
-
-def answer_in(style, form):
-    said = []
-    for number, text in SAID:
-        file = FILES[number - 1]
-        mark = STYLES[style].format(n=number, file=file, name=file.rpartition("/")[2].partition("#")[0])
-        said.append((f"{text} {mark}.", f"{text}. {mark}", f"- {text} {mark}")[form % 3])
-    body = ("\n" if form % 3 == 2 else " ").join(said)
-    return OPENINGS[form % 4 if form % 3 != 2 else 1] + body + CLOSINGS[(form // 3) % 4]
 
 
 def decided(answer, chunks=CHUNKS):
@@ -76,7 +29,54 @@ def decided(answer, chunks=CHUNKS):
     return str(ResponseCase(response, read_response(response, Policy()), Policy(), FACTS).before_queue().code)
 
 
-def test_a_grounded_answer_is_approved_in_every_style_and_each_planted_fault_is_held():
+def test_a_grounded_answer_is_approved_in_every_style_and_planted_faults_and_phantom_sources_are_not():
+    said_ = (
+        (1, "Check the pump's oil level every 200 hours"),
+        (1, "Replace the inlet filter in March"),
+        (2, "Only certified technicians may open the housing"),
+        (3, "The warranty lasts 24 months from delivery"),
+    )
+    styles = {
+        "file and page": "[{file}]",
+        "several in a row": "[{file}][lockout.md]",
+        "number": "[{n}]",
+        "numbers": "[{n}, 2]",
+        "source tag": "[source:{n}]",
+        "footnote": "[^{n}]",
+        "citation": "[citation:{n}]",
+        "doc": "[doc{n}]",
+        "parentheses": "({name}, p. 7)",
+        "source in parentheses": "(Source: {name}, page 7)",
+        "assistants": "\u3010{n}\u2020source\u3011",
+        "assistants with a file": "\u30104:0\u2020{name}\u3011",
+        "tag": "<cite>{name}</cite>",
+        "raised": "<sup>{n}</sup>",
+        "link": "[{name}](https://files.example.com/{name})",
+        "numbered link": "[[{n}]](https://files.example.com/{name})",
+    }
+    openings = (
+        "",
+        "Based on the provided sources, here is what I found:\n\n",
+        "Sure! ",
+        "Here is the answer to your question:\n\n",
+    )
+    closings = (
+        "",
+        "\n\nI hope this helps!",
+        "\n\nLet me know if you have any other questions.",
+        "\n\nIs there anything else you would like to know?",
+    )
+    files = [*CHUNKS]
+
+    def answer_in(style, form):
+        said = []
+        for number, text in said_:
+            file = files[number - 1]
+            mark = styles[style].format(n=number, file=file, name=file.rpartition("/")[2].partition("#")[0])
+            said.append((f"{text} {mark}.", f"{text}. {mark}", f"- {text} {mark}")[form % 3])
+        body = ("\n" if form % 3 == 2 else " ").join(said)
+        return openings[form % 4 if form % 3 != 2 else 1] + body + closings[(form // 3) % 4]
+
     faults = {
         "number": ("200 hours", "300 hours"),
         "unit": ("24 months", "24 weeks"),
@@ -85,7 +85,7 @@ def test_a_grounded_answer_is_approved_in_every_style_and_each_planted_fault_is_
         "month": ("March", "April"),
     }
     wrong = []
-    for style, form in itertools.product(STYLES, range(4)):
+    for style, form in itertools.product(styles, range(4)):
         answer = answer_in(style, form)
         right, false = [*faults.values()][(form + len(style)) % len(faults)]
         assert right in answer
@@ -93,9 +93,6 @@ def test_a_grounded_answer_is_approved_in_every_style_and_each_planted_fault_is_
         if found != ("grounded", True):
             wrong.append((style, form, found))
     assert wrong == []
-
-
-def test_a_mark_of_a_file_or_number_that_was_not_retrieved_is_a_phantom_source():
     for style in ("file and page", "parentheses", "assistants with a file", "tag", "link"):
         answer = answer_in(style, 0).replace("Pump_Manual", "Crane_Manual")
         assert decided(answer) == "phantom_source", answer

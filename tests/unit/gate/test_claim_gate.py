@@ -144,6 +144,12 @@ async def test_an_approved_record_says_where_it_comes_from_and_why_it_was_truste
     assert evidence.capture_time == datetime(2026, 1, 1, tzinfo=UTC)
     cited = [(c.type, c.value, str(c.state)) for c in decision.citations]
     assert cited == [("adr", "003", "verified"), ("issue", "12", "unknown")]
+    # C-32, S0-143, S0-145
+    one, other = EvidenceObject("a", NOW, "high"), EvidenceObject("b", NOW, "low")
+    one.metadata["x"] = 1
+    assert (other.metadata, other.source_id, other.validity_horizon) == ({}, None, None)
+    until = dataclasses.replace(one, validity_horizon=NOW)
+    assert (until.is_expired(NOW), one.is_expired(NOW)) == (True, False)
 
 
 async def test_confidence_follows_the_tier_and_approval_is_tier_one():
@@ -160,15 +166,6 @@ async def test_confidence_follows_the_tier_and_approval_is_tier_one():
     decision = await World().one("See ADR-003", source_id="wiki/42")
     assert decision.evidence.source_id == "wiki/42"
     assert decision.evidence.capture_time == decision.origin.timestamp == decision.facts.clock
-
-
-def test_evidence_has_its_defaults_and_shares_no_metadata():
-    """C-32, S0-143, S0-145."""
-    one, other = EvidenceObject("a", NOW, "high"), EvidenceObject("b", NOW, "low")
-    one.metadata["x"] = 1
-    assert (other.metadata, other.source_id, other.validity_horizon) == ({}, None, None)
-    until = dataclasses.replace(one, validity_horizon=NOW)
-    assert (until.is_expired(NOW), one.is_expired(NOW)) == (True, False)
 
 
 # --- citations
@@ -362,7 +359,7 @@ async def test_a_fault_can_only_take_approvals_away(tmp_path):
                 assert {"c0", "c3", "c4"} <= found  # claims that do not depend on it are decided as before
 
 
-async def test_a_claim_that_cannot_be_compared_takes_no_other_along():
+async def test_a_claim_that_cannot_be_read_takes_no_other_along_and_is_logged_without_its_text():
     """S0-23."""
 
     def read(text):
@@ -376,9 +373,6 @@ async def test_a_claim_that_cannot_be_compared_takes_no_other_along():
         decisions = await world.decide(*(world.claim(name, text) for name, text in texts.items()))
     errors = {decision.subject_id: decision.facts.error for decision in decisions}
     assert errors == {"c0": None, "c1": "RuntimeError", "c2": None}
-
-
-async def test_a_fault_is_logged_without_the_claims_text():
     broken = patch("groundwire.gate.claims.read_claim", side_effect=RuntimeError("swordfish"))
     with broken, capture_logs() as logs:
         await World().one("swordfish")

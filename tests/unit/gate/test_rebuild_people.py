@@ -66,7 +66,9 @@ async def test_a_retraction_alone_keeps_its_claim_from_being_approved_again(offi
     assert again.facts.clock == NOW
 
 
-async def test_what_expired_in_review_stays_blocked_and_nothing_is_compared_with_it(office, topics):
+async def test_what_expired_came_too_late_or_was_edited_and_retracted_stays_blocked_with_the_text_that_was_decided(
+    office, topics
+):
     claim = office.claim("a", TEXT)
     (before,) = await office.decide(claim)
     own = {"key": "gate", "reviewer": "groundwire", "action_id": expire_id(before.decision_id)}
@@ -77,8 +79,7 @@ async def test_what_expired_in_review_stays_blocked_and_nothing_is_compared_with
     assert again.to_bytes() == expired.to_bytes()
     assert (await office.one(TEXT, "b", source="user")).verdict == "approved"
 
-
-async def test_an_approval_that_came_too_late_stays_blocked_as_the_duplicate_that_it_was(office, topics):
+    office, topics = Office(), Topics()
     claim = office.claim("a", TEXT)
     (before,) = await office.decide(claim)
     (first,) = await office.decide(office.claim("b", TEXT, source="user"))
@@ -90,8 +91,7 @@ async def test_an_approval_that_came_too_late_stays_blocked_as_the_duplicate_tha
     (again,) = await office.decide(claim)
     assert again.to_bytes() == blocked.to_bytes()
 
-
-async def test_what_was_edited_and_retracted_is_refused_with_the_edited_text(office, topics):
+    office, topics = Office(), Topics()
     (before,) = await office.decide(office.claim("a", TEXT))
     edited = await act(office, topics, "edit", before, content="Backups are written every night at two")
     await act(office, topics, "retract", edited)

@@ -8,6 +8,7 @@ import string
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -487,36 +488,35 @@ def test_the_work_of_all_checks_grows_in_proportion_to_the_number_of_parts():
 
 # --- the event loop
 
-STALLING: dict[str, dict[str, Any]] = {
-    "a text": {"answer": "The `search` is fast. " * 8_000, "fan_out": True},
-    "tags": {"answer": "[source:1]" * 60_000},
-    "hops": {"hop_results": [nested(5, 7)], **RELATED},
-    "many parts": {key: value for key, value in _many(1_200).items() if not key.endswith("_id")},
-    "control characters in chunks": {
-        "chunks": [chunk(CONTROL * 1_000, f"{n}.py") for n in range(120)],
-        "confidence": 0.4,
-        "query": "How?",
-    },
-    "a query": {"query": "q" * 290_000, "confidence": 0.4},
-    "a small text of values": {"answer": "5% " * 3_000, "chunks": [chunk("5% " * 3_000)]},
-}
-
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", STALLING)
 @pytest.mark.parametrize("stage", ["decided", "again", "without state"])
-def test_the_work_of_a_large_response_is_done_outside_the_event_loop(name, stage):
+def test_the_work_of_a_large_response_is_done_outside_the_event_loop(stage):
     """Counted in lines of Python that the loop's own thread runs; the checks of these take millions."""
+    stalling: dict[str, dict[str, Any]] = {
+        "a text": {"answer": "The `search` is fast. " * 8_000, "fan_out": True},
+        "tags": {"answer": "[source:1]" * 60_000},
+        "hops": {"hop_results": [nested(5, 7)], **RELATED},
+        "many parts": {key: value for key, value in _many(1_200).items() if not key.endswith("_id")},
+        "control characters in chunks": {
+            "chunks": [chunk(CONTROL * 1_000, f"{n}.py") for n in range(120)],
+            "confidence": 0.4,
+            "query": "How?",
+        },
+        "a query": {"query": "q" * 290_000, "confidence": 0.4},
+        "a small text of values": {"answer": "5% " * 3_000, "chunks": [chunk("5% " * 3_000)]},
+    }
+    for name, fields in stalling.items():
 
-    async def provisional(world: World, record: InboundRecord) -> None:
-        await world.provisional(record)
+        async def provisional(world: World, record: InboundRecord) -> None:
+            await world.provisional(record)
 
-    world = World(policy=Policy(check_values=name == "a small text of values"))
-    record = world.response(**{**GROUNDED, **STALLING[name]})
-    work = {"decided": settled, "again": settled, "without state": provisional}[stage]
-    if stage == "again":
-        asyncio.run(settled(world, record))
-    assert growth.lines_run(lambda: asyncio.run(work(world, record))) < 400_000
+        world = World(policy=Policy(check_values=name == "a small text of values"))
+        record = world.response(**{**GROUNDED, **fields})
+        work = {"decided": settled, "again": settled, "without state": provisional}[stage]
+        if stage == "again":
+            asyncio.run(settled(world, record))
+        assert growth.lines_run(partial(asyncio.run, work(world, record))) < 400_000
 
 
 # --- the request for another answer

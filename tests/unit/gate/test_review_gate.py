@@ -75,7 +75,7 @@ async def test_an_action_or_a_claim_that_comes_again_gets_the_same_bytes_from_st
         assert rebuilt.to_bytes() == first.decision.to_bytes()
 
 
-async def test_an_edit_approves_the_edited_text_of_the_same_subject_and_can_be_withdrawn(office):
+async def test_an_edit_approves_the_text_unless_it_speculates_has_expired_or_is_a_duplicate(office):
     decision = (await office.act("edit", await pending_claim(office), **EDIT)).decision
     assert (decision.subject_id, decision.revision, decision.reason_code) == ("a", 2, "human_approved")
     assert decision.evidence.claim == EDIT["content"]
@@ -88,23 +88,20 @@ async def test_an_edit_approves_the_edited_text_of_the_same_subject_and_can_be_w
     assert retracted.facts.review["edited"] is True
     assert (await pending_claim(office)).to_bytes() == retracted.to_bytes()
 
-
-async def test_an_edited_text_that_speculates_is_refused_and_the_claim_stays_pending(office):
+    office = Office()
     pending = await pending_claim(office)
     refused = await office.refused("edit", pending, content="I think uploads are retried twice")
     assert refused.code == "personal_speculation"
     assert (await office.act("approve", pending)).decision.verdict == "approved"
 
-
-async def test_a_claim_whose_horizon_has_passed_at_the_action_is_blocked_as_expired(office):
+    office = Office()
     pending = await pending_claim(office, validity_horizon=(NOW + timedelta(seconds=2)).isoformat())
     assert pending.verdict == "review"
     decision = (await office.act("approve", pending)).decision
     assert (decision.verdict, decision.reason_code) == ("blocked", "expired")
     assert "expired" in decision.checks_failed
 
-
-async def test_an_edit_to_what_an_approved_claim_says_is_blocked_as_its_duplicate(office):
+    office = Office()
     pending = await pending_claim(office)
     (joined,) = await office.decide(office.claim("b", TEXT))
     assert joined.reason_code == "pending_duplicate"
@@ -118,7 +115,9 @@ async def test_an_edit_to_what_an_approved_claim_says_is_blocked_as_its_duplicat
     assert resent.to_bytes() == decision.to_bytes()
 
 
-async def test_a_rejected_text_is_compared_with_what_resembles_it(office):
+async def test_a_rejected_or_retracted_text_is_compared_with_what_resembles_it_and_dependents_are_named(
+    office,
+):
     pending = await pending_claim(office)
     decision = (await office.act("reject", pending, reason="incorrect", note="It retries twice.")).decision
     assert (decision.verdict, decision.reason_code) == ("blocked", "human_rejected")
@@ -126,8 +125,7 @@ async def test_a_rejected_text_is_compared_with_what_resembles_it(office):
     assert "note" not in decision.facts.review
     assert (await office.one(TEXT, "b", source="user")).reason_code == "previously_rejected"
 
-
-async def test_a_retraction_names_the_approved_claims_that_rest_on_it(office):
+    office = Office()
     base = await pending_claim(office, source="user")
     for name in ("d", "c"):
         await office.one(f"{name} follows from it {name}", name, source="user", derived_from=["a"])
@@ -144,8 +142,7 @@ async def test_a_retraction_names_the_approved_claims_that_rest_on_it(office):
     rests = await office.one("It rests on a", "y", source="user", derived_from=["a"])
     assert rests.reason_code == "derived_from_unapproved"
 
-
-async def test_an_approval_that_is_on_no_topic_yet_can_be_withdrawn_once_it_is(office):
+    office = Office()
     base = await pending_claim(office, source="user")
     published, office.published = office.published, {}
     record = office.action("retract", base)
@@ -214,15 +211,14 @@ async def test_each_of_two_revisions_of_a_batch_is_published_though_a_worker_die
         assert again[1].decision.supersedes == again[0].decision.decision_id
 
 
-async def test_a_refusal_stays_though_the_same_action_would_be_possible_later(office):
+async def test_an_action_id_has_one_outcome_and_what_is_no_review_decision_is_a_dead_letter(office):
     pending = await pending_claim(office)
     early = office.action("retract", pending, expected_revision=2)
     assert (await office.carry_out(early))[0].code == "stale"
     await office.act("approve", pending)
     assert (await office.carry_out(early))[0].code == "stale"
 
-
-async def test_the_same_action_id_for_another_text_or_reviewer_is_refused(office):
+    office = Office()
     pending = await pending_claim(office)
     fields = {"action_id": "one", **EDIT}
     await office.act("edit", pending, **fields)
@@ -230,8 +226,7 @@ async def test_the_same_action_id_for_another_text_or_reviewer_is_refused(office
         assert (await office.refused("edit", pending, **{**fields, **other})).code == "action_id_reused"
     assert (await office.act("edit", pending, **fields, note="Sent again")).revision == 2
 
-
-async def test_a_record_that_is_no_review_decision_is_a_dead_letter(office):
+    office = Office()
     for value in (None, b"{", b"[]", b'{"action": "approve"}', b"\xff"):
         (result,) = await office.carry_out(office.record(value, topic="groundwire.review-decisions"))
         assert isinstance(result, DeadLetter)
@@ -258,13 +253,7 @@ async def test_a_response_that_asks_is_decided_by_a_person_from_its_published_de
         assert {one.to_bytes() for one in (again.decision, resent, rebuilt)} == {decision.to_bytes()}
 
 
-async def test_a_response_cannot_be_edited_and_one_without_a_place_not_be_decided(office):
-    (final,) = await office.decide(office.response("r0", "Yes, it is."))
-    assert (await office.refused("approve", final)).code == "not_pending"
-    assert (await office.refused("edit", await asked_response(office), content="No.")).code == "not_editable"
-
-
-async def test_an_approved_response_can_be_withdrawn(office):
+async def test_a_response_can_be_withdrawn_but_not_edited_and_is_looked_up_once(office):
     approved = (await office.act("approve", await asked_response(office))).decision
     await office.one("It rests on it", "a", source="user", derived_from=["response:r1"])
     result = await office.act("retract", approved)
@@ -272,8 +261,12 @@ async def test_an_approved_response_can_be_withdrawn(office):
     assert result.retraction.affected == ["a"]
     assert (await asked_response(office)).to_bytes() == result.decision.to_bytes()
 
+    office = Office()
+    (final,) = await office.decide(office.response("r0", "Yes, it is."))
+    assert (await office.refused("approve", final)).code == "not_pending"
+    assert (await office.refused("edit", await asked_response(office), content="No.")).code == "not_editable"
 
-async def test_a_batch_that_is_settled_again_looks_nothing_up_twice(office):
+    office = Office()
     gate, record = office.reviews, office.action("approve", await asked_response(office))
     batch = await gate.prepare([record])
     for _ in range(2):
@@ -317,8 +310,7 @@ async def test_a_refusal_for_want_of_a_right_is_none_once_the_right_is_there(off
     office.keys = Keys.parse(KEYS.encode(), __file__)
     assert (await office.carry_out(record))[0].decision.approved
 
-
-async def test_a_record_that_crashes_workers_is_given_up_only_before_it_is_carried_out(office):
+    office = Office()
     record = office.action("approve", await pending_claim(office))
 
     async def give_up(subject: Subject) -> bool:
@@ -426,6 +418,13 @@ async def test_the_event_of_an_action_is_named_by_its_id_however_often_it_comes(
         assert told[0] == told[1]
         assert told[0]["event_id"] == event_id(kind, action)
 
+    office = Office()
+    (pending,) = await office.decide(office.claim("a", TEXT))
+    await office.act("approve", pending, action_id="one")
+    refused = [await office.refused("reject", pending, action_id="one") for _ in range(2)]
+    assert {result.code for result in refused} == {"action_id_reused"}
+    assert len({events(result)[0]["event_id"] for result in refused}) == 2
+
 
 async def test_a_record_that_nobody_answers_for_takes_no_name_from_an_event_to_come():
     for forged in (
@@ -445,15 +444,7 @@ async def test_a_record_that_nobody_answers_for_takes_no_name_from_an_event_to_c
         assert names[2] == event_id("refused_action", "next") != names[0]
 
 
-async def test_two_attempts_to_use_an_action_id_for_something_else_are_two_events(office):
-    (pending,) = await office.decide(office.claim("a", TEXT))
-    await office.act("approve", pending, action_id="one")
-    refused = [await office.refused("reject", pending, action_id="one") for _ in range(2)]
-    assert {result.code for result in refused} == {"action_id_reused"}
-    assert len({events(result)[0]["event_id"] for result in refused}) == 2
-
-
-async def test_a_reason_that_is_no_code_is_refused_and_stands_in_no_event(office):
+async def test_a_reason_is_a_code_in_decision_event_and_retraction_and_refused_otherwise(office):
     (pending,) = await office.decide(office.claim("a", TEXT))
     for reason in ("a b", "", "ä", "a\n", "-a", "r" * 65, "<b>", "a\x7f"):
         refused = await office.refused("reject", pending, reason=reason)
@@ -461,8 +452,7 @@ async def test_a_reason_that_is_no_code_is_refused_and_stands_in_no_event(office
     unsigned = await office.refused("reject", pending, key=None, reason="she said so")
     assert (unsigned.code, events(unsigned)[0]["detail"]["reason"]) == ("unattested", None)
 
-
-async def test_a_code_is_a_reason_and_stands_in_decision_event_and_retraction(office):
+    office = Office()
     (base,) = await office.decide(office.claim("a", TEXT, source="user"))
     result = await office.act("retract", base, reason="Not-True.2")
     told = [result.decision.facts.review["reason"], events(result)[0]["detail"]["reason"]]
