@@ -346,7 +346,6 @@ class _Cutter:
         return value
 
     def _cut_open(self, value: Any, path: str) -> Any:  # noqa: ANN401 - any JSON value
-        """Cut a part whose keys come from the record: they name nothing, and are cut like strings."""
         self._nodes -= 1
         if isinstance(value, list | tuple):
             kept = []

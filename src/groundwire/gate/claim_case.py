@@ -65,7 +65,6 @@ UNREAD: Final = ClaimReading((), (), HedgeAction.CONTINUE, ())
 
 
 def read_claim(content: str, policy: Policy) -> ClaimReading:
-    """Find the hedges and citations of a claim's text; linear in its length."""
     hedges, result = _detector(policy.hedges.block, policy.hedges.review, policy.hedges.lexicon).read(content)
     citations = _citations.detect(content)
     concealed = hidden(content)
@@ -442,5 +441,4 @@ class Prejudgement(NamedTuple):
 
 
 def prejudge(case: ClaimCase) -> Prejudgement:
-    """Judge a claim as if nothing were a duplicate and every parent were approved."""
     return Prejudgement(case.base(), case.hidden_cap or case.late_cap())

@@ -122,15 +122,11 @@ class ClaimStep(NamedTuple):
 
 
 class DueClaim(NamedTuple):
-    """A claim whose outcome state has recorded."""
-
     step: ClaimStep
     recorded: Outcome
 
 
 class ClaimGate:
-    """Decides claims."""
-
     def __init__(self, rules: GateRules, verifier: CitationVerifier) -> None:
         self._rules = rules
         self._policy, self._now = rules.policy, rules.now
@@ -396,14 +392,11 @@ _WITHOUT_TEXT = {ReviewAction.EXPIRE, ReviewAction.RETRACT}
 
 
 class ClaimReviews:
-    """Works out what people's actions on claims come to."""
-
     def __init__(self, rules: GateRules) -> None:
         self._rules, self._policy = rules, rules.policy
         self._scheme = dedup_scheme(rules.policy)
 
     def refuse(self, held: HeldEntry, refused: str, *, only_recorded: bool) -> ReviewPlan:
-        """Return the plan of an action that cannot be carried out, unless it was before."""
         human = ClaimPayload.from_bytes(held.payload).human
         parents = parents_of(decode_claim(human.record.encode())) if human else ()
         return ReviewPlan(refused, only_recorded=only_recorded, text=DecidedText(parents=parents))

@@ -44,8 +44,6 @@ _T = TypeVar("_T")
 
 
 class Lookups(NamedTuple):
-    """What a gate asks about records, beside state."""
-
     verifier: CitationVerifier
     resolver: TenantCorpus | None = None  # of entities and relations; None: nobody knows them
     assessor: Assessor | None = (
@@ -109,10 +107,17 @@ class Gate:
             ]
             batch += put_back(begun, self._prepare(of_kind(begun, InboundRecord)), InboundRecord)
         claims = await self._claims.look_up(of_kind(batch, PreparedClaim), ask_network=ask_network)
-        postponed = [self._or_postponed(entry, ask_network=ask_network) for entry in claims]
-        looked_up = put_back(batch, postponed, PreparedClaim)
+        looked_up: list[PreparedClaim | Deferred] = []
+        for entry in claims:
+            if ask_network:
+                again = self._claims.postponed(entry, self._patience)
+                looked_up.append(entry if again is None else Deferred(again))
+            else:
+                # a host that failed a moment ago is no answer: the claim waits with those that met it
+                helps = self._patience > 0 and self._claims.would_help(entry)
+                looked_up.append(entry._replace(wait=entry.wait or helps))
         checked = [await self._responses.run_checks(entry) for entry in of_kind(batch, PreparedResponse)]
-        return put_back(looked_up, checked, PreparedResponse)
+        return put_back(put_back(batch, looked_up, PreparedClaim), checked, PreparedResponse)
 
     async def ask_model(self, batch: Sequence[GateEntry]) -> list[GateEntry]:
         """Return a prepared batch with what the model says of its responses; it may be cancelled and repeated."""
@@ -160,14 +165,6 @@ class Gate:
             else:
                 results.append(entry)
         return results
-
-    def _or_postponed(self, entry: PreparedClaim, *, ask_network: bool) -> PreparedClaim | Deferred:
-        if not ask_network:
-            # a host that failed a moment ago is no answer: the claim waits with those that met it
-            helps = self._patience > 0 and self._claims.would_help(entry)
-            return entry._replace(wait=entry.wait or helps)
-        again = self._claims.postponed(entry, self._patience)
-        return entry if again is None else Deferred(again)
 
     def _prepare(self, records: Sequence[InboundRecord]) -> list[GateEntry]:
         decoded = [self._decode(record) for record in records]

@@ -135,8 +135,6 @@ OnAnswer = Callable[[VerifierFacts, float], None]
 
 
 class Assessor(NamedTuple):
-    """A language model that is asked about the claims of responses."""
-
     client: Client
     at_once: int = 2  # responses; the others wait for their turn, and the time that they have begins with it
     on_answer: OnAnswer = lambda _facts, _seconds: None
@@ -173,12 +171,17 @@ class ModelQuestions:
         fresh = [key for key, known in zip(due, recorded, strict=True) if known is None]
         answers = await asyncio.gather(*(self._ask(due[key]) for key in fresh))
         asked = dict(zip(fresh, answers, strict=True))
-        return [
-            entry
-            if is_asked(entry) or (entry.subject, entry.fingerprint) not in asked
-            else _with_answer(entry, *asked[entry.subject, entry.fingerprint])
-            for entry in responses
-        ]
+        result = []
+        for entry in responses:
+            key = entry.subject, entry.fingerprint
+            if not is_asked(entry) and key in asked:
+                said, reading = asked[key]
+                rules, inputs = entry.reading.claims, entry.inputs._replace(verifier=said)
+                answered = entry._replace(by_rules=rules, inputs=inputs)
+                result.append(with_reading(answered, replace(entry.reading, claims=reading.claims)))
+            else:
+                result.append(entry)
+        return result
 
     async def _ask(self, entry: PreparedResponse) -> tuple[dict[str, Any] | None, ResponseReading]:
         """Return what a model says of a response, and the reading in which that speaks for its claims."""
@@ -210,14 +213,6 @@ class ModelQuestions:
         return recordable(facts)
 
 
-def _with_answer(
-    entry: PreparedResponse, said: dict[str, Any] | None, reading: ResponseReading
-) -> PreparedResponse:
-    rules = entry.reading.claims
-    asked = entry._replace(by_rules=rules, inputs=entry.inputs._replace(verifier=said))
-    return with_reading(asked, replace(entry.reading, claims=reading.claims))
-
-
 def with_reading(entry: PreparedResponse, reading: ResponseReading) -> PreparedResponse:
     """Return a response with what its checks found; those that have just broken are logged."""
     known, broken = entry.inputs.broken, dict(reading.broken)
@@ -229,12 +224,10 @@ def with_reading(entry: PreparedResponse, reading: ResponseReading) -> PreparedR
 
 
 def is_asked(entry: PreparedResponse) -> bool:
-    """Say whether a model was asked about a response, or need not be: its claims were not checked."""
     return entry.by_rules is not None or not isinstance(entry.reading.claims, ClaimReport)
 
 
 def capped(config: VerificationConfig) -> VerificationConfig:
-    """Return a configuration whose questions end before the worker that asks them is taken for dead."""
     return config.model_copy(update={"budget_seconds": min(config.budget_seconds, MAX_SECONDS)})
 
 
@@ -252,7 +245,6 @@ def recordable(facts: VerifierFacts) -> dict[str, Any]:
 
 
 def _added_up(calls: Sequence[ModelCall]) -> list[ModelCall]:
-    """Add up the calls of a kind about a claim; that a budget did not reach is not lost."""
     alike: defaultdict[tuple[str, str], list[ModelCall]] = defaultdict(list)
     for call in calls:
         alike[call.claim_id, call.kind].append(call)

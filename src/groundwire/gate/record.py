@@ -67,8 +67,6 @@ _TIMES: Final = ("t", "d")
 
 
 class HumanDecision(NamedTuple):
-    """What re-derives a claim's revision that a person brought."""
-
     review: dict[str, Any]  # `facts.review`
     content: str | None  # the text as the reviewer edited it, None where nobody did
     record: str  # the claim as it was sent, from which further revisions are derived
@@ -239,8 +237,6 @@ def recorded_response_facts(recorded: Outcome, payload: ResponsePayload) -> Fact
 
 
 class Derivation(NamedTuple):
-    """What a claim's decision is derived from."""
-
     case: ClaimCase  # with the text that was decided (`ClaimPayload.as_decided`) and the recorded facts
     recorded: Outcome
     payload: ClaimPayload

@@ -66,16 +66,12 @@ _MODES: Final[tuple[Mode, ...]] = get_args(Mode)  # from least to most thinking
 
 
 class Regeneration(NamedTuple):
-    """What the generator is asked for: a mode, as which attempt, and why."""
-
     mode: Mode
     attempt: int
     why: Literal["low_confidence", "critical_gap"]
 
 
 class ResponseCase:
-    """A response with everything that bears on it; properties and methods are pure."""
-
     def __init__(self, response: LlmResponse, reading: ResponseReading, policy: Policy, facts: Facts) -> None:
         self.response = response
         self.reading = reading

@@ -78,7 +78,6 @@ _T = TypeVar("_T")
 
 
 def result_of(section: _T | Skipped | Broken) -> _T | None:
-    """Return the result of a check; None where it did not run, or broke."""
     return None if isinstance(section, Skipped | Broken) else section
 
 
@@ -205,7 +204,6 @@ class _Run(NamedTuple):
 
 
 def read_response(response: LlmResponse, policy: Policy, inputs: CheckInputs = NO_INPUTS) -> ResponseReading:
-    """Run every check on a response; pure, linear in its size."""
     return ResponseReading(**_results(CHECKS, response, policy, inputs))
 
 

@@ -68,8 +68,6 @@ class ResponseStep(NamedTuple):
 
 
 class ResponseGate:
-    """Decides responses."""
-
     def __init__(
         self,
         rules: GateRules,
@@ -180,7 +178,6 @@ class ResponseGate:
         )
 
     async def decide(self, step: ResponseStep, recorded: Outcome) -> Decided:
-        """Derive the decision of a response's recorded outcome, and what it asks of the generator."""
         entry, payload = step.entry, ResponsePayload.from_bytes(recorded.payload)
         known = await self._rules.policy_that_decided(payload.stamp)
         policy = known or self._policy
@@ -306,7 +303,6 @@ class ResponseReviews:
         self._now = now
 
     def refuse(self, held: HeldEntry, refused: str, *, only_recorded: bool) -> ReviewPlan:  # noqa: ARG002 - as of claims
-        """Return the plan of an action that cannot be carried out, unless it was before."""
         return ReviewPlan(refused, only_recorded=only_recorded)
 
     def query(self, entry: PreparedReview, held: HeldEntry) -> DecisionQuery | None:
@@ -315,7 +311,6 @@ class ResponseReviews:
         return DecisionQuery(verdict, decision_id(entry.subject, held.revision), since)
 
     def plan(self, entry: PreparedReview, held: HeldEntry, published: Decision | None) -> ReviewPlan:
-        """Work out what an action on a response would come to; `published` is the decision that `query` named."""
         if entry.action is ReviewAction.EDIT:
             return ReviewPlan("not_editable")
         if published is None:

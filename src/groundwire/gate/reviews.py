@@ -120,12 +120,10 @@ class ReviewGate:
         *,
         ask_network: bool = False,  # noqa: ARG002 - as the Gate
     ) -> list[ReviewEntry]:
-        """Decode a batch and check who signed it and may act; state is not asked yet."""
         self._find.begin()
         return [self._prepare(record) for record in records]
 
     async def apply_step(self, batch: Sequence[ReviewEntry], *, deferred: bool = False) -> list[Result]:  # noqa: ARG002 - as the Gate
-        """Carry out a prepared batch; may be repeated, with the same outcome."""
         results: list[Result] = []
         try:
             for portion in _portions(of_kind(batch, PreparedReview)):
@@ -229,7 +227,6 @@ class ReviewGate:
 
 
 def _already_refused(entry: PreparedReview, held: HeldEntry | None) -> str:
-    """Say why an action cannot be carried out, unless it was before; empty where it can."""
     if entry.refused:
         return entry.refused
     if held is None:

@@ -27,8 +27,6 @@ _SENTENCES: Final = {
 
 
 class TreeOutcome(NamedTuple):
-    """A tier, why in a sentence, and why in a code."""
-
     tier: IngestionTier
     reason: str
     code: ReasonCode
@@ -140,7 +138,6 @@ def is_code(reason: str) -> bool:
 
 
 def reviewed(action: str, *, expired: bool, duplicate: bool) -> TreeOutcome:
-    """Return tier and reason after an action."""
     if action in _BLOCKED:
         return explain(IngestionTier.BLOCK, _BLOCKED[action])
     if expired:

@@ -138,8 +138,6 @@ async def run_in_thread(entry: Prepared, work: Callable[[], _T]) -> _T:
 
 @dataclass(frozen=True, slots=True)
 class PreparedReview:
-    """A ReviewDecision that was read."""
-
     record: InboundRecord
     review: ReviewDecision
     refused: str  # why it cannot be carried out, whatever state holds; empty where it can
@@ -221,8 +219,6 @@ class Find(Protocol):
 
 @immutable
 class Decided:
-    """The record's subject has this decision."""
-
     record: InboundRecord
     decision: Decision
     fresh: bool  # whether this record brought it about
