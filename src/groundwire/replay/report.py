@@ -110,15 +110,9 @@ class Summary:
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Summary:
-        return cls(
-            plain.get("records", 0),
-            Counter(plain.get("statuses", {})),
-            Counter({(row["from"], row["to"]): row["count"] for row in plain.get("reasons", [])}),
-            Counter(plain.get("policies", {})),
-            Counter(plain.get("unreplayable", {})),
-            plain.get("other_engine", 0),
-            plain.get("changes", 0),
-        )
+        counters = {name: Counter(plain[name]) for name in ("statuses", "policies", "unreplayable")}
+        reasons = Counter({(row["from"], row["to"]): row["count"] for row in plain["reasons"]})
+        return cls(**plain | counters | {"reasons": reasons})
 
 
 def _changed_first(row: tuple[tuple[str, str], int]) -> tuple[bool, int, tuple[str, str]]:

@@ -97,7 +97,7 @@ class Replayer:
         if known is None or self._task.simulate:  # a simulation's state is in memory alone
             self._job.forget_results()
         progress = json.loads(known) if known and not self._task.simulate else {}
-        self._summary = Summary.from_json(progress.get("summary", {}))
+        self._summary = Summary.from_json(progress["summary"]) if progress else Summary()
         await self._writer.resume(progress.get("written", 0))
         after, total = progress.get("after"), self._job.count()
         while page := self._job.page(after, PAGE, by_turn=self._task.simulate is not None):

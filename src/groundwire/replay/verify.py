@@ -107,7 +107,7 @@ class VerifyStatus(StrEnum):
 
 def format_counts(counts: Mapping[VerifyStatus, int]) -> str:
     """Format counts: "3 equal, 0 differs, ...", those of seals and keys only where there are any."""
-    always = list(VerifyStatus)[:6]
+    always = list(VerifyStatus)[:6]  # the others are of seals and keys
     shown = [status for status in VerifyStatus if status in always or counts.get(status)]
     return ", ".join(f"{counts.get(status, 0)} {status.value.replace('_', ' ')}" for status in shown)
 
