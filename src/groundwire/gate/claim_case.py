@@ -194,7 +194,10 @@ _FULL = {Place.USER_FULL: "user", Place.TENANT_FULL: "tenant", Place.TOTAL_FULL:
 
 @dataclass(slots=True)
 class Checks:
-    """What held, what did not, and what was not looked at; each check is in one of them, once or more."""
+    """The checks that passed, failed or were skipped, in the order of the contract's table.
+
+    Each check is in one of the lists, once or more (S0-03, S0-149, S0-150, S0-159, X-02).
+    """
 
     passed: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
