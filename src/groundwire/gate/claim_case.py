@@ -360,7 +360,10 @@ class ClaimCase:
 
 
 def list_checks(case: ClaimCase, *, joined: bool = False) -> Checks:
-    """Name every check of a claim as `name` or `name: detail`; `joined`: whether it follows a pending one."""
+    """Name every check of a claim as `name` or `name: detail`, in the order in which the gate looks.
+
+    `joined`: whether it follows a pending one. Requirements S0-03, S0-149, S0-150, S0-159.
+    """
     checks = Checks()
     claim, facts, reading = case.claim, case.facts, case.reading
     if facts.error:  # the text was not read: nothing is known of hedges and citations

@@ -189,7 +189,7 @@ class ResponseCase:
 
 
 def list_response_checks(case: ResponseCase) -> Checks:
-    """Name every check of a response as `name` or `name: detail`."""
+    """Name every check of a response as `name` or `name: detail` (X-02)."""
     checks = Checks()
     unknown_versions = isinstance(case.reading.versions, Broken)  # they are listed with the index
     for check in RESPONSE_CHECKS:

@@ -1,4 +1,4 @@
-"""A claim's decision: the tree's nine branches, expiry, caps in their order, the queue, every check by its name."""
+"""A claim's decision around the tree: expiry, caps in their order, the queue, and every check by its name."""
 
 import itertools
 from datetime import timedelta
@@ -381,7 +381,7 @@ class Inputs(NamedTuple):
 
 
 def test_every_input_gets_the_first_branch_that_applies():
-    """S0-04..S0-20, written down from the requirements, apart from the code."""
+    """S0-04..S0-20: the branches are written down from the requirements, apart from the code."""
     branches = [
         (lambda i: i.hedge == "block", "tier_3", "Contains personal speculation"),
         (lambda i: i.duplicate, "tier_3", "Duplicate of existing memory"),

@@ -56,7 +56,7 @@ async def decided(key: str | None, policy: Policy = HMAC, *, year: int = 2026, *
     return decision
 
 
-async def test_only_what_a_valid_key_of_the_role_signed_for_grounds_where_somebody_has_to_sign():
+async def test_only_what_a_key_of_the_role_signed_for_grounds_where_somebody_has_to_sign():
     for given in GIVEN.values():
         unsigned = await decided(None, **given)
         assert summary(unsigned) == ("tier_2", "grounding_unattested")
@@ -65,8 +65,6 @@ async def test_only_what_a_valid_key_of_the_role_signed_for_grounds_where_somebo
         assert summary(signed) == ("tier_1", "grounded")
         assert "grounding_attested" in signed.checks_passed
         assert signed.facts.attestation == {"key_id": "retriever", "state": "valid"}
-    for key, year in (("console", 2026), ("stranger", 2026), ("retriever", 2030)):
-        assert (await decided(key, year=year, **GIVEN["chunks"])).reason_code == "grounding_unattested"
     off = await decided(None, Policy(), **GIVEN["chunks"])
     assert summary(off) == ("tier_1", "grounded")
     bare = await decided(None)
@@ -75,6 +73,11 @@ async def test_only_what_a_valid_key_of_the_role_signed_for_grounds_where_somebo
     assert not [check for check in checks if check.startswith("grounding")]
     decision = await decided(None, entities=[{"id": "x"}], corpus_index={})
     assert summary(decision) == ("tier_3", "entity_grounding_failed")
+
+
+async def test_a_key_of_another_role_or_tenant_or_one_that_expired_vouches_for_nothing():
+    for key, year in (("console", 2026), ("stranger", 2026), ("retriever", 2030)):
+        assert (await decided(key, year=year, **GIVEN["chunks"])).reason_code == "grounding_unattested"
 
 
 async def test_a_bypass_is_never_approved_where_there_is_something_to_compare_the_answer_with():
