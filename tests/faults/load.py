@@ -8,7 +8,7 @@ import random
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,23 +52,44 @@ class Inputs:
         self._rng, self._page, self._number = random.Random(seed), page, 0
         self._claims: deque[dict[str, Any]] = deque(maxlen=400)
         self._responses: deque[dict[str, Any]] = deque(maxlen=60)
-        self._of: Mapping[str, Callable[[], Input]] = {
-            "fresh": self._new,
-            "needs_review": lambda: self._new(source="ai_synthesis"),
-            "hedged": lambda: self._new(prefix="Maybe "),
-            "cited": self._cited,
-            "derived": self._derived,
-            "copy": self._copy,
-            "again": lambda: self._past(self._claims, CLAIMS),
-            "conflict": self._conflict,
-            "unreadable": self._unreadable,
-            "response": self._response,
-            "response_again": lambda: self._past(self._responses, RESPONSES),
-        }
 
     def next(self) -> Input:
-        (kind,) = self._rng.choices(list(KINDS), list(KINDS.values()))
-        return self._of[kind]()
+        rng = self._rng
+        (kind,) = rng.choices(list(KINDS), list(KINDS.values()))
+        match kind:
+            case "needs_review":
+                return self._new(source="ai_synthesis")
+            case "hedged":
+                return self._new(prefix="Maybe ")
+            case "cited":
+                page = f"{self._page}/{rng.choice(('ok', 'ok', 'ok', 'gone'))}/{rng.randrange(1000)}"
+                return self._new(suffix=f", see {page}", source="agent-7")
+            case "unreadable":
+                value, _ = rng.choice(BAD[:-1])  # the last is 900 kB
+                return Input(rng.choice((CLAIMS, CLAIMS, RESPONSES)), _key(self._owner()), value, bad=True)
+            case "response":
+                self._number += 1
+                owner, confidence = self._owner(), rng.choice((1.0, 1.0, 0.6, 0.4))
+                made = response(self._number, **owner, confidence=confidence, fan_out=rng.random() < 0.3)
+                self._responses.append(made)
+                return _input(RESPONSES, made)
+        earlier = self._responses if kind == "response_again" else self._claims
+        if kind == "fresh" or not earlier:
+            return self._new()
+        some = rng.choice(earlier)
+        match kind:
+            case "derived":
+                owner = {name: some[name] for name in ("tenant_id", "user_id")}
+                return self._new(source="user", derived_from=[some["claim_id"]], **owner)
+            case "copy":  # the text of an earlier claim under another id
+                self._number += 1
+                return _input(CLAIMS, {**some, "claim_id": f"c{self._number}"})
+            case "conflict":  # another text under the id of an earlier claim
+                return _input(CLAIMS, {**some, "content": f"Other words: {self._words()}"})
+        return _input(RESPONSES if kind == "response_again" else CLAIMS, some)
+
+    def _owner(self) -> dict[str, str]:
+        return {"tenant_id": self._rng.choice(TENANTS), "user_id": f"u{self._rng.randrange(USERS)}"}
 
     def crowd(self, tenant: str, user: str) -> Input:
         """Return one that takes a place in the review queue: many of them fill it."""
@@ -76,16 +97,14 @@ class Inputs:
 
     def _words(self) -> str:
         # letters only: digits and a-f would be read as what they are not
-        count = range(6)
-        return " ".join("".join(self._rng.choices("ghijklmnopqrstuvwxyz", k=7)) for _ in count)
+        return " ".join("".join(self._rng.choices("ghijklmnopqrstuvwxyz", k=7)) for _ in range(6))
 
     def _new(self, prefix: str = "", suffix: str = "", **fields: object) -> Input:
         self._number += 1
         rng = self._rng
         claim = {
             "claim_id": f"c{self._number}",
-            "tenant_id": rng.choice(TENANTS),
-            "user_id": f"u{rng.randrange(USERS)}",
+            **self._owner(),
             "content": f"{prefix}Module {self._words()} keeps {self._words()}{suffix}",
             "memory_type": rng.choice(TYPES),
             "source": rng.choice(SOURCES),
@@ -94,55 +113,13 @@ class Inputs:
         self._claims.append(claim)
         return _input(CLAIMS, claim)
 
-    def _cited(self) -> Input:
-        path = self._rng.choice(("ok", "ok", "ok", "gone"))
-        return self._new(suffix=f", see {self._page}/{path}/{self._rng.randrange(1000)}", source="agent-7")
-
-    def _derived(self) -> Input:
-        parent = self._some()
-        owner = {name: parent[name] for name in ("tenant_id", "user_id")}
-        return self._new(source="user", derived_from=[parent["claim_id"]], **owner)
-
-    def _some(self) -> dict[str, Any]:
-        if not self._claims:
-            self._new()
-        return self._rng.choice(self._claims)
-
-    def _copy(self) -> Input:
-        """Return the text of an earlier claim under another id."""
-        self._number += 1
-        return _input(CLAIMS, {**self._some(), "claim_id": f"c{self._number}"})
-
-    def _conflict(self) -> Input:
-        """Return another text under the id of an earlier claim."""
-        return _input(CLAIMS, {**self._some(), "content": f"Other words: {self._words()}"})
-
-    def _past(self, past: deque[dict[str, Any]], topic: str) -> Input:
-        return _input(topic, self._rng.choice(past)) if past else self._new()
-
-    def _unreadable(self) -> Input:
-        value, _ = self._rng.choice(BAD[:-1])  # the last is 900 kB
-        topic = self._rng.choice((CLAIMS, CLAIMS, RESPONSES))
-        key = f"{self._rng.choice(TENANTS)}:u{self._rng.randrange(USERS)}"
-        return Input(topic, key.encode(), value, bad=True)
-
-    def _response(self) -> Input:
-        self._number += 1
-        rng = self._rng
-        made = response(
-            self._number,
-            tenant_id=rng.choice(TENANTS),
-            user_id=f"u{rng.randrange(USERS)}",
-            confidence=rng.choice((1.0, 1.0, 0.6, 0.4)),
-            fan_out=rng.random() < 0.3,
-        )
-        self._responses.append(made)
-        return _input(RESPONSES, made)
-
 
 def _input(topic: str, record: Mapping[str, Any]) -> Input:
-    key = f"{record['tenant_id']}:{record['user_id']}".encode()
-    return Input(topic, key, json.dumps(record, ensure_ascii=False).encode())
+    return Input(topic, _key(record), json.dumps(record, ensure_ascii=False).encode())
+
+
+def _key(record: Mapping[str, Any]) -> bytes:
+    return f"{record['tenant_id']}:{record['user_id']}".encode()
 
 
 class Sender:
@@ -169,7 +146,6 @@ class Sender:
                 self._collect()
 
     async def finish(self, seconds: float) -> None:
-        """Wait until the broker has acknowledged all that was sent, as far as it ever will."""
         if self._waiting:
             await asyncio.wait([future for _, future in self._waiting], timeout=seconds)
         self._collect()
@@ -204,9 +180,7 @@ roles = ["reviewer"]
 [reviewers]
 {chr(10).join(f'{tenant} = ["lead"]' for tenant in TENANTS)}
 """
-LEFT_ALONE = 0.04
-RETRACTED = 0.04
-RACED = 0.1
+LEFT_ALONE, RETRACTED, RACED = 0.04, 0.04, 0.1
 
 
 class Reviewers:
@@ -234,19 +208,16 @@ class Reviewers:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(0.1)
-            self._look()
+            for topic, known in self._seen.items():
+                records = self._deployment.seen[topic]
+                for seen in records[known:]:
+                    self._plan(topic, seen)
+                self._seen[topic] = len(records)
             now = time.monotonic()
             if not self.idle:
                 for item in [item for item in self._due if item[0] <= now]:
                     self._due.remove(item)
                     await self._act(item[1], item[2])
-
-    def _look(self) -> None:
-        for topic in self._seen:
-            records = self._deployment.seen[topic]
-            for seen in records[self._seen[topic] :]:
-                self._plan(topic, seen)
-            self._seen[topic] = len(records)
 
     def _plan(self, topic: str, seen: Seen) -> None:
         decision, rng = seen.json, self._rng
@@ -285,9 +256,8 @@ class Reviewers:
         self.acted_at[review["action_id"]] = time.monotonic()
         if forged:
             self.forged.add(review["action_id"])
-        key = f"{decision['tenant_id']}:{decision['user_id']}".encode()
         for _ in range(2 if self._rng.random() < RACED else 1):  # the same action may come twice
             self._sent += 1
             await self._deployment.send(
-                value, key=key, topic=REVIEWS, headers=[*headers, traceparent(2, self._sent)]
+                value, key=_key(decision), topic=REVIEWS, headers=[*headers, traceparent(2, self._sent)]
             )

@@ -8,7 +8,7 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -16,9 +16,8 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS
 
 from deploy.embedded.process import ServiceError
 from groundwire.state.buckets import bucket_of, slots
+from tests.faults.deployment import ROLES, SESSION, SLOTS, Crew, OneRedis, Pages, Proxy, Services
 from tests.faults.load import TENANTS, USERS, Reviewers, Sender
-from tests.faults.services import OneRedis, Pages, Proxy, Services
-from tests.faults.workers import ROLES, SLOTS, Crew
 from tests.services.redis_cluster import LocalCluster
 
 
@@ -78,7 +77,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: `seconds` from `at`, both counted from the run's start.
+    """One fault, `at` seconds after the run's start.
 
     `target`: the worker's slot or role, the broker's node, or a shard's number. `amount`: seconds of delay or skew, or
     bytes a second.
@@ -114,81 +113,58 @@ class Fault:
         return f"{self.number:4} {when}  {self.kind:16} {self.target:12} {how_long} {self.amount:g}"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a schedule is made for: how long faults may begin, one every so many seconds on average.
+_EVERY = 4.0  # seconds between faults, on average
+_APART = 20.0
+"""Seconds around the loss of Redis' data without other faults.
 
-    `apart`: seconds around `lose_redis` and `lose_shard` in which nothing else is broken. Lost state is rebuilt once
-    nothing can be in flight (`GROUNDWIRE_REBUILD_WAIT`); where that is set shorter than what can be, runs keep other
-    faults away from it.
-    """
-
-    seconds: float
-    every: float
-    session: float
-    nodes: int = 1
-    redis: str = "one"
-    apart: float = 0.0
-    only: Collection[str] = ()
+Lost state is rebuilt once nothing can be in flight (`GROUNDWIRE_REBUILD_WAIT`), which runs set shorter than it can be.
+"""
 
 
-def schedule(seed: int, plan: Plan) -> list[Fault]:
+def schedule(seed: int, seconds: float, *, nodes: int = 1, redis: str = "one") -> list[Fault]:
+    """Return faults that begin within so many seconds, for a broker of so many nodes and servers of state."""
     rng = random.Random(f"nemesis {seed}")
     kinds = {
         name: kind
         for name, kind in KINDS.items()
-        if kind.needs <= plan.nodes
-        and (not kind.on or plan.redis in kind.on)
-        and (not plan.only or name in plan.only)
+        if kind.needs <= nodes and (not kind.on or redis in kind.on)
     }
     faults: list[Fault] = []
     busy: dict[str, float] = {}
     at = 0.0
     while True:
-        at += plan.every * rng.uniform(0.3, 1.7)
-        if at >= plan.seconds:
+        at += _EVERY * rng.uniform(0.3, 1.7)
+        if at >= seconds:
             return faults
         (name,) = rng.choices(list(kinds), [kind.weight for kind in kinds.values()])
         kind = kinds[name]
-        fault = Fault(
-            len(faults) + 1,
-            round(at, 1),
-            name,
-            _target(rng, name, kind, plan),
-            round(plan.session * rng.uniform(*kind.seconds), 1),
-            _amount(rng, name),
-        )
+        if kind.holds == "worker" or name == "outdate_worker":
+            target = rng.choice(SLOTS)
+        elif kind.holds == "extra":
+            target = rng.choice(list(ROLES))
+        elif kind.holds in {"shards", "broker"}:
+            target = str(rng.randrange(SHARDS if kind.holds == "shards" else nodes))
+        else:
+            target = name.rpartition("_")[2]
+        duration = round(SESSION * rng.uniform(*kind.seconds), 1)
+        amount = 0.0
+        match name.split("_")[0]:
+            case "delay":
+                amount = round(rng.uniform(0.02, 0.4), 2)
+            case "throttle":
+                amount = float(rng.choice((2_000, 10_000, 50_000)))
+            case "skew":
+                amount = float(rng.choice((-3600, -120, -20, 20, 120, 3600)))
         loses = name in {"lose_redis", "lose_shard"}
-        if loses and plan.apart:
-            at = max([at, *(end + plan.apart / 2 for end in busy.values())])
-            fault = replace(fault, at=round(at, 1))
-        if at >= plan.seconds or busy.get(fault.holds, 0.0) > at:
+        if loses:
+            at = max([at, *(end + _APART / 2 for end in busy.values())])
+        fault = Fault(len(faults) + 1, round(at, 1), name, target, duration, amount)
+        if at >= seconds or busy.get(fault.holds, 0.0) > at:
             continue  # what it would break is broken already
         faults.append(fault)
         busy[fault.holds] = at + fault.seconds + 1.0
         if loses:
-            at += fault.seconds + plan.apart
-
-
-def _target(rng: random.Random, name: str, kind: Kind, plan: Plan) -> str:
-    if kind.holds == "worker" or name == "outdate_worker":
-        return rng.choice(SLOTS)
-    if kind.holds == "extra":
-        return rng.choice(list(ROLES))
-    if kind.holds == "shards":
-        return str(rng.randrange(SHARDS))
-    return str(rng.randrange(plan.nodes)) if kind.holds == "broker" else name.rpartition("_")[2]
-
-
-def _amount(rng: random.Random, name: str) -> float:
-    what = name.split("_", maxsplit=1)[0]
-    if what == "delay":
-        return round(rng.uniform(0.02, 0.4), 2)
-    if what == "throttle":
-        return float(rng.choice((2_000, 10_000, 50_000)))
-    if what == "skew":
-        return float(rng.choice((-3600, -120, -20, 20, 120, 3600)))
-    return 0.0
+            at += fault.seconds + _APART
 
 
 def _insist(start: Callable[[], None]) -> None:
@@ -250,11 +226,22 @@ class Nemesis:
 
     async def _do(self, fault: Fault) -> None:
         what, _, whom = fault.kind.partition("_")
+        crew, slot, seconds = self._crew, fault.target, fault.seconds
         match what, whom:
-            case _, "worker":
-                await self._worker(what, fault)
+            case "skew", _:
+                await crew.skew(slot, seconds, fault.amount)
+            case "add", _:
+                await crew.add(slot, seconds)
+            case "kill" | "remove", "worker":
+                await crew.replace(slot, seconds, hard=what == "kill")
+            case "stop" | "outdate", "worker":
+                stop, go_on = (partial(crew.signal, slot, one) for one in (signal.SIGSTOP, signal.SIGCONT))
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(_for(seconds, stop, go_on))
+                    if what == "outdate":
+                        tasks.create_task(self._shard("move", fault.number % SHARDS, seconds / 2))
             case _, "shard" | "slots":
-                await self._shard(what, int(fault.target), fault.seconds)
+                await self._shard(what, int(fault.target), seconds)
             case "cut", _:
                 await asyncio.to_thread(self._proxy(whom, fault).cut)
             case (("close" | "freeze" | "delay" | "throttle" | "hang"), _):
@@ -264,22 +251,22 @@ class Nemesis:
                     "throttle": {"rate": int(fault.amount)},
                 }.get(what, {"frozen": True})
                 proxy = self._proxy(whom, fault)
-                await _for(fault.seconds, partial(proxy.set, **weather), proxy.set)
+                await _for(seconds, partial(proxy.set, **weather), proxy.set)
             case _, "broker" | "leaders":
                 # a stop is in good order, so that with several nodes the leaders move
                 nodes, number = self._services.broker.nodes, int(fault.target) + 1
                 away, back = partial(nodes.stop_node, hard=what == "kill"), nodes.start_node
                 if what == "pause":
                     away, back = nodes.pause_node, nodes.resume_node
-                await _for(fault.seconds, partial(away, number), partial(back, number))
+                await _for(seconds, partial(away, number), partial(back, number))
             case "break", "pages":
-                await _for(fault.seconds, partial(self._pages.set, broken=True), self._pages.set)
+                await _for(seconds, partial(self._pages.set, broken=True), self._pages.set)
             case _, "queue":
                 rng = random.Random(fault.number)
                 self._sender.crowd = rng.choice(TENANTS), f"u{rng.randrange(USERS)}"
                 self._reviewers.idle = True
                 try:
-                    await asyncio.sleep(fault.seconds)
+                    await asyncio.sleep(seconds)
                 finally:
                     self._sender.crowd, self._reviewers.idle = None, False
             case _, "redis":
@@ -287,23 +274,7 @@ class Nemesis:
                 away, back = redis.kill, partial(_insist, partial(redis.start, keep_data=what != "lose"))
                 if what == "pause":
                     away, back = redis.pause, redis.resume
-                await _for(fault.seconds, away, back)
-
-    async def _worker(self, what: str, fault: Fault) -> None:
-        crew, slot, seconds = self._crew, fault.target, fault.seconds
-        match what:
-            case "skew":
-                await crew.skew(slot, seconds, fault.amount)
-            case "add":
-                await crew.add(slot, seconds)
-            case "kill" | "remove":
-                await crew.replace(slot, seconds, hard=what == "kill")
-            case "stop" | "outdate":
-                stop, go_on = (partial(crew.signal, slot, one) for one in (signal.SIGSTOP, signal.SIGCONT))
-                async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(_for(seconds, stop, go_on))
-                    if what == "outdate":
-                        tasks.create_task(self._shard("move", fault.number % SHARDS, seconds / 2))
+                await _for(seconds, away, back)
 
     def _proxy(self, whom: str, fault: Fault) -> Proxy:
         if whom == "broker":
@@ -322,9 +293,7 @@ class Nemesis:
         if what == "pause":
             await _for(seconds, node.pause, node.resume)
             await asyncio.to_thread(cluster.wait_until, cluster.is_whole)
-        elif (
-            what == "move"
-        ):  # what it has of the load's slots to the next one; each is half moved for a while
+        elif what == "move":  # its slots of the load to the next shard; each is half moved for a while
             target = await asyncio.to_thread(cluster.primary_of, middle((shard + 1) % SHARDS))
             people = [(tenant, user) for tenant in TENANTS for user in ("", *(f"u{n}" for n in range(USERS)))]
             of_load = sorted({slots()[bucket_of(*one)] for one in people})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from itertools import accumulate, groupby
 from math import inf
 from statistics import quantiles
 from typing import Any, Final
@@ -17,45 +17,18 @@ from tests.faults.nemesis import Struck
 from tests.stream.harness import Seen
 
 _JUST_AFTER = 2.0
-"""Seconds after a fault in which a stall may begin and still be its work."""
-
-
-@dataclass(frozen=True)
-class Stall:
-    """A time in which records of a partition waited and none was answered."""
-
-    lane: tuple[str, int]
-    begin: float
-    end: float
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """What a fault cost.
-
-    `stall`: the longest time without decisions of one partition, in seconds; `after`: how much of it came after the
-    fault had been mended; `alone`: whether nothing else was broken meanwhile that the same workers need.
-    """
-
-    number: int
-    kind: str
-    target: str
-    at: float
-    seconds: float
-    stall: float
-    after: float
-    alone: bool
-
-
+"""Seconds after a fault in which a stall may begin and still be caused by it."""
 _OF_ROLE: Final = {CLAIMS: "claims", RESPONSES: "responses", "deferred": "deferred", REVIEWS: "reviews"}
-"""Who reads which topic."""
+Stall = tuple[str, float, float]
+"""Topic, begin and end of a time in which records of one of its partitions waited and none was answered."""
+Result = dict[str, Any]
 
 
 def answers(history: History) -> dict[Place, float]:
-    """When each record was first answered, by the time at which that was read.
+    """When each record was first answered, by the time at which the answer was read.
 
-    An answer is a decision, a dead letter, a place on `deferred`; of what is there, what takes it further; of what
-    people do, the event that tells what came of it.
+    Answers are decisions, dead letters and records on `deferred`; for records on `deferred`, the final decision or
+    dead letter; for review actions, the audit event with their outcome.
     """
     first: dict[Place, float] = {}
     last: dict[Place, float] = {}
@@ -94,32 +67,33 @@ def stalls(history: History, clock: float) -> list[Stall]:
             sent = sent if topic != "deferred" else history.seen_at.get(place_of(seen), sent)
             if at is not None and at >= sent:
                 lanes.setdefault((topic, seen.partition), []).append((at, sent))
-    return [stall for lane, pairs in lanes.items() for stall in _of_lane(lane, sorted(pairs))]
+    found = []
+    for (topic, _), pairs in lanes.items():
+        pairs.sort()
+        oldest = [*accumulate((sent for _, sent in reversed(pairs)), min)][::-1]
+        before = 0.0
+        for (at, _), sent in zip(pairs, oldest, strict=True):
+            begin = max(before, sent)
+            if at > begin:
+                found.append((topic, begin, at))
+            before = at
+    return found
 
 
-def _of_lane(lane: tuple[str, int], pairs: Sequence[tuple[float, float]]) -> Iterable[Stall]:
-    """From when each record was answered, and when it was sent, to the times between answers."""
-    oldest = [0.0] * len(pairs)
-    least = inf
-    for index in reversed(range(len(pairs))):
-        oldest[index] = least = min(least, pairs[index][1])
-    before = 0.0
-    for (at, _), sent in zip(pairs, oldest, strict=True):
-        begin = max(before, sent)
-        if at > begin:
-            yield Stall(lane, begin, at)
-        before = at
+def recoveries(struck: Sequence[Struck], waits: Sequence[Stall], begun: float) -> list[Result]:
+    """Return what each fault cost.
 
-
-def recoveries(struck: Sequence[Struck], waits: Sequence[Stall], begun: float) -> list[Recovery]:
-    def recovery(one: Struck) -> Recovery:
+    `stall`: the longest time without decisions of one partition, in seconds; `after`: the part of it after the fault
+    was mended; `alone`: whether nothing else was broken meanwhile that the same workers need.
+    """
+    found = []
+    for one in struck:
         fault, until = one.fault, max(one.end, one.begin + _JUST_AFTER)
-        mine = [
-            wait
-            for wait in waits
-            if _OF_ROLE[wait.lane[0]] in fault.roles and wait.end > one.begin and wait.begin < until
+        spans = [
+            (max(begin, one.begin), end)
+            for topic, begin, end in waits
+            if _OF_ROLE[topic] in fault.roles and end > one.begin and begin < until
         ]
-        spans = [(max(wait.begin, one.begin), wait.end) for wait in mine]
         begin, end = max(spans, key=lambda span: span[1] - span[0], default=(one.begin, one.begin))
         alone = not any(
             other is not one
@@ -128,39 +102,11 @@ def recoveries(struck: Sequence[Struck], waits: Sequence[Stall], begun: float) -
             and other.end > one.begin - _JUST_AFTER
             for other in struck
         )
-        at, seconds = round(one.begin - begun, 1), round(one.end - one.begin, 1)
-        stall, after = round(end - begin, 2), round(max(0.0, end - max(one.end, begin)), 2)
-        return Recovery(fault.number, fault.kind, fault.target, at, seconds, stall, after, alone)
-
-    return [recovery(one) for one in struck]
-
-
-def distribution(values: Sequence[float]) -> dict[str, float]:
-    if not values:
-        return {"count": 0}
-    cuts = quantiles(values, n=100, method="inclusive") if len(values) > 1 else [values[0]] * 99
-    points = {"p50": cuts[49], "p90": cuts[89], "p99": cuts[98], "max": max(values)}
-    return {"count": len(values), **{name: round(value, 2) for name, value in points.items()}}
-
-
-def by_kind(found: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Sum recoveries of runs up by kind; `session` of each is its run's session timeout."""
-    kinds: dict[str, list[Mapping[str, Any]]] = {}
-    for one in found:
-        kinds.setdefault(one["kind"], []).append(one)
-    figures = {}
-    for kind, those in sorted(kinds.items()):
-        alone = [one for one in those if one["alone"]]
-        figures[kind] = {
-            "faults": len(those),
-            "stall": distribution([one["stall"] for one in alone]),
-            "after": distribution([one["after"] for one in alone]),
-            "stall_by_session": distribution([one["stall"] / one["session"] for one in alone]),
-        }
-    return figures
-
-
-Result = dict[str, Any]
+        times = {"at": round(one.begin - begun, 1), "seconds": round(one.end - one.begin, 1)}
+        cost = {"stall": round(end - begin, 2), "after": round(max(0.0, end - max(one.end, begin)), 2)}
+        which = {"number": fault.number, "kind": fault.kind, "target": fault.target}
+        found.append({**which, **times, **cost, "alone": alone})
+    return found
 
 
 def failed(results: Sequence[Result]) -> bool:
@@ -174,57 +120,44 @@ def failed(results: Sequence[Result]) -> bool:
     )
 
 
-def summed(results: Sequence[Result]) -> dict[str, Any]:
-    promises: dict[str, list[dict[str, Any]]] = {}
-    for result in results:
-        for promise, broken in result["violations"].items():
-            promises.setdefault(promise, []).extend({"seed": result["seed"], **one} for one in broken)
-    count, reasons, letters = Counter[str](), Counter[str](), Counter[str]()
-    for result in results:
-        count.update({name: told for name, told in result["told"].items() if isinstance(told, int)})
-        reasons.update(result["told"]["reasons"])
-        letters.update(result["told"]["dead_letters"])
-    names = ("seed", "broker", "minutes", "session", "took")
-    return {
-        "runs": [{name: result[name] for name in names} for result in results],
-        "minutes": round(sum(result["minutes"] for result in results), 1),
-        "faults": sum(len(result["faults"]) for result in results),
-        "failed_faults": [why for result in results for why in result["failed_faults"]],
-        "counts": dict(count),
-        "reasons": dict(reasons.most_common()),
-        "dead_letters": dict(letters.most_common()),
-        "violations": promises,
-        "recovery": by_kind(one for result in results for one in result["faults"]),
-    }
-
-
 def table(results: Sequence[Result]) -> str:
-    total, head = summed(results), "{:18} {:>5} {:>5}" + " {:>6}" * 7
-    seeds = ", ".join(f"{run['broker']} {run['seed']}" for run in total["runs"])
+    faults = sorted((one for result in results for one in result["faults"]), key=lambda one: str(one["kind"]))
+    counts: Counter[str] = Counter()
+    promises: dict[str, list[str]] = {}
+    for result in results:
+        counts.update({name: count for name, count in result["told"].items() if isinstance(count, int)})
+        for promise, broken in result["violations"].items():
+            told = [f"        seed {result['seed']}: {one['record']}: {one['detail']}" for one in broken]
+            promises.setdefault(promise, []).extend(told)
+    minutes = sum(result["minutes"] for result in results)
+    seeds = ", ".join(f"{result['broker']} {result['seed']}" for result in results)
+    head = "{:18} {:>5} {:>5}" + " {:>6}" * 5
     lines = [
-        f"{len(results)} runs, {total['minutes']:g} minutes, {total['faults']} faults (seeds: {seeds})",
-        ", ".join(f"{count} {name}" for name, count in total["counts"].items()),
+        f"{len(results)} runs, {minutes:.1f} minutes, {len(faults)} faults (seeds: {seeds})",
+        ", ".join(f"{count} {name}" for name, count in counts.items()),
         "",
-        head.format("fault", "count", "alone", "p50", "p90", "p99", "max", "after", "ratio", "p99"),
+        head.format("fault", "count", "alone", "p50", "p90", "p99", "max", "after"),
     ]
-    for kind, figures in total["recovery"].items():
-        stall, after, ratio = (figures[name] for name in ("stall", "after", "stall_by_session"))
-        lines.append(
-            f"{kind:18} {figures['faults']:5} {stall['count']:5} {_cells(stall, 'p50', 'p90', 'p99', 'max')}"
-            f" {_cells(after, 'p99')} {_cells(ratio, 'p50', 'p99')}"
-        )
+    for kind, group in groupby(faults, key=lambda one: str(one["kind"])):
+        those = list(group)
+        alone = [one for one in those if one["alone"]]
+        stall, after = ([one[name] for one in alone] for name in ("stall", "after"))
+        cells = f"{_percentiles(stall, 50, 90, 99, 100)} {_percentiles(after, 99)}"
+        lines.append(f"{kind:18} {len(those):5} {len(alone):5} {cells}")
     lines += [
         "p50 to max: seconds without decisions of a partition whose records waited, for faults that struck alone;",
-        "after: p99 of the part after the fault was mended; ratio: p50 and p99 of the whole in session timeouts.",
+        "after: p99 of the part after the fault was mended.",
         "",
     ]
-    for promise, broken in total["violations"].items():
-        lines.append(f"{'BROKEN' if broken else 'held':7} {promise}")
-        lines += [f"        seed {v['seed']}: {v['record']}: {v['detail']}" for v in broken[:20]]
-        lines += [f"        and {len(broken) - 20} more"] if len(broken) > 20 else []
-    lines += [f"not brought about: {why}" for why in total["failed_faults"]]
+    for promise, told in promises.items():
+        lines += [f"{'BROKEN' if told else 'held':7} {promise}", *told[:20]]
+        lines += [f"        and {len(told) - 20} more"] if len(told) > 20 else []
+    lines += [f"not brought about: {why}" for result in results for why in result["failed_faults"]]
     return "\n".join(lines)
 
 
-def _cells(figures: dict[str, float], *names: str) -> str:
-    return " ".join(f"{figures[name]:6.1f}" if name in figures else f"{'-':>6}" for name in names)
+def _percentiles(values: Sequence[float], *percents: int) -> str:
+    if not values:
+        return " ".join(f"{'-':>6}" for _ in percents)
+    cuts = [*(quantiles(values, n=100, method="inclusive") if len(values) > 1 else []), max(values)]
+    return " ".join(f"{cuts[min(percent, len(cuts)) - 1]:6.1f}" for percent in percents)

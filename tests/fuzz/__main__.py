@@ -30,8 +30,6 @@ def main() -> int:
         "--only", action="append", default=[], choices=sorted(ENTRIES), help="may be repeated"
     )
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--minutes", type=float, help="end after so long, wherever it is")
-    parser.add_argument("--failures", type=int, default=20, help="give an entry's part up after so many")
     parser.add_argument("--replay", action="append", default=[], metavar="ENTRY:SEED")
     given = parser.parse_args()
     reports: list[Report] = []
@@ -39,13 +37,11 @@ def main() -> int:
         reports = [run(ENTRIES[seed.partition(":")[0]], [seed]) for seed in given.replay]
     else:
         click.echo(f"--seed {given.seed} --inputs {given.inputs}")
-        until = time.monotonic() + 60 * given.minutes if given.minutes else None
-        todo = parts(given.seed, given.inputs, given.only)
         with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
-            for done in as_completed(pool.submit(run_part, *part, until, given.failures) for part in todo):
+            todo = parts(given.seed, given.inputs, given.only)
+            for done in as_completed(pool.submit(run_part, *part) for part in todo):
                 reports.append(done.result())
-                if reports[-1].inputs:
-                    click.echo(reports[-1])
+                click.echo(reports[-1])
     click.echo("in all")
     for name in dict.fromkeys(report.entry for report in reports):
         whole = reduce(Report.plus, (report for report in reports if report.entry == name))

@@ -7,6 +7,7 @@ import json
 import ssl
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import httpcore
@@ -35,8 +36,6 @@ _PUBLIC: Final = "93.184.216.34"
 _MOST: Final = 8_000_000
 """Bytes of one answer after which whoever still reads is taken for one who never stops."""
 _LONG: Final = 2_500_000  # bytes of a long answer: more than anybody reads
-_STATUS: Final = tuple(TABLES["statuses"])
-_PLACES: Final = (*TABLES["redirects"], "h" * 3_000)
 
 
 class Wire(httpcore.AsyncMockStream):
@@ -70,28 +69,26 @@ class Wires(httpcore.AsyncMockBackend):
         return self.reply()
 
 
-def _longer(body: bytes, times: int) -> bytes:
-    """Repeat a body, up to what counts as long: the fuzzer's own memory is not what is measured."""
-    return (body * min(times, _LONG // max(1, len(body)) + 1))[:_LONG]
-
-
 def spoken(rng: Dice, body: bytes) -> Wire:
+    def longer(times: int) -> bytes:
+        return (body * min(times, _LONG // max(1, len(body)) + 1))[:_LONG]
+
     headers = [("content-type", rng.choice(TABLES["content_types"]))]
     kind = rng.random()
     if kind < 0.15:
-        body = rng.one(gzip.compress, zlib.compress)(_longer(body, rng.one(1, 1, 500)))
+        body = rng.one(gzip.compress, zlib.compress)(longer(rng.one(1, 1, 500)))
         headers.append(("content-encoding", rng.one("gzip", "deflate", "br", "identity, gzip", "x")))
     elif kind < 0.25:
-        body = _longer(body, rng.one(2, 50, 5_000))
+        body = longer(rng.one(2, 50, 5_000))
     length = rng.choice((str(len(body)),) * 8 + ("-1", "0", "99999999999", str(len(body) + 1), "x", "1, 2"))
     headers.append(
         ("content-length", length)
         if rng.chance(0.8)
         else ("transfer-encoding", rng.one("chunked", "gzip, chunked", "x"))
     )
-    status = rng.choice(_STATUS)
+    status = rng.choice(TABLES["statuses"])
     if status in {301, 302, 307, 308} or rng.chance(0.05):
-        headers.append(("location", rng.one(*_PLACES, text(rng)[:200])))
+        headers.append(("location", rng.one(*TABLES["redirects"], "h" * 3_000, text(rng)[:200])))
     if rng.chance(0.1):
         headers.append(("retry-after", rng.one(*TABLES["retry_after"], text(rng)[:30])))
     if rng.chance(0.05):
@@ -109,119 +106,99 @@ def spoken(rng: Dice, body: bytes) -> Wire:
     )
 
 
-async def _resolved(_host: str, _port: int) -> list[str]:
-    return [_PUBLIC]
+async def _pages(wires: Wires, rng: Dice) -> int:
+    """Ask cited pages and issues."""
+    size = 0
+
+    async def resolved(_host: str, _port: int) -> list[str]:
+        return [_PUBLIC]
+
+    def reply() -> Wire:
+        nonlocal size
+        body = "<p>" * rng.one(1, 1, 3_000) + text(rng)
+        page = f"<html><head><title>{text(rng)}</title></head>{body}"
+        issue = written(rng, mutated(rng, {"title": text(rng), "body": text(rng), "description": "x"}))
+        odd = (b"", b"\x00" * 100, b"\xff\xfe" + b"a\x00" * 50)
+        other = rng.one(*odd, written(rng, any_value(rng, 3)), bytes(rng.randbytes(50)))
+        wire = spoken(rng, rng.one(page.encode("utf-8", "surrogatepass"), issue, other))
+        size += len(wire.said)
+        return wire
+
+    wires.reply = reply
+    wires.asked.clear()
+    guard = AddressGuard(resolver=resolved)
+    transport = GuardedTransport(guard, inner=wires, ssl_context=_TLS)
+    want = rng.chance(0.5)
+    if rng.chance(0.7):
+        pacer = Pacer(PacingLimits(spacing=0.0, failures=10**9))
+        checker = UrlChecker(transport=transport, pacer=pacer, guard=guard)
+        hosts = ("https://docs.example.org/a", "http://docs.example.org/")
+        address = rng.one(*hosts, f"http://docs.example.org/{text(rng)}")
+        check = await checker.check(address, want_text=want)
+        await checker.close()
+    else:
+        kind = rng.one(GitHubTracker, GitLabTracker)
+        tracker = kind("https://tracker.example.org", "owner/name", KEY, transport=transport)
+        check = await tracker.exists(rng.one("1", "12", text(rng)[:20]), want_text=want)
+        await tracker.close()
+    elsewhere = set(wires.asked) - {_PUBLIC}
+    hold(not elsewhere, f"connected to {sorted(elsewhere)}")
+    hold(KEY not in check.detail and check.detail.isprintable(), "the detail is not for people")
+    hold(check.state in CitationState, "no state")
+    return size
 
 
-def _pacer() -> Pacer:
-    return Pacer(PacingLimits(spacing=0.0, failures=10**9))
+def model_of(api: str, wires: Wires) -> HttpModel:
+    kind: Any = {"openai": OpenAIModel, "anthropic": AnthropicModel}[api]
+    more = {"logprobs": True} if api == "openai" else {}
+    limits = ModelLimits(attempts=2, failures=10**9)
+
+    async def no_wait(_seconds: float) -> None: ...
+
+    waiting = {"backoff": lambda _failures: 0.0, "sleep": no_wait}
+    model: HttpModel = kind("https://model.example.org", KEY, limits=limits, tls=_TLS, **waiting, **more)
+    transport = httpx.AsyncHTTPTransport(verify=_TLS)
+    transport._pool._network_backend = wires
+    model._client = lambda: httpx.AsyncClient(transport=transport, timeout=None)  # noqa: S113 - as the sender's own
+    return model
 
 
-class Pages:
-    """Asks cited pages and issues."""
+async def _models(wires: Wires, heard: Callable[[], str], rng: Dice) -> int:
+    """Ask a language model about a response, and decide by its answer."""
+    api = rng.one("openai", "anthropic")
+    size = 0
 
-    def __init__(self, wires: Wires) -> None:
-        self._wires = wires
+    def reply() -> Wire:
+        nonlocal size
+        odd = written(rng, mutated(rng, json.loads(YES))).decode("utf-8", "replace")
+        said = rng.one(YES, YES, odd, text(rng))
+        body = written(rng, mutated(rng, _answer(rng, api, said), 0, 2))
+        plain = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+        wire = spoken(rng, body) if rng.chance(0.5) else Wire(plain, 65_536, endless=False)
+        size += len(body)
+        return wire
 
-    async def __call__(self, rng: Dice) -> int:
-        size = 0
-
-        def reply() -> Wire:
-            nonlocal size
-            body = "<p>" * rng.one(1, 1, 3_000) + text(rng)
-            page = f"<html><head><title>{text(rng)}</title></head>{body}"
-            issue = written(rng, mutated(rng, {"title": text(rng), "body": text(rng), "description": "x"}))
-            wire = spoken(rng, rng.one(page.encode("utf-8", "surrogatepass"), issue, any_bytes(rng)))
-            size += len(wire.said)
-            return wire
-
-        self._wires.reply = reply
-        self._wires.asked.clear()
-        transport = GuardedTransport(AddressGuard(resolver=_resolved), inner=self._wires, ssl_context=_TLS)
-        want = rng.chance(0.5)
-        if rng.chance(0.7):
-            checker = UrlChecker(transport=transport, pacer=_pacer(), guard=AddressGuard(resolver=_resolved))
-            hosts = ("https://docs.example.org/a", "http://docs.example.org/")
-            address = rng.one(*hosts, f"http://docs.example.org/{text(rng)}")
-            check = await checker.check(address, want_text=want)
-            await checker.close()
-        else:
-            kind = rng.one(GitHubTracker, GitLabTracker)
-            tracker = kind("https://tracker.example.org", "owner/name", KEY, transport=transport)
-            check = await tracker.exists(rng.one("1", "12", text(rng)[:20]), want_text=want)
-            await tracker.close()
-        elsewhere = set(self._wires.asked) - {_PUBLIC}
-        hold(not elsewhere, f"connected to {sorted(elsewhere)}")
-        hold(KEY not in check.detail and check.detail.isprintable(), "the detail is not for people")
-        hold(check.state in CitationState, "no state")
-        return size
-
-
-def any_bytes(rng: Dice) -> bytes:
-    odd = (b"", b"\x00" * 100, b"\xff\xfe" + b"a\x00" * 50)
-    found: bytes = rng.one(*odd, written(rng, any_value(rng, 3)), bytes(rng.randbytes(50)))
-    return found
-
-
-class Models:
-    """Asks a language model about a response, and decides by what it says."""
-
-    def __init__(self, wires: Wires, heard: Callable[[], str]) -> None:
-        self._wires, self._heard = wires, heard
-
-    async def __call__(self, rng: Dice) -> int:
-        api = rng.one("openai", "anthropic")
-        size = 0
-
-        def reply() -> Wire:
-            nonlocal size
-            odd = written(rng, mutated(rng, json.loads(YES))).decode("utf-8", "replace")
-            said = rng.one(YES, YES, odd, text(rng))
-            body = written(rng, mutated(rng, _answer(rng, api, said), 0, 2))
-            plain = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body
-            wire = spoken(rng, body) if rng.chance(0.5) else Wire(plain, 65_536, endless=False)
-            size += len(body)
-            return wire
-
-        self._wires.reply = reply
-        model = self._model(api)
-        if rng.chance(0.5):
-            try:
-                answer = await model.answer(ModelRequest("data", "haiku", timeout=20))
-                hold(isinstance(answer, ModelAnswer) and isinstance(answer.text, str), "no answer")
-            except ModelFault as fault:
-                hold(KEY not in str(fault), "a fault names the key")
-        else:
-            await self._decided(model)
-        quiet(self._heard())
-        return size
-
-    def _model(self, api: str) -> HttpModel:
-        kind: Any = {"openai": OpenAIModel, "anthropic": AnthropicModel}[api]
-        more = {"logprobs": True} if api == "openai" else {}
-        limits = ModelLimits(attempts=2, failures=10**9)
-        waiting = {"backoff": lambda _failures: 0.0, "sleep": _awake}
-        model: HttpModel = kind("https://model.example.org", KEY, limits=limits, tls=_TLS, **waiting, **more)
-        transport = httpx.AsyncHTTPTransport(verify=_TLS)
-        transport._pool._network_backend = self._wires  # type: ignore[attr-defined]
-
-        def client() -> httpx.AsyncClient:
-            return httpx.AsyncClient(transport=transport, timeout=None)  # noqa: S113 - as the sender's own
-
-        model._client = client  # type: ignore[method-assign]
-        return model
-
-    async def _decided(self, model: HttpModel) -> None:
+    wires.reply = reply
+    model = model_of(api, wires)
+    if rng.chance(0.5):
+        try:
+            answer = await model.answer(ModelRequest("data", "haiku", timeout=20))
+            hold(isinstance(answer, ModelAnswer) and isinstance(answer.text, str), "no answer")
+        except ModelFault as fault:
+            hold(KEY not in str(fault), "a fault names the key")
+    else:
         policy = Policy(verification=FULL)
         world = World(policy=policy, assessor=Assessor(model))
-        answer = f"{CONTEXT['a']} {CANARY} is located in Dublin."
-        value = response_bytes(answer=answer, context=CONTEXT)
+        said = f"{CONTEXT['a']} {CANARY} is located in Dublin."
+        value = response_bytes(answer=said, context=CONTEXT)
         results = await world.results(world.record(value, topic="groundwire.llm-responses"))
         for result in results:
             hold(isinstance(result, Decided), f"ends as {type(result).__name__}")
             if isinstance(result, Decided):
                 check_decision(result.decision, decode_response(value), policy)
         check_outputs(results)
+    quiet(heard())
+    return size
 
 
 def _answer(rng: Dice, api: str, said: str) -> Any:
@@ -238,13 +215,10 @@ def _answer(rng: Dice, api: str, said: str) -> Any:
     return made
 
 
-async def _awake(_seconds: float) -> None: ...
-
-
 _TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 ENTRIES: Final = (
-    entry("pages", lambda *_: Pages(Wires()), 4),
-    entry("models", lambda _, heard: Models(Wires(), heard), 2),
+    entry("pages", lambda *_: partial(_pages, Wires()), 4),
+    entry("models", lambda _, heard: partial(_models, Wires(), heard), 2),
 )

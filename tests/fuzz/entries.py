@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from tests.fuzz import answers, console, files, places, records, topics
+from tests.fuzz import answers, console, files, records, topics
 from tests.fuzz.runner import Entry, Report, run, seeds
 
 ENTRIES: Final[Mapping[str, Entry]] = {
-    entry.name: entry
-    for module in (records, topics, files, console, places, answers)
-    for entry in module.ENTRIES
+    entry.name: entry for module in (records, topics, files, console, answers) for entry in module.ENTRIES
 }
-_PART: Final = 500
-"""Inputs, for each unit of an entry's share, after which the next entry takes its turn."""
 
 
 def parts(seed: int, inputs: int, only: Iterable[str]) -> list[tuple[str, Sequence[str]]]:
@@ -24,10 +20,10 @@ def parts(seed: int, inputs: int, only: Iterable[str]) -> list[tuple[str, Sequen
     found = []
     for entry in entries:
         those = list(seeds(seed, entry.name, max(1, inputs * entry.share // shares)))
-        size = _PART * entry.share
+        size = 500 * entry.share  # after which the next entry takes its turn
         found += [(at // size, (entry.name, those[at : at + size])) for at in range(0, len(those), size)]
     return [part for _, part in sorted(found, key=lambda each: each[0])]
 
 
-def run_part(entry: str, those: Sequence[str], until: float | None, most: int) -> Report:
-    return run(ENTRIES[entry], those, until=until, most=most)
+def run_part(entry: str, those: Sequence[str]) -> Report:
+    return run(ENTRIES[entry], those)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -75,12 +74,10 @@ def scratched(rng: Dice, data: bytes) -> bytes:
 
 
 USER: Final = "ada"
-CONTENTS: Final = tuple(TABLES["contents"])
-SOURCES: Final = tuple(TABLES["sources"])
 
 
 def content(rng: Dice) -> str:
-    said = rng.choice(CONTENTS) if rng.chance(0.6) else text(rng)
+    said = rng.choice(TABLES["contents"]) if rng.chance(0.6) else text(rng)
     return f"{said} {CANARY}" if rng.chance(0.8) else said
 
 
@@ -91,7 +88,7 @@ def claim(rng: Dice, number: int = 1) -> dict[str, Any]:
         "user_id": USER,
         "content": content(rng),
         "memory_type": rng.one("fact", "preference", "decision"),
-        "source": rng.choice(SOURCES),
+        "source": rng.choice(TABLES["sources"]),
         "source_id": "wiki/12",
         "captured_at": "2026-01-31T11:00:00+01:00",
         "validity_horizon": rng.one(None, "2026-12-31T00:00:00Z", "2026-01-31T11:30:00Z"),
@@ -169,10 +166,6 @@ def action(rng: Dice, subject_id: str, revision: int, number: int) -> dict[str, 
     return whole | ({"content": content(rng)} if kind == "edit" else {})
 
 
-Place = tuple[Any, Any]
-"""A container, and the key or index in it."""
-
-
 @dataclass(frozen=True)
 class Written:
     """JSON, or what is none, that is written as it stands."""
@@ -198,9 +191,16 @@ def mutated(rng: Dice, value: Any, least: int = 0, most: int = 4) -> Any:
     """Return a copy of a value with some of its places changed."""
     root = [copy.deepcopy(value)]
     for _ in range(rng.randint(least, most)):
-        places = _places(root)
+        places: list[tuple[Any, Any]] = []  # containers, with a key or index in each
+        todo: list[Any] = [root]
+        while todo and len(places) <= 500:  # a wide value has no need of more
+            container = todo.pop()
+            for key, each in container.items() if isinstance(container, dict) else enumerate(container):
+                places.append((container, key))
+                if isinstance(each, dict | list):
+                    todo.append(each)
         if places:
-            rng.choice(_CHANGES)(rng, *rng.choice(places))
+            _change(rng, *rng.choice(places))
     return root[0] if root else None
 
 
@@ -215,21 +215,6 @@ def written(rng: Dice, value: Any) -> bytes:
         encoding = rng.one("utf-16", "utf-32", "utf-8-sig", "utf-7", "latin-1")
         return data.decode("utf-8", "replace").encode(encoding, "replace")
     return data
-
-
-def _places(root: list[Any]) -> list[Place]:
-    found: list[Place] = []
-    todo: list[Any] = [root]
-    while todo:
-        container = todo.pop()
-        items = container.items() if isinstance(container, dict) else enumerate(container)
-        for key, value in items:
-            found.append((container, key))
-            if isinstance(value, dict | list):
-                todo.append(value)
-        if len(found) > 500:  # a wide value has no need of more
-            break
-    return found
 
 
 def any_value(rng: Dice, depth: int = 2) -> Any:
@@ -250,68 +235,48 @@ def any_value(rng: Dice, depth: int = 2) -> Any:
             return {text(rng)[:50]: any_value(rng, depth - 1) for _ in range(rng.randrange(4))}
 
 
-def _rename(rng: Dice, container: Any, key: Any) -> None:
-    if isinstance(container, dict):
-        name = str(key)
-        other = rng.one(
-            name.upper(), name[:-1], f"{name} ", f"{name}\u200b", rng.choice(ODD), text(rng)[:300]
-        )
-        container[other] = container.pop(key)
-
-
-def _add(rng: Dice, container: Any, _key: Any) -> None:
-    if isinstance(container, dict):
-        container[text(rng)[:100]] = any_value(rng)
-    else:
-        container.insert(rng.randint(0, len(container)), any_value(rng))
-
-
-def _repeat(rng: Dice, container: Any, key: Any) -> None:
+def _change(rng: Dice, container: Any, key: Any) -> None:
+    """Change one place; nothing where a change does not apply to what is there."""
     value = container[key]
-    times = length(rng, 3_000)
-    if isinstance(value, str):
-        container[key] = value * min(times, 30_000 // max(1, len(value)) + 1)
-    elif isinstance(value, list):
-        container[key] = (value * (times // max(1, len(value)) + 1))[:500]
-    elif isinstance(value, dict) and len(value) < 200:
-        container[key] = {**value, **{f"k{n}": any_value(rng, 0) for n in range(times % 300)}}
-
-
-def _wrap(rng: Dice, container: Any, key: Any) -> None:
-    for _ in range(rng.one(1, 1, 3, 62, 70, 200)):
-        container[key] = [container[key]] if rng.chance(0.5) else {"a": container[key]}
-
-
-def _shorten(rng: Dice, container: Any, key: Any) -> None:
-    if isinstance(container[key], str | list):
-        container[key] = container[key][: rng.one(0, 1, 3)]
-
-
-def _double(_rng: Dice, container: Any, key: Any) -> None:
-    if isinstance(container[key], dict):
-        container[key] = Doubled(container[key])
-
-
-def _spell(rng: Dice, container: Any, key: Any) -> None:
-    value = container[key]
-    if isinstance(value, str):
-        at = rng.randint(0, len(value))
-        container[key] = value[:at] + text(rng) + value[at:]
-    elif isinstance(value, int | float):
-        container[key] = rng.choice(NUMBERS)
-
-
-def _swap(rng: Dice, container: Any, key: Any) -> None:
-    other = rng.choice(list(container) if isinstance(container, dict) else range(len(container)))
-    container[key], container[other] = container[other], container[key]
-
-
-_CHANGES: Final[tuple[Callable[[Dice, Any, Any], None], ...]] = (
-    *(lambda rng, container, key: operator.setitem(container, key, any_value(rng)),) * 2,
-    lambda _, container, key: operator.delitem(container, key),
-    *(_rename, _add, _repeat, _wrap, _shorten, _double, _swap),
-    *(_spell, _spell, _spell, _spell),
-)
+    match rng.one(
+        *("set", "set", "delete", "rename", "add", "repeat", "wrap", "shorten", "double", "swap"),
+        *("spell", "spell", "spell", "spell"),
+    ):
+        case "set":
+            container[key] = any_value(rng)
+        case "delete":
+            del container[key]
+        case "rename" if isinstance(container, dict):
+            name = str(key)
+            odd = (f"{name} ", f"{name}\u200b", rng.choice(ODD), text(rng)[:300])
+            container[rng.one(name.upper(), name[:-1], *odd)] = container.pop(key)
+        case "add" if isinstance(container, dict):
+            container[text(rng)[:100]] = any_value(rng)
+        case "add":
+            container.insert(rng.randint(0, len(container)), any_value(rng))
+        case "repeat":
+            times = length(rng, 3_000)
+            if isinstance(value, str):
+                container[key] = value * min(times, 30_000 // max(1, len(value)) + 1)
+            elif isinstance(value, list):
+                container[key] = (value * (times // max(1, len(value)) + 1))[:500]
+            elif isinstance(value, dict) and len(value) < 200:
+                container[key] = {**value, **{f"k{n}": any_value(rng, 0) for n in range(times % 300)}}
+        case "wrap":
+            for _ in range(rng.one(1, 1, 3, 62, 70, 200)):
+                container[key] = [container[key]] if rng.chance(0.5) else {"a": container[key]}
+        case "shorten" if isinstance(value, str | list):
+            container[key] = value[: rng.one(0, 1, 3)]
+        case "double" if isinstance(value, dict):
+            container[key] = Doubled(value)
+        case "swap":
+            other = rng.choice(list(container) if isinstance(container, dict) else range(len(container)))
+            container[key], container[other] = container[other], container[key]
+        case "spell" if isinstance(value, str):
+            at = rng.randint(0, len(value))
+            container[key] = value[:at] + text(rng) + value[at:]
+        case "spell" if isinstance(value, int | float):
+            container[key] = rng.choice(NUMBERS)
 
 
 def _write(value: Any, *, escape: bool) -> list[str]:

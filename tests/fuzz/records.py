@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -20,18 +21,13 @@ from groundwire.messages.records import Claim, LlmResponse
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.verify.citations import CitationVerifier
+from tests.faults.rules_approval import GROUNDS
 from tests.fuzz import inputs
 from tests.fuzz.inputs import Dice, any_value, mutated, scratched, text, written
 from tests.fuzz.runner import Case, Entry, entry, hold, listening, quiet, read_strictly
 from tests.unit.gate.world import RESPONSES, TOPIC, World, adr_folder, verifier
 
 LARGEST = 256_000  # bytes of a Decision
-GROUNDS = {
-    "verified_citation": "citation_verified",
-    "trusted_source": "trusted_source",
-    "stated_decision": None,
-    "stated_preference": None,
-}
 _GROUNDED = {
     *("sources_verified", "fields_verified", "source_tags_present", "quotes_grounded", "entities_grounded"),
     *("relations_preserved", "values_supported", "claims_supported"),
@@ -176,64 +172,56 @@ def check_outputs(results: Sequence[Result]) -> None:
             read_strictly(each.value or b"")
 
 
-class Records:
-    """Puts records of one kind through a gate; each input has a gate and a state of its own."""
+async def _gated(
+    kind: str, citations: CitationVerifier, keys: Keys, heard: Callable[[], str], rng: Dice
+) -> int:
+    """Put records of one kind through a gate and a state of their own."""
+    policy = some_policy(rng)
+    world = World(policy=policy, verifier=citations, keys=keys)
+    made = [_record(rng, world, kind, number) for number in range(1, rng.one(1, 1, 2, 3) + 1)]
+    if rng.chance(0.1):
+        made.append(made[0])
+    together = rng.chance(0.5)
+    gate = world.gate
+    for batch in [made] if together else [[one] for one in made]:
+        results = await gate.apply_step(await gate.prepare(batch, ask_network=True), deferred=True)
+        hold(len(results) == len(batch), "not one result for each record")
+        for record, result in zip(batch, results, strict=True):
+            _check(record, result, policy)
+        check_outputs(results)
+    if rng.chance(0.1):
+        for result in gate.provisional(await gate.prepare(made)):
+            hold(isinstance(result, DeadLetter) or not result.decision.approved, "approved without state")
+    quiet(heard())
+    return sum(len(one.value or b"") for one in made)
 
-    def __init__(self, citations: CitationVerifier, keys: Keys, kind: str, heard: Any) -> None:
-        self._verifier, self._keys, self._kind, self._heard = citations, keys, kind, heard
 
-    async def __call__(self, rng: Dice) -> int:
-        policy = some_policy(rng)
-        world = World(policy=policy, verifier=self._verifier, keys=self._keys)
-        made = [self._record(rng, world, number) for number in range(1, rng.one(1, 1, 2, 3) + 1)]
-        if rng.chance(0.1):
-            made.append(made[0])
-        together = rng.chance(0.5)
-        gate = world.gate
-        for batch in [made] if together else [[one] for one in made]:
-            results = await gate.apply_step(await gate.prepare(batch, ask_network=True), deferred=True)
-            hold(len(results) == len(batch), "not one result for each record")
-            for record, result in zip(batch, results, strict=True):
-                self._check(record, result, policy)
-            check_outputs(results)
-        if rng.chance(0.1):
-            for result in gate.provisional(await gate.prepare(made)):
-                hold(isinstance(result, DeadLetter) or not result.decision.approved, "approved without state")  # type: ignore[union-attr]
-        quiet(self._heard())
-        return sum(len(one.value or b"") for one in made)
+def _record(rng: Dice, world: World, kind: str, number: int) -> InboundRecord:
+    example = inputs.claim(rng, number) if kind == "claims" else inputs.response(rng, number)
+    value: bytes | None = written(rng, mutated(rng, example))
+    if rng.chance(0.01):
+        value = rng.one(None, b"", b" ", written(rng, any_value(rng, 3)), scratched(rng, value or b""))
+    topic = TOPIC if kind == "claims" else RESPONSES
+    record = world.record(value, headers=some_headers(rng, value or b""), topic=topic)
+    key = rng.one(b"default:ada", None, b"", b"\xff", rng.said())
+    odd = (0, -1, 253_402_300_799_999, 2**63 - 1, -(2**63))
+    time = record.timestamp if rng.chance(0.97) else rng.choice(odd)
+    return InboundRecord(topic, 0, record.offset, time, key, value, record.headers)
 
-    def _record(self, rng: Dice, world: World, number: int) -> InboundRecord:
-        example = inputs.claim(rng, number) if self._kind == "claims" else inputs.response(rng, number)
-        value: bytes | None = written(rng, mutated(rng, example))
-        if rng.chance(0.01):
-            value = rng.one(None, b"", b" ", written(rng, any_value(rng, 3)), scratched(rng, value or b""))
-        topic = TOPIC if self._kind == "claims" else RESPONSES
-        record = world.record(value, headers=some_headers(rng, value or b""), topic=topic)
-        key = rng.one(b"default:ada", None, b"", b"\xff", rng.said())
-        time = (
-            record.timestamp if rng.chance(0.97) else rng.one(0, -1, 253_402_300_799_999, 2**63 - 1, -(2**63))
-        )
-        return InboundRecord(topic, 0, record.offset, time, key, value, record.headers)
 
-    def _check(self, record: InboundRecord, result: Result, policy: Policy) -> None:
-        content: Claim | LlmResponse | None
-        try:
-            content = (decode_claim if self._kind == "claims" else decode_response)(record.value)
-        except RecordError as error:
-            content = None
-            hold(
-                error.message and len(error.message) < 2_000,
-                "a refusal without a reason, or with too many words",
-            )
-        if isinstance(result, DeadLetter):
-            conflict = result.error.code == "claim_id_conflict"
-            hold(content is not None or not conflict, "a conflict of what cannot be read")
-            return
-        hold(content is not None, "decided, though it cannot be read")
-        hold(isinstance(result, Decided), f"ends as {type(result).__name__}")
-        assert content is not None
-        if isinstance(result, Decided):
-            check_decision(result.decision, content, policy)
+def _check(record: InboundRecord, result: Result, policy: Policy) -> None:
+    content: Claim | LlmResponse | None = None
+    try:
+        content = (decode_claim if record.topic == TOPIC else decode_response)(record.value)
+    except RecordError as error:
+        hold(0 < len(error.message) < 2_000, "a refusal without a reason, or with too many words")
+    if isinstance(result, DeadLetter):
+        conflict = result.error.code == "claim_id_conflict"
+        hold(content is not None or not conflict, "a conflict of what cannot be read")
+        return
+    hold(content is not None, "decided, though it cannot be read")
+    hold(isinstance(result, Decided), f"ends as {type(result).__name__}")
+    check_decision(result.decision, content, policy)
 
 
 async def _decoded(rng: Dice) -> int:
@@ -259,7 +247,7 @@ def _entry(kind: str, share: int) -> Entry:
             adrs = adr_folder(Path(folder) / "adr", ADR_003="We use PostgreSQL for storage")
             citations = verifier(adrs, urls={"https://docs.example.org/good": 200})
             try:
-                yield Records(citations, Keys.parse(KEYS.encode(), Path("keys.toml")), kind, heard)
+                yield partial(_gated, kind, citations, Keys.parse(KEYS.encode(), Path("keys.toml")), heard)
             finally:
                 await citations.close()
 

@@ -10,35 +10,26 @@ import resource
 import signal
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
 from tests.fuzz.inputs import CANARY, Dice
 
-
-class Case(Protocol):
-    """Makes one input, puts it in, and holds what comes to what is promised. Raises: what broke."""
-
-    async def __call__(self, rng: Dice) -> int: ...
+Case = Callable[[Dice], Awaitable[int]]
+"""Makes one input, feeds it in, checks the outcome and returns its size. Raises: what broke."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A way into Groundwire.
-
-    Attributes:
-        name: by which it is asked for.
-        opened: gives its case; what the case needs lives as long.
-        share: of the inputs of a run, relative to the others.
-    """
+    """A way into Groundwire; `share`: of the inputs of a run, relative to the others."""
 
     name: str
     opened: Callable[[], AbstractAsyncContextManager[Case]]
@@ -68,17 +59,14 @@ def hold(promise: object, told: str) -> None:
 @contextmanager
 def listening() -> Iterator[Callable[[], str]]:
     """Take what is logged off the terminal; gives a function that returns it, and forgets it."""
-    heard = StringIO()
-    handler = logging.StreamHandler(heard)
-    root = logging.getLogger()
+    heard, root = StringIO(), logging.getLogger()
     before, level = root.handlers[:], root.level
-    root.handlers, root.level = [handler], logging.DEBUG
+    root.handlers, root.level = [logging.StreamHandler(heard)], logging.DEBUG
     settings = structlog.get_config()
-    logger = structlog.PrintLoggerFactory(heard)
     structlog.configure(
         processors=[structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=repr)],
         wrapper_class=structlog.make_filtering_bound_logger(0),
-        logger_factory=logger,
+        logger_factory=structlog.PrintLoggerFactory(heard),
         cache_logger_on_first_use=False,
     )
 
@@ -95,18 +83,17 @@ def listening() -> Iterator[Callable[[], str]]:
         structlog.configure(**settings)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    hold(len(dict(pairs)) == len(pairs), "a key stands twice in what is published")
-    return dict(pairs)
-
-
-def _no_constant(name: str) -> None:
-    raise Failed(f"{name} stands in what is published")
-
-
 def read_strictly(value: bytes) -> Any:
     """Read JSON as the strictest reader does. Raises: Failed, ValueError."""
-    return json.loads(value.decode(), object_pairs_hook=_once, parse_constant=_no_constant)
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        hold(len(dict(pairs)) == len(pairs), "a published record has a duplicate key")
+        return dict(pairs)
+
+    def no_constant(name: str) -> None:
+        raise Failed(f"a published record has {name}")
+
+    return json.loads(value.decode(), object_pairs_hook=once, parse_constant=no_constant)
 
 
 def quiet(logged: str, *, faults: bool = False) -> None:
@@ -126,15 +113,10 @@ class Hangs(Exception):
 
 @dataclass
 class Report:
-    """What came of an entry.
+    """Outcome of an entry.
 
-    Attributes:
-        inputs: that were put in.
-        failures: seed of the input -> what broke; at most as many as were asked for.
-        failed: inputs that failed.
-        seconds: of processor time, in all.
-        slowest: (seconds of processor time, bytes, seed) of the slowest input.
-        peak: MiB of memory at most that the process has held so far.
+    `failures`: seed of the input -> traceback. `seconds`, `slowest`: of processor time; of the slowest input with its
+    bytes and seed. `peak`: MiB of memory of the process.
     """
 
     entry: str
@@ -168,16 +150,13 @@ def seeds(seed: int, entry: str, inputs: int) -> Iterator[str]:
     yield from (f"{entry}:{seed}.{number}" for number in range(inputs))
 
 
-def run(entry: Entry, those: Sequence[str], *, until: float | None = None, most: int = 20) -> Report:
-    """Put inputs in, and report; ends early at a time of `time.monotonic`, or after so many failures."""
-    return asyncio.run(_run(entry, those, until, most))
+def run(entry: Entry, those: Sequence[str], *, most: int = 20) -> Report:
+    """Feed inputs in, and report; ends early after so many failures."""
+    return asyncio.run(_run(entry, those, most))
 
 
-async def _run(entry: Entry, those: Sequence[str], until: float | None, most: int) -> Report:
+async def _run(entry: Entry, those: Sequence[str], most: int) -> Report:
     report = Report(entry.name)
-
-    def ended() -> bool:
-        return report.failed >= most or (until is not None and time.monotonic() >= until)
 
     def hangs(_number: int, _frame: FrameType | None) -> None:
         faulthandler.dump_traceback(all_threads=True)
@@ -185,12 +164,12 @@ async def _run(entry: Entry, those: Sequence[str], until: float | None, most: in
 
     before = signal.signal(signal.SIGPROF, hangs)  # processor time: other work on the machine does not count
     try:
-        while report.inputs < len(those) and not ended():
+        while report.inputs < len(those) and report.failed < most:
             async with entry.opened() as case:
                 failed = report.failed
                 for seed in those[report.inputs : report.inputs + _RENEWED]:
                     await _one(case, seed, report)
-                    if report.failed > failed or ended():
+                    if report.failed > failed:
                         break  # a failure may have left something behind
             report.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     finally:

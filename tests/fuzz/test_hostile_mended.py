@@ -26,8 +26,8 @@ from groundwire.review.tokens import Tokens
 from groundwire.verify.adr import AdrFolder
 from groundwire.verify.citations import load_sources
 from groundwire.verify.results import MAX_TEXT
-from tests.fuzz.answers import Models, Wire, Wires
-from tests.fuzz.console import Console
+from tests.fuzz.answers import Wire, Wires, model_of
+from tests.fuzz.console import asked
 from tests.unit.console.rooms import make_decision, make_room
 from tests.unit.gate.world import TOPIC, World
 from tests.unit.verify.model_service import document
@@ -76,7 +76,7 @@ async def answered(api: str, *said: bytes):
     """A model's answer, as a server sends it."""
     wires = Wires()
     wires.reply = lambda: Wire(b"HTTP/1.1 " + b"\r\n".join(said), 65_536, endless=False)
-    return await Models(wires, str)._model(api).answer(ModelRequest("x", "haiku"))
+    return await model_of(api, wires).answer(ModelRequest("x", "haiku"))
 
 
 async def test_a_server_that_answers_what_no_model_can_mean_is_read_as_far_as_it_can_be():
@@ -114,10 +114,9 @@ async def test_of_many_files_for_one_record_no_more_is_read_than_is_looked_at(tm
 async def test_an_address_with_bytes_beyond_ascii_is_refused_and_no_fault():
     room = make_room()
     room.add(make_decision("c"))
-    console = Console(room, [], str)
     bearer = [(b"host", b"127.0.0.1:8700"), (b"authorization", b"Bearer lead-token")]
     for path in (b"/api/status", b"/api/queue", b"/"):
-        status, answer = await console._asked("GET", path + b"?days=\xff", bearer, b"")
+        status, answer = await asked(room, "GET", path + b"?days=\xff", bearer, b"")
         assert (status, b"ASCII" in answer) == (400, True)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 from agents.outputs import Output, outputs
 from groundwire.dead_letters.letters import Selection, read_letter
@@ -20,7 +21,7 @@ from groundwire.keys.attestation import Keys
 from groundwire.messages.base import from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import Decision
 from groundwire.messages.decode import decode_review_decision
-from groundwire.messages.headers import InboundRecord, dead_letter_headers
+from groundwire.messages.headers import dead_letter_headers
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.replay.rebuild import stored_outcomes
@@ -41,38 +42,20 @@ from tests.unit.gate.office import KEYS, Office
 from tests.unit.gate.world import NOW
 
 SECRETS: Final = {"console": b"one", "gate": b"two", "docs": b"three", "late": b"four", "nobody": b"?"}
-_MAY_ACT: Final = frozenset({"console"})
-_APPROVES: Final = frozenset({"approve", "edit"})
 
 
-class Reviews:
-    """Decides a claim or a response, and then lets people act on it."""
-
-    def __init__(self, keys: Keys, heard: Callable[[], str]) -> None:
-        self._keys, self._heard = keys, heard
-
-    async def __call__(self, rng: Dice) -> int:
-        office = Office(policy=some_policy(rng), keys=self._keys)
-        made = inputs.claim(rng) if rng.chance(0.8) else inputs.response(rng)
-        first = written(rng, {**made, "tenant_id": "default"})
-        topic = "groundwire.claims" if "claim_id" in made else "groundwire.llm-responses"
-        (result,) = await office.results(office.record(first, topic=topic))
-        if isinstance(result, Decided):
-            office.publish(result.decision)
-        size = len(first)
-        for number in range(rng.one(1, 1, 2, 3)):
-            record, key = self._action(rng, office, "c1" if "claim_id" in made else "r1", number)
-            size += len(record.value or b"")
-            done = await office.carry_out(record)
-            for result in done:
-                self._check(record, key, result)
-            check_outputs(done)
-        quiet(self._heard())
-        return size
-
-    def _action(self, rng: Dice, office: Office, subject: str, number: int) -> tuple[InboundRecord, str]:
-        """Return an action, and the key that vouches for it; empty where none does."""
-        plain = inputs.action(rng, subject, rng.one(1, 1, 1, 2, 0), number)
+async def _reviewed(keys: Keys, heard: Callable[[], str], rng: Dice) -> int:
+    """Decide a claim or a response, and then let people act on it."""
+    office = Office(policy=some_policy(rng), keys=keys)
+    made = inputs.claim(rng) if rng.chance(0.8) else inputs.response(rng)
+    first = written(rng, {**made, "tenant_id": "default"})
+    topic = "groundwire.claims" if "claim_id" in made else "groundwire.llm-responses"
+    (result,) = await office.results(office.record(first, topic=topic))
+    if isinstance(result, Decided):
+        office.publish(result.decision)
+    size = len(first)
+    for number in range(rng.one(1, 1, 2, 3)):
+        plain = inputs.action(rng, "c1" if "claim_id" in made else "r1", rng.one(1, 1, 1, 2, 0), number)
         value = written(rng, mutated(rng, plain, 0, 2) if rng.chance(0.5) else plain)
         key = rng.one(*SECRETS, "console", "console", "console")
         signed = value if rng.chance(0.9) else scratched(rng, value)
@@ -80,36 +63,41 @@ class Reviews:
         if rng.chance(0.1):
             header, signed = scratched(rng, header), b""
         headers = (("gw-attestation", header),) if rng.chance(0.9) else ()
-        vouched = headers and signed == value
-        record = office.record(value, headers=headers, topic="groundwire.review-decisions")
-        return record, key if vouched else ""
+        attested = headers and signed == value and key == "console"
+        size += len(value)
+        done = await office.carry_out(
+            office.record(value, headers=headers, topic="groundwire.review-decisions")
+        )
+        for result in done:
+            _check_action(value, result, keys, attested=bool(attested))
+        check_outputs(done)
+    quiet(heard())
+    return size
 
-    def _check(self, record: InboundRecord, key: str, result: Result) -> None:
-        try:
-            review = decode_review_decision(record.value)
-        except RecordError:
-            hold(isinstance(result, DeadLetter), "carried out, though it cannot be read")
-            return
-        hold(isinstance(result, Acted | Refused), f"ends as {type(result).__name__}")
-        if not isinstance(result, Acted):
-            return
-        decision: Decision = result.decision
-        hold(key in _MAY_ACT, "carried out, though nobody who may vouches for it")
-        hold(review.tenant_id in {"default", "acme"}, "carried out for a tenant that the key is not of")
-        owner = review.reviewer == review.user_id or self._keys.delegated(review.tenant_id, review.reviewer)
-        hold(owner, "carried out for somebody who may not")
-        hold(review.action != "expire", "expired without the gate's own key")
-        if decision.approved and result.fresh:
-            hold(review.action in _APPROVES, f"a {review.action} approves")
-            hold(decision.reason_code == "human_approved", f"approved as {decision.reason_code}")
-            said = decision.evidence.claim if decision.evidence else None
-            hold(review.action != "edit" or said == review.content, "approved another text than the one sent")
+
+def _check_action(value: bytes, result: Result, keys: Keys, *, attested: bool) -> None:
+    try:
+        review = decode_review_decision(value)
+    except RecordError:
+        hold(isinstance(result, DeadLetter), "carried out, though it cannot be read")
+        return
+    hold(isinstance(result, Acted | Refused), f"ends as {type(result).__name__}")
+    if not isinstance(result, Acted):
+        return
+    decision: Decision = result.decision
+    hold(attested, "carried out, though nobody who may vouches for it")
+    hold(review.tenant_id in {"default", "acme"}, "carried out for a tenant that the key is not of")
+    owner = review.reviewer == review.user_id or keys.delegated(review.tenant_id, review.reviewer)
+    hold(owner, "carried out for somebody who may not")
+    hold(review.action != "expire", "expired without the gate's own key")
+    if decision.approved and result.fresh:
+        hold(review.action in {"approve", "edit"}, f"a {review.action} approves")
+        hold(decision.reason_code == "human_approved", f"approved as {decision.reason_code}")
+        said = decision.evidence.claim if decision.evidence else None
+        hold(review.action != "edit" or said == review.content, "approved another text than the one sent")
 
 
 INPUTS: Final = (CLAIMS, f"{PREFIX}llm-responses", f"{PREFIX}review-decisions")
-
-
-async def _asleep(_seconds: float) -> None: ...
 
 
 def some_letter(rng: Dice) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
@@ -133,42 +121,38 @@ def some_letter(rng: Dice) -> tuple[bytes | None, bytes | None, list[tuple[str, 
     return key, rng.one(value, value, value, None, b"", b"\xff"), headers
 
 
-class Letters:
-    """Puts letters and audit records on topics, and has them read and sent back, twice."""
+async def _letters(heard: Callable[[], str], rng: Dice) -> int:
+    """Put letters and audit records on topics, and have them read and sent back, twice."""
+    log = FakeLog()
+    size = 0
+    for _ in range(rng.randint(1, 4)):
+        key, value, headers = some_letter(rng)
+        size += len(value or b"")
+        read_letter(log.put(DEAD, key, value, headers))
+    for _ in range(rng.one(0, 0, 1)):
+        log.put(AUDIT, b"", written(rng, any_value(rng)))
+    before = {topic: len(records) for topic, records in log.topics.items()}
 
-    def __init__(self, heard: Callable[[], str]) -> None:
-        self._heard = heard
+    async def no_wait(_seconds: float) -> None: ...
 
-    async def __call__(self, rng: Dice) -> int:
-        log = FakeLog()
-        size = 0
-        for _ in range(rng.randint(1, 4)):
-            key, value, headers = some_letter(rng)
-            size += len(value or b"")
-            read_letter(log.put(DEAD, key, value, headers))
-        for _ in range(rng.one(0, 0, 1)):
-            log.put(AUDIT, b"", written(rng, any_value(rng)))
-        before = {topic: len(records) for topic, records in log.topics.items()}
-        steps = await self._redriven(log)
-        sent = [step for step in steps if step.outcome == RedriveOutcome.REDRIVEN]
-        written_to = {topic for topic, records in log.topics.items() if len(records) > before.get(topic, 0)}
-        hold(written_to <= {AUDIT, *INPUTS}, f"written to {sorted(written_to)}")
-        for step in sent:
-            again = log.topics[step.letter.failed.topic]
-            hold(any(one.value == step.letter.record.value and one.key == step.letter.record.key for one in again),
-                 "a record went back with other bytes")  # fmt: skip
-        for record in log.topics[AUDIT][before.get(AUDIT, 0) :]:
-            read_strictly(record.value)
-        twice = any(step.outcome == RedriveOutcome.REDRIVEN for step in await self._redriven(log))
-        hold(not twice, "sent back twice")
-        quiet(self._heard())
-        return size
+    async def redriven() -> list[Any]:
+        rules = Rules(PREFIX, "ann")
+        run = Redrive(log, Selection(), rules, now=lambda: from_milliseconds(log.clock), sleep=no_wait)
+        return [step async for step in run.run() if step.outcome == RedriveOutcome.REDRIVEN]
 
-    async def _redriven(self, log: FakeLog) -> list:  # type: ignore[type-arg]
-        run = Redrive(
-            log, Selection(), Rules(PREFIX, "ann"), now=lambda: from_milliseconds(log.clock), sleep=_asleep
-        )  # type: ignore[arg-type]
-        return [step async for step in run.run()]
+    sent = await redriven()
+    written_to = {topic for topic, records in log.topics.items() if len(records) > before.get(topic, 0)}
+    hold(written_to <= {AUDIT, *INPUTS}, f"written to {sorted(written_to)}")
+    for step in sent:
+        there = [(one.key, one.value) for one in log.topics[step.letter.failed.topic]]
+        hold(
+            (step.letter.record.key, step.letter.record.value) in there, "a record went back with other bytes"
+        )
+    for record in log.topics[AUDIT][before.get(AUDIT, 0) :]:
+        read_strictly(record.value)
+    hold(not await redriven(), "sent back twice")
+    quiet(heard())
+    return size
 
 
 SCOPES: Final = (
@@ -179,49 +163,25 @@ SCOPES: Final = (
 
 
 class Published:
-    """Holds what the gate wrote, and has it read with some of it changed: by the console, a rebuild, and `verify`."""
+    """Takes what the gate wrote, and has it read with some of it changed: by the console, a rebuild, and `verify`."""
 
     def __init__(
         self, made: Sequence[Output], values: Sequence[bytes], folder: Path, heard: Callable[[], str]
     ) -> None:
-        self._made, self._heard, self._folder = made, heard, folder
-        self._decisions = [
-            one for one in (json.loads(each.value or b"null") for each in made) if one and "facts" in one
-        ]
+        self._made, self._heard = made, heard
+        plain = [json.loads(each.value or b"null") for each in made]
+        self._decisions = [one for one in plain if one and "facts" in one]
         (folder / "policies").mkdir()
         (folder / "records").write_bytes(b"\n".join(values) + b"\n")
         (folder / "none").write_bytes(b"")
-        self._found = FileRecords(folder / "records", folder / "none")
+        self.found = FileRecords(folder / "records", folder / "none")
         self._policies = PolicyStore(folder / "policies", None)
 
     async def __call__(self, rng: Dice) -> int:
         await self._policies.put(Policy())
         records = [self._record(rng, number) for number in range(rng.randint(1, 6))]
         values = [record.value for record in records if record.value is not None]
-        self._board(records)
-        await self._rebuilt(values)
-        for value in values:
-            await self._verified(value)
-        quiet(self._heard(), faults=True)  # of what no gate wrote, a rebuild says so
-        return sum(map(len, values))
-
-    def _record(self, rng: Dice, number: int) -> TopicRecord:
-        if rng.chance(0.1):
-            key, value, headers = some_letter(rng)
-            return TopicRecord(
-                TopicName.DEAD_LETTER, 0, number, to_milliseconds(NOW), key, value, tuple(headers)
-            )
-        one = rng.choice(self._made)
-        plain = json.loads(one.value or b"null")
-        value = one.value if rng.chance(0.1) else written(rng, mutated(rng, plain, 0, 3))
-        value = value if rng.chance(0.98) else None
-        topic = one.topic if rng.chance(0.9) else rng.choice([*TopicName])
-        time = rng.one(to_milliseconds(NOW), to_milliseconds(NOW), 0, -1, 253_402_300_799_999)
-        return TopicRecord(topic, 0, number, time, one.key, value, tuple(one.headers))
-
-    def _board(self, records: Sequence[TopicRecord]) -> None:
-        board = Board(clock=lambda: NOW)
-        try:
+        with closing(Board(clock=lambda: NOW)) as board:
             board.add(records)
             board.add(records)
             board.candidates()
@@ -232,10 +192,6 @@ class Published:
                 board.agreement(person, datetime(2026, 1, 1, tzinfo=UTC))
             board.apply_statuses({})
             board.forget(NOW)
-        finally:
-            board.close()
-
-    async def _rebuilt(self, values: Sequence[bytes]) -> None:
         closings = ReviewClosures()
         for value in values:
             closings.note(value)
@@ -244,17 +200,30 @@ class Published:
             for value in values:
                 yield value
 
-        async for _ in stored_outcomes(read(), Policy(), closings):  # type: ignore[arg-type]
+        async for _ in stored_outcomes(read(), Policy(), closings):
             pass
+        for value in values:
+            finding = await Verifier(self.found, self._policies).verify(value)
+            if finding.status is VerifyStatus.EQUAL:
+                recorded = json.loads(value)
+                same = [one for one in self._decisions if all(one[name] == recorded[name] for name in _KNOWN)]
+                told = [one[name] == recorded[name] for one in same[:1] for name in _TOLD]
+                hold(all(told), "verified equal, though its verdict was changed")
+        quiet(self._heard(), faults=True)  # of what no gate wrote, a rebuild says so
+        return sum(map(len, values))
 
-    async def _verified(self, value: bytes) -> None:
-        verifier = Verifier(self._found, self._policies)
-        finding = await verifier.verify(value)
-        if finding.status is VerifyStatus.EQUAL:
-            recorded = json.loads(value)
-            same = [one for one in self._decisions if all(one[name] == recorded[name] for name in _KNOWN)]
-            told = [one[name] == recorded[name] for one in same[:1] for name in _TOLD]
-            hold(all(told), "verified equal, though its verdict was changed")
+    def _record(self, rng: Dice, number: int) -> TopicRecord:
+        at = to_milliseconds(NOW)
+        if rng.chance(0.1):
+            key, value, headers = some_letter(rng)
+            return TopicRecord(TopicName.DEAD_LETTER, 0, number, at, key, value, tuple(headers))
+        one = rng.choice(self._made)
+        plain = json.loads(one.value or b"null")
+        value = one.value if rng.chance(0.1) else written(rng, mutated(rng, plain, 0, 3))
+        value = value if rng.chance(0.98) else None
+        topic = one.topic if rng.chance(0.9) else rng.choice([*TopicName])
+        time = rng.one(at, at, 0, -1, 253_402_300_799_999)
+        return TopicRecord(topic, 0, number, time, one.key, value, tuple(one.headers))
 
 
 _KNOWN: Final = ("decision_id", "facts", "policy")
@@ -292,17 +261,16 @@ async def _everything() -> tuple[list[Output], list[bytes]]:
 @asynccontextmanager
 async def _published() -> AsyncIterator[Case]:
     with listening() as heard, TemporaryDirectory() as folder:
-        made, values = await _everything()
-        case = Published(made, values, Path(folder), heard)
+        case = Published(*await _everything(), Path(folder), heard)
         heard()
-        try:
+        with closing(case.found):
             yield case
-        finally:
-            case._found.close()
 
 
 ENTRIES: Final = (
-    entry("reviews", lambda _, heard: Reviews(Keys.parse(KEYS.encode(), Path("keys.toml")), heard), 4),
-    entry("letters", lambda _, heard: Letters(heard), 6),
+    entry(
+        "reviews", lambda _, heard: partial(_reviewed, Keys.parse(KEYS.encode(), Path("keys.toml")), heard), 4
+    ),
+    entry("letters", lambda _, heard: partial(_letters, heard), 6),
     Entry("published", _published, 2),
 )

@@ -18,10 +18,9 @@ from agents.outputs import outputs
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject
 from groundwire.state.model import SubjectState, SubjectStatus
-from tests.faults.checker import RULES, check, compare_state
+from tests.faults.checker import RULES, check, compare_state, everything_is_sealed
 from tests.faults.history import REVIEWS, History, Violation, name, place_of
 from tests.faults.rules_approval import pending
-from tests.faults.rules_seals import everything_is_sealed
 from tests.stream.harness import Seen
 from tests.unit.faults.unfaulted import LIMITS, PREFIX, Run, a_run
 
