@@ -21,7 +21,7 @@ from bench.measure import MICROSECONDS, Figure, Options, Part, Target
 from bench.processes import DECISIONS, declare, environment, fill, processor_seconds, running, watching
 from bench.services import open_broker, open_redis
 from groundwire.messages.topics import TopicName
-from tests.services.redis_cluster import LocalCluster
+from tests.services.redis_servers import LocalCluster
 
 _WORKERS: Final = (1, 2, 4, 8)
 _SHARDS: Final = (3, 6)

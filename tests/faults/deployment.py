@@ -28,8 +28,7 @@ from groundwire.state.model import SubjectStatus
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from tests.faults.history import RESPONSES, REVIEWS, Limits, Place, place_of
-from tests.services.redis_cluster import LocalCluster
-from tests.services.redis_servers import REDIS_VARIABLE, kind_of_redis, start_redis
+from tests.services.redis_servers import REDIS_VARIABLE, LocalCluster, kind_of_redis, start_redis
 from tests.stream.harness import Deployment, Seen, Site, Worker
 
 

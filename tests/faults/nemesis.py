@@ -18,7 +18,7 @@ from deploy.embedded.process import ServiceError
 from groundwire.state.buckets import bucket_of, slots
 from tests.faults.deployment import ROLES, SESSION, SLOTS, Crew, OneRedis, Pages, Proxy, Services
 from tests.faults.load import TENANTS, USERS, Reviewers, Sender
-from tests.services.redis_cluster import LocalCluster
+from tests.services.redis_servers import LocalCluster
 
 
 @dataclass(frozen=True)

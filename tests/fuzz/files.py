@@ -184,7 +184,7 @@ async def _labels(rng: Dice) -> int:
         hold(not isinstance(row, BadRow) or row.error.message, "refused without a reason")
     for line in data.split(b"\n"):
         for topic in (None, TopicName.CLAIMS):
-            key = address_anyhow(line, topic).key
+            _, key = address_anyhow(line, topic)
             hold(key is None or b":" in key, "a key without a tenant")
     return len(data)
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any
 
-from tests.golden.engine import Places
-from tests.golden.words import Draw, packs, samples, words
+from tests.golden.engine import Draw, Places, packs, samples, words
 
 Run = tuple[str, dict[str, Any], list[bytes]]
 """Name of a run, its policy, and its records."""

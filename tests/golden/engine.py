@@ -1,4 +1,4 @@
-"""The engine as the golden set sees it: the only module of the set that imports Groundwire's modules.
+"""The engine under the golden set, seeded choice, and the words of its sentences.
 
 Clocks, sources, keys and the language model are the set's own, so that nothing of the machine reaches the bytes.
 """
@@ -12,10 +12,13 @@ import subprocess
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from hashlib import sha256
+from itertools import pairwise
 from math import log
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import httpx
@@ -43,7 +46,6 @@ from groundwire.verify.citations import CitationVerifier, Sources
 from groundwire.verify.issues import GitHubTracker
 from groundwire.verify.pacing import Pacer, PacingLimits
 from groundwire.verify.url import UrlChecker
-from tests.golden.words import samples
 
 Fields = Mapping[str, Any] | bytes | None
 """Of a record; or its value as it stands."""
@@ -56,6 +58,54 @@ CLAIMS, RESPONSES, REVIEWS = "groundwire.claims", "groundwire.llm-responses", "g
 
 KEYS = Path(__file__).with_name("keys.toml")
 COMMITS = ("Start the ledger", "Retry failed uploads five times", "Fix the valve of the pump")
+
+
+T = TypeVar("T")
+
+
+class Draw:
+    """Chance that stays the same: of Python's generator only `random()` is promised to."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+
+    def below(self, number: int) -> int:
+        return int(self._random.random() * number)
+
+    def chance(self, share: float) -> bool:
+        return self._random.random() < share
+
+    def one(self, items: Sequence[T]) -> T:
+        return items[self.below(len(items))]
+
+    def some(self, items: Sequence[T], most: int) -> list[T]:
+        return [self.one(items) for _ in range(self.below(most + 1))]
+
+
+@cache
+def samples(name: str) -> Any:
+    return json.loads(Path(__file__).with_name("samples.json").read_text("utf-8"))[name]
+
+
+def _sections() -> dict[str, str]:
+    text = Path(__file__).with_name("words.txt").read_text("utf-8")
+    parts = [part.partition("]\n") for part in text.split("\n[")[1:]]
+    return {name: " ".join(words.split()) for name, _, words in parts}
+
+
+def words(*names: str) -> list[str]:
+    every = _sections()
+    return [word for name in names for word in every[name].split()]
+
+
+def neighbours(name: str) -> list[tuple[str, str]]:
+    groups = [group.split() for group in _sections()[name].split(";")]
+    return [pair for group in groups for pair in pairwise(group)]
+
+
+def packs(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,7 @@ from groundwire import (
     verify_claim,
     verify_response,
 )
-from tests.golden.engine import Oracle, Places, Record, masked, verifier_of
-from tests.golden.words import packs, samples
+from tests.golden.engine import Oracle, Places, Record, masked, packs, samples, verifier_of
 
 Said = tuple[str, Any]
 FULL = VerificationConfig(model_scope="all", mode="full", on_failure="retry", samples=2)

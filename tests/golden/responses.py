@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.golden.claims import TOLD, Run
-from tests.golden.words import Draw, neighbours, packs, samples, words
+from tests.golden.engine import Draw, neighbours, packs, samples, words
 
 POLICIES: dict[str, dict[str, Any]] = samples("response policies")
 REPLIES: list[str] = samples("replies")

@@ -7,8 +7,18 @@ from typing import Any
 
 from groundwire.state.policies import PolicyStore
 from tests.golden import claims, responses
-from tests.golden.engine import RESPONSES, REVIEWS, Corpus, Oracle, Places, Scene, TenantCorpus, World
-from tests.golden.words import Draw, samples
+from tests.golden.engine import (
+    RESPONSES,
+    REVIEWS,
+    Corpus,
+    Draw,
+    Oracle,
+    Places,
+    Scene,
+    TenantCorpus,
+    World,
+    samples,
+)
 
 TOPICS = (None, RESPONSES)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutations.operators import Mutant, Mutants, import_with_switches, mutants_of
+from tests.mutations.operators import Mutant, import_with_switches, mutants_of
 from tests.mutations.runner import Fate, Runner, use_short_searches
 
 SETTINGS = tomllib.loads(Path(__file__).with_name("mutants.toml").read_text("utf-8"))
@@ -30,7 +30,13 @@ _REWRITE = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis' profile is
 
 def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # forks have process groups of their own
-    options = _options()
+    parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
+    parser.add_argument("--group", choices=SETTINGS["groups"], action="append", help="of files and tests")
+    parser.add_argument("--only", metavar="PATTERN", action="append", help="mutants by name, with * and ?")
+    parser.add_argument("--deep", action="store_true", help="look within the functions of every group")
+    parser.add_argument("--sample", metavar="N", type=int, help="so many mutants, the same ones each time")
+    parser.add_argument("--seed", metavar="S", default="1", help="another one draws other mutants")
+    options = parser.parse_args()
     found = mutants_of(SETTINGS["groups"], deep=options.deep)
     listed = [mutant for module in found.values() for mutant in module.mutants]
     chosen = [
@@ -44,36 +50,30 @@ def main() -> int:
         chosen = chosen[: options.sample]
     start = time.monotonic()
     say(f"{len(chosen)} of {len(listed)} ways to break a defence")
-    runner = _run(found, chosen, options)
+    import_with_switches(found)
+    use_short_searches()
+    tests = {name: group["tests"] for name, group in SETTINGS["groups"].items()}
+    given = [
+        "-q",
+        "--capture=sys",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-W",
+        _REWRITE,
+        "-k",
+        NOT_ASKED,
+    ]
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        runner = Runner(chosen, tests, Path(folder), say)
+        pytest.main([*given, *sorted({t for one in chosen for t in tests[one.group]})], plugins=[runner])
     if runner.failing:
         say("fails with nothing broken:", *runner.failing)
         return 2
     code = report(runner.fates, chosen, {mutant.name for mutant in listed}, SETTINGS["equivalent"])
     say(f"{(time.monotonic() - start) / 60:.1f} minutes")
     return code
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
-    parser.add_argument("--group", choices=SETTINGS["groups"], action="append", help="of files and tests")
-    parser.add_argument("--only", metavar="PATTERN", action="append", help="mutants by name, with * and ?")
-    parser.add_argument("--deep", action="store_true", help="look within the functions of every group")
-    parser.add_argument("--sample", metavar="N", type=int, help="so many mutants, the same ones each time")
-    parser.add_argument("--seed", metavar="S", default="1", help="another one draws other mutants")
-    parser.add_argument("--processes", metavar="N", type=int, default=2)
-    return parser.parse_args()
-
-
-def _run(found: Mapping[str, Mutants], chosen: Sequence[Mutant], options: argparse.Namespace) -> Runner:
-    import_with_switches(found)
-    use_short_searches()
-    tests = {name: group["tests"] for name, group in SETTINGS["groups"].items()}
-    arguments = ["-q", "--capture=sys", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    arguments += ["-W", _REWRITE, "-k", NOT_ASKED]
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        runner = Runner(chosen, tests, Path(folder), options.processes, say)
-        pytest.main([*arguments, *sorted({t for one in chosen for t in tests[one.group]})], plugins=[runner])
-    return runner
 
 
 def report(
@@ -93,17 +93,14 @@ def report(
     say("| group | broken | noticed | of these stopped | change nothing | noticed by no test |")
     say("| --- | ---: | ---: | ---: | ---: | ---: |")
     for group in (*SETTINGS["groups"], "all"):
-        _row(group, [fates[m.name] for m in chosen if m.name in fates and group in (m.group, "all")], known)
+        those = [fates[m.name] for m in chosen if m.name in fates and group in (m.group, "all")]
+        dead = [fate for fate in those if not fate.lives]
+        stopped = sum(fate.outcome == "stopped" for fate in dead)
+        nothing = sum(fate.lives and fate.name in known for fate in those)
+        row = (len(those), len(dead), stopped, nothing, len(those) - len(dead) - nothing)
+        if those:
+            say(f"| {group} | {' | '.join(f'{count:,}' for count in row)} |")
     return 1 if survived or stale or len(fates) < len(chosen) else 0
-
-
-def _row(group: str, fates: Sequence[Fate], known: Mapping[str, str]) -> None:
-    dead = [fate for fate in fates if not fate.lives]
-    stopped = sum(fate.outcome == "stopped" for fate in dead)
-    nothing = sum(fate.lives and fate.name in known for fate in fates)
-    row = (len(fates), len(dead), stopped, nothing, len(fates) - len(dead) - nothing)
-    if fates:
-        say(f"| {group} | {' | '.join(f'{count:,}' for count in row)} |")
 
 
 def say(*lines: Any) -> None:

@@ -96,28 +96,20 @@ def mutate(source: str, path: str, group: str, limits: frozenset[str], *, inside
 def import_with_switches(modules: Mapping[str, Mutants]) -> None:
     """Have modules imported with their switches from now on; none may have been imported before."""
     assert not modules.keys() & sys.modules.keys()
-    sys.meta_path.insert(0, _Finder(modules))
 
+    class Loader(SourceFileLoader):
+        def get_code(self, fullname: str) -> CodeType:
+            return compile(modules[fullname].tree, self.path, "exec", dont_inherit=True)
 
-class _Loader(SourceFileLoader):
-    tree: ast.Module
+    class Finder(MetaPathFinder):
+        def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+            spec = PathFinder.find_spec(fullname, path, target)
+            if spec is None or spec.origin is None or fullname not in modules:
+                return None
+            spec.loader = Loader(fullname, spec.origin)
+            return spec
 
-    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - of this one
-        return compile(self.tree, self.path, "exec", dont_inherit=True)
-
-
-class _Finder(MetaPathFinder):
-    def __init__(self, modules: Mapping[str, Mutants]) -> None:
-        self._modules = modules
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        """Return how a module with switches is loaded; None: it is imported as it is."""
-        spec = PathFinder.find_spec(fullname, path, target)
-        if spec is None or spec.origin is None or fullname not in self._modules:
-            return None
-        spec.loader = _Loader(fullname, spec.origin)
-        spec.loader.tree = self._modules[fullname].tree
-        return spec
+    sys.meta_path.insert(0, Finder())
 
 
 def numbers(source: str) -> set[str]:
@@ -174,10 +166,8 @@ class _Switches(ast.NodeTransformer):
     def _on(self, node: ast.AST, text: str, kind: str) -> ast.Call:
         return self._call("on", self._name(node, text, kind))
 
-    def _unless(self, node: _Node, text: str, kind: str) -> ast.If:
-        test = ast.UnaryOp(ast.Not(), self._on(node, text, kind))
-        assert isinstance(node, ast.stmt)
-        return ast.If(test, [node], [])
+    def _unless(self, node: ast.stmt, text: str, kind: str) -> ast.If:
+        return ast.If(ast.UnaryOp(ast.Not(), self._on(node, text, kind)), [node], [])
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         if any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases):

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -31,6 +32,7 @@ from tests.unit.checks import growth
 _AT_LEAST: Final = 30  # seconds, of the clock and of the processor, for the tests of a mutant
 _TIMES: Final = 10  # as long as they need as they are
 _EXAMPLES: Final = 20  # of a property: what is broken as a whole shows early
+_PROCESSES: Final = 2
 _MEMORY: Final = 6 << 30  # bytes of address space of a fork
 
 
@@ -50,31 +52,21 @@ class Fate:
         return self.outcome in {"survived", "unreached"}
 
 
-Say = Callable[[str], None]
-"""Tells people a line."""
+class _Test(NamedTuple):
+    """A test as it is: seconds of the clock and of the processor, and the mutants that it reaches."""
 
-
-class _Seconds(NamedTuple):
+    item: pytest.Item
     clock: float
     processor: float
-
-
-@dataclass
-class _Test:
-    item: pytest.Item
-    seconds: _Seconds
     reached: frozenset[str]
 
 
-class Job(NamedTuple):
-    """What a fork does: returns something that can be pickled, within so many seconds of the clock."""
-
-    run: Callable[[], Any]
-    seconds: float = float("inf")
+Job = tuple[Callable[[], Any], float]
+"""What a fork runs, which returns something that can be pickled, and the seconds of the clock that it may take."""
 
 
 class Runner:
-    """A plugin of pytest that takes over its loop, with so many forks at a time, which may write to a folder.
+    """A plugin of pytest that takes over its loop, with forks that may write to a folder.
 
     `tests`: group -> files and folders of its tests. Fills `fates`, by the names of mutants, and `failing`: tests that
     fail with nothing broken.
@@ -85,13 +77,12 @@ class Runner:
         mutants: Sequence[Mutant],
         tests: Mapping[str, Sequence[str]],
         folder: Path,
-        processes: int,
-        say: Say,
+        say: Callable[[str], None],
     ) -> None:
         self.fates: dict[str, Fate] = {}
         self.failing: list[str] = []
         self._mutants = {mutant.name: mutant for mutant in mutants}
-        self._tests, self._folder, self._processes, self._say = tests, folder, processes, say
+        self._tests, self._folder, self._say = tests, folder, say
         self._failed = ""
         self._caches: list[Any] = []
         self._noticed_by: Counter[tuple[str, str]] = Counter()
@@ -107,13 +98,25 @@ class Runner:
         if session.testsfailed:
             self.failing.append("tests could not be collected: run pytest on them")
             return True
+        by_file: dict[str, list[pytest.Item]] = {}
         for item in session.items:
-            _shorten(item)
-        tests = self._as_they_are(session.items)
-        took = _sum(tests)
-        self._say(
-            f"{len(tests)} tests as they are: {took.clock:.0f} s, {took.processor:.0f} s of a processor"
-        )
+            by_file.setdefault(item.path.as_posix(), []).append(item)
+            test = getattr(item, "obj", None)
+            own = getattr(test, "_hypothesis_internal_use_settings", None)
+            if own is not None and own.max_examples > _EXAMPLES:
+                test = getattr(test, "__func__", test)
+                test._hypothesis_internal_use_settings = settings(own, max_examples=_EXAMPLES)
+        tests = []
+        jobs = {path: (functools.partial(self._note, group), inf) for path, group in by_file.items()}
+        for path, noted in run_in_forks(jobs, _PROCESSES, self._folder):
+            if noted is None:
+                self.failing.append(f"{path}: its process ended")
+                continue
+            for item, (failed, *seconds, reached) in zip(by_file[path], noted, strict=True):
+                self.failing += [f"{item.nodeid}: {failed}"] if failed else []
+                tests.append(_Test(item, *seconds, reached))
+        clock, processor = sum(one.clock for one in tests), sum(one.processor for one in tests)
+        self._say(f"{len(tests)} tests as they are: {clock:.0f} s, {processor:.0f} s of a processor")
         if not self.failing:
             self._break_each(tests)
         return True
@@ -123,29 +126,14 @@ class Runner:
         if report.failed:
             self._failed = self._failed or str(report.longrepr)[-1500:] or "failed"
 
-    def _as_they_are(self, items: Sequence[pytest.Item]) -> list[_Test]:
-        by_file: dict[str, list[pytest.Item]] = {}
-        for item in items:
-            by_file.setdefault(item.path.as_posix(), []).append(item)
-        tests = []
-        jobs = {path: Job(functools.partial(self._note, group)) for path, group in by_file.items()}
-        for path, noted in run_in_forks(jobs, self._processes, self._folder):
-            if noted is None:
-                self.failing.append(f"{path}: its process ended")
-                continue
-            for item, (failed, seconds, reached) in zip(by_file[path], noted, strict=True):
-                self.failing += [f"{item.nodeid}: {failed}"] if failed else []
-                tests.append(_Test(item, seconds, reached))
-        return tests
-
-    def _note(self, items: Sequence[pytest.Item]) -> list[tuple[str, _Seconds, frozenset[str]]]:
+    def _note(self, items: Sequence[pytest.Item]) -> list[tuple[str, float, float, frozenset[str]]]:
         noted = []
         for item, following in zip(items, [*items[1:], None], strict=True):
             switch.reached.clear()
-            start = time.monotonic(), time.process_time()
+            clock, processor = time.monotonic(), time.process_time()
             self._run_one(item, following)
-            seconds = _Seconds(time.monotonic() - start[0], time.process_time() - start[1])
-            noted.append((self._failed, seconds, frozenset(switch.reached)))
+            seconds = time.monotonic() - clock, time.process_time() - processor
+            noted.append((self._failed, *seconds, frozenset(switch.reached)))
         return noted
 
     def _run_one(self, item: pytest.Item, following: pytest.Item | None) -> None:
@@ -159,41 +147,37 @@ class Runner:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
     def _break_each(self, tests: Sequence[_Test]) -> None:
-        reaching = {name: self._reaching(mutant, tests) for name, mutant in self._mutants.items()}
-        jobs = {}
-        for name, group in reaching.items():
+        tests = sorted(tests, key=lambda test: test.processor)  # quick ones first
+        jobs, reaching = {}, {}
+        for name, mutant in self._mutants.items():
+            places = [f"{place}/" for place in self._tests[mutant.group]]
+            group = reaching[name] = [
+                test
+                for test in tests
+                if name in test.reached
+                and f"{test.item.path.relative_to(ROOT).as_posix()}/".startswith(tuple(places))
+            ]
             if group:
-                run = functools.partial(self._break, name, group)
-                jobs[name] = Job(run, _AT_LEAST + _TIMES * _sum(group).clock)
+                seconds = _AT_LEAST + _TIMES * sum(test.clock for test in group)
+                jobs[name] = functools.partial(self._break, name, group), seconds
             else:
                 self.fates[name] = Fate(name, "unreached", 0)
                 self._say(f"no test reaches: {name}")
-        for done, (name, noticed_by) in enumerate(run_in_forks(jobs, self._processes, self._folder), 1):
-            self._judge(name, noticed_by, len(reaching[name]))
+        for done, (name, noticed_by) in enumerate(run_in_forks(jobs, _PROCESSES, self._folder), 1):
+            outcome: Outcome = "stopped" if noticed_by is None else "noticed" if noticed_by else "survived"
+            self.fates[name] = Fate(name, outcome, len(reaching[name]))
+            if noticed_by:
+                self._noticed_by[self._mutants[name].path, noticed_by] += 1
+            else:
+                self._say(f"{outcome}: {name}")
             if done % 100 == 0:
                 self._say(f"{done} of {len(jobs)} broken")
 
-    def _reaching(self, mutant: Mutant, tests: Sequence[_Test]) -> list[_Test]:
-        """Return the tests of its group that reach a mutant, quick ones first."""
-        places = self._tests[mutant.group]
-        found = []
-        for test in sorted(tests, key=lambda test: test.seconds.processor):
-            place = test.item.path.relative_to(ROOT).as_posix()
-            if mutant.name in test.reached and any(f"{place}/".startswith(f"{one}/") for one in places):
-                found.append(test)
-        return found
-
-    def _judge(self, name: str, noticed_by: str | None, tests: int) -> None:
-        outcome: Outcome = "stopped" if noticed_by is None else "noticed" if noticed_by else "survived"
-        self.fates[name] = Fate(name, outcome, tests)
-        if noticed_by:
-            self._noticed_by[self._mutants[name].path, noticed_by] += 1
-        else:
-            self._say(f"{outcome}: {name}")
-
     def _break(self, name: str, tests: Sequence[_Test]) -> str:
         used = resource.getrusage(resource.RUSAGE_SELF)
-        seconds = int(used.ru_utime + used.ru_stime + _AT_LEAST + _TIMES * _sum(tests).processor)
+        seconds = int(
+            used.ru_utime + used.ru_stime + _AT_LEAST + _TIMES * sum(test.processor for test in tests)
+        )
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         path = self._mutants[name].path  # what noticed much in this file is asked first
         tests = sorted(tests, key=lambda test: -self._noticed_by[path, test.item.nodeid])
@@ -212,23 +196,23 @@ def run_in_forks(jobs: Mapping[str, Job], at_once: int, folder: Path) -> Iterato
     """
     context = get_context("fork")
     todo = list(jobs.items())[::-1]
-    running: dict[connection.Connection, tuple[str, Any, float]] = {}
+    running: dict[Any, tuple[str, Any, float]] = {}
     try:
         while todo or running:
             while todo and len(running) < at_once:
-                name, job = todo.pop()
+                name, (job, seconds) = todo.pop()
                 receives, sends = context.Pipe(duplex=False)
                 process = context.Process(target=_be_fork, args=(job, sends))
                 process.start()
                 sends.close()
-                running[receives] = name, process, time.monotonic() + job.seconds
+                running[receives] = name, process, time.monotonic() + seconds
             until = min(each[2] for each in running.values())
-            timeout = None if until == float("inf") else max(0.0, until - time.monotonic())
+            timeout = None if until == inf else max(0.0, until - time.monotonic())
             ended = connection.wait(running, timeout)
             late = [receives for receives, each in running.items() if time.monotonic() > each[2]]
             for receives in {*ended, *late}:
-                name, process, _ = running.pop(receives)  # type: ignore[index]
-                yield name, _ended(process, receives if receives in ended else None, folder)  # type: ignore[arg-type]
+                name, process, _ = running.pop(receives)
+                yield name, _ended(process, receives if receives in ended else None, folder)
     finally:
         for _, process, _ in running.values():
             _ended(process, None, folder)
@@ -246,27 +230,14 @@ def _ended(process: Any, receives: connection.Connection | None, folder: Path) -
     return sent
 
 
-def _be_fork(job: Job, sends: connection.Connection) -> None:
+def _be_fork(job: Callable[[], Any], sends: connection.Connection) -> None:
     os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    sends.send(job.run())
-
-
-def _sum(tests: Sequence[_Test]) -> _Seconds:
-    return _Seconds(sum(t.seconds.clock for t in tests), sum(t.seconds.processor for t in tests))
-
-
-def _shorten(item: pytest.Item) -> None:
-    """Lower a number of examples that a test asks for itself."""
-    test = getattr(item, "obj", None)
-    own = getattr(test, "_hypothesis_internal_use_settings", None)
-    if own is not None and own.max_examples > _EXAMPLES:
-        test = getattr(test, "__func__", test)
-        test._hypothesis_internal_use_settings = settings(own, max_examples=_EXAMPLES)
+    sends.send(job())
 
 
 def use_short_searches() -> None:

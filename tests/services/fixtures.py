@@ -10,8 +10,7 @@ import pytest
 
 from deploy.embedded import MissingServiceError, RedisServer
 from tests.services.brokers import Broker, start_broker
-from tests.services.redis_cluster import LocalCluster
-from tests.services.redis_servers import start_redis
+from tests.services.redis_servers import LocalCluster, start_redis
 
 T = TypeVar("T")
 

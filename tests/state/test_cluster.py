@@ -27,7 +27,7 @@ from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from groundwire.verify.results import CitationCheck, RedisCache, cache_key
 from tests.services.fixtures import or_skip
-from tests.services.redis_cluster import LocalCluster
+from tests.services.redis_servers import LocalCluster
 from tests.state.claims import LIMITS, A, Claims, P, People, R, decide, stored
 from tests.state.conftest import start, state_at
 

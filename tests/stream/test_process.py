@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from groundwire.state import buckets
 from tests.services.brokers import Broker
 from tests.services.fixtures import or_skip
-from tests.services.redis_cluster import LocalCluster
+from tests.services.redis_servers import LocalCluster
 from tests.stream.faulty import MAGIC
 from tests.stream.harness import ROOT, Deployment, assert_one_truth, good, until
 

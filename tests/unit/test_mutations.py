@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from tests.mutations import mutation_switch
 from tests.mutations.__main__ import SETTINGS, report
 from tests.mutations.operators import ROOT, Mutant, Mutants, mutants_of, mutate, numbers
-from tests.mutations.runner import Fate, Job, run_in_forks
+from tests.mutations.runner import Fate, run_in_forks
 
 SOURCE = '''
 """A module."""
@@ -143,8 +144,8 @@ def test_a_run_succeeds_only_where_each_mutant_is_noticed_or_listed_as_changing_
 @pytest.mark.slow
 def test_a_fork_that_waits_for_ever_is_stopped(tmp_path: Path) -> None:
     jobs = {
-        "ends": Job(lambda: "seen"),
-        "waits": Job(lambda: time.sleep(600), 0.2),
-        "fails": Job(lambda: 1 / 0),
+        "ends": (lambda: "seen", inf),
+        "waits": (lambda: time.sleep(600), 0.2),
+        "fails": (lambda: 1 / 0, inf),
     }
     assert dict(run_in_forks(jobs, 2, tmp_path)) == {"ends": "seen", "waits": None, "fails": None}
