@@ -347,7 +347,7 @@ async def _opinion(
         for call in calls
         if call.fault
     ]
-    found = said or ModelOpinion()
+    found = said or ModelOpinion(claim_id="")
     support = found.support
     if support is not None and prompts[0].is_cut:
         # a model that has not seen all of the evidence can only lower a verdict

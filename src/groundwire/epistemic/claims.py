@@ -53,7 +53,7 @@ class ModelOpinion(Fact):
     stated; None where no answer counts.
     """
 
-    claim_id: str = ""  # empty in a single reply, which other claims may share
+    claim_id: str  # empty in a single reply, which other claims may share
     support: Score | None = None
     prior: Score | None = None  # the same without the evidence; None where it was not measured
     verdict: SupportVerdict | None = None  # where it gave one and saw the evidence

@@ -175,7 +175,9 @@ def read_reply(kind: PromptKind, answer: ModelAnswer) -> ModelOpinion | None:
         return None
     if (score := parse_score(answer.text)) is not None:
         found = cast("re.Match[str]", _SCORE.match(answer.text))
-        return ModelOpinion(support=score, reason=_short(answer.text[found.end() :].lstrip(" \t\n,;:.")))
+        return ModelOpinion(
+            claim_id="", support=score, reason=_short(answer.text[found.end() :].lstrip(" \t\n,;:."))
+        )
     words = tuple(SupportVerdict) if kind == "support" else PRIOR_VERDICTS
     fenced = _FENCED.fullmatch(answer.text)
     text = fenced[1] if fenced else answer.text
@@ -192,7 +194,7 @@ def read_reply(kind: PromptKind, answer: ModelAnswer) -> ModelOpinion | None:
     elif said.probability < 0.5:
         support = said.probability
     verdict = SupportVerdict(said.verdict) if kind == "support" else None
-    return ModelOpinion(support=support, verdict=verdict, reason=_short(said.reason))
+    return ModelOpinion(claim_id="", support=support, verdict=verdict, reason=_short(said.reason))
 
 
 def parse_score(reply: object) -> float | None:
@@ -228,7 +230,7 @@ def consensus(replies: Sequence[ModelOpinion | None]) -> ModelOpinion | None:
     verdict = max(verdicts, key=lambda one: (verdicts.count(one), order.index(one)), default=None)
     reason = next((one.reason for one, _ in counted if one.verdict is verdict), "")
     mean = sum(support for _, support in counted) / len(counted)
-    return ModelOpinion(support=mean, verdict=verdict, reason=reason)
+    return ModelOpinion(claim_id="", support=mean, verdict=verdict, reason=reason)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

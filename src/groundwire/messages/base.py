@@ -26,30 +26,20 @@ from pydantic_core import to_json
 SCHEMA_VERSIONS: Final = ("1.0",)
 """Accepted values of `schema_version`, exactly (X-10)."""
 
-MAX_METADATA_BYTES: Final = 16_000
-
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
-
-
 _FIRST_MS: Final = -62_135_596_800_000
 _LAST_MS: Final = 253_402_300_799_999
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES: Final = 1 << 10  # a decision writes and reads the same few times again and again
-
 _LARGEST: Final = 2**53 - 1
 _COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _SCALARS: Final = frozenset((str, bool, type(None)))
-
-
-_Type = TypeVar("_Type")
+_T = TypeVar("_T")
 
 
 @dataclass_transform(frozen_default=True)
-def immutable(of: type[_Type]) -> type[_Type]:
-    """Make a dataclass that only the type checker keeps from being changed.
-
-    That Python refuses it too takes two thirds of the time of making one, and each claim makes a dozen.
-    """
+def immutable(of: type[_T]) -> type[_T]:
+    """Make a dataclass that only the type checker freezes: `frozen=True` triples the time to construct one."""
     return dataclass(slots=True, unsafe_hash=True)(of)
 
 
@@ -60,7 +50,7 @@ class InputRecord(BaseModel):
 
 
 class KafkaRecord(Protocol):
-    """A record as Kafka clients hand it on; those of aiokafka and kafka-python are such."""
+    """A record as Kafka clients return it, for example aiokafka and kafka-python."""
 
     @property
     def key(self) -> bytes | None:
@@ -76,11 +66,11 @@ class KafkaRecord(Protocol):
 
 
 class OutputRecord(BaseModel):
-    """A record that goes out: it may gain fields, and readers ignore those they do not know."""
+    """A record that is published: it may gain fields, and readers ignore those they do not know."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True, hide_input_in_errors=True)
     ce_type: ClassVar[str]
-    """What the header of this name says of such records."""
+    """Value of the header of this name."""
 
     @classmethod
     def from_record(cls, record: KafkaRecord) -> Self:
@@ -100,11 +90,14 @@ class OutputRecord(BaseModel):
 
     @classmethod
     def made(cls, **fields: Any) -> Self:  # noqa: ANN401 - whatever the model's fields hold
-        """Make a record of what the gate itself made: it is not looked at again, which takes most of the time.
+        """Construct a record from the gate's own values without validation, which takes most of the time.
 
         Args:
-            fields: by their names, not aliases; each of exactly the type that validation would give. One that is
-                left out has its default; where it has none, the record cannot be written.
+            fields: by name, not alias; each of exactly the type that validation would give. One that is left out
+                has its default; without a default the record cannot be serialised.
+
+        Raises:
+            TypeError: a field that the model does not have.
         """
         template, names = _template(cls)
         values = {**template, **fields}  # in the order of the model: it is that of the JSON
@@ -123,10 +116,7 @@ _set: Final = object.__setattr__  # a record is frozen
 
 @lru_cache(32)
 def _template(model: type[BaseModel]) -> tuple[dict[str, Any], set[str]]:
-    """Return the fields of a model with their defaults, and what no JSON can hold where there is none; and their names.
-
-    Records of a model share the set of names: they are frozen, and a copy has one of its own.
-    """
+    """Return the defaults of a model's fields, `...` (which no JSON can hold) where there is none; and their names."""
     fields = {
         name: ... if field.is_required() else field.get_default(call_default_factory=False)
         for name, field in model.model_fields.items()
@@ -135,10 +125,7 @@ def _template(model: type[BaseModel]) -> tuple[dict[str, Any], set[str]]:
 
 
 def parse_time(value: object) -> datetime:
-    """Read an RFC 3339 time with any offset.
-
-    Returns:
-        The instant in UTC, cut to microseconds.
+    """Read an RFC 3339 time with any offset as UTC, cut to microseconds.
 
     Raises:
         ValueError: for a naive time, a date, a number, or a time that does not exist.
@@ -162,14 +149,9 @@ def parse_time(value: object) -> datetime:
 def format_time(value: datetime) -> str:
     """Write a time as RFC 3339 in UTC with `Z`; a fraction only where there is one."""
     moment = value.astimezone(UTC).replace(tzinfo=None)
-    spec = (
-        "seconds"
-        if not moment.microsecond
-        else "microseconds"
-        if moment.microsecond % 1000
-        else "milliseconds"
-    )
-    return moment.isoformat(timespec=spec) + "Z"
+    if not moment.microsecond:
+        return moment.isoformat() + "Z"
+    return moment.isoformat(timespec="microseconds" if moment.microsecond % 1000 else "milliseconds") + "Z"
 
 
 @lru_cache(_TIMES)
@@ -197,13 +179,6 @@ def to_milliseconds(moment: datetime) -> int:
     return to_microseconds(moment) // 1000
 
 
-def _limit_metadata(value: dict[str, Any]) -> dict[str, Any]:
-    size = len(_COMPACT.encode(value).encode()) if value else 0
-    if size > MAX_METADATA_BYTES:
-        raise ValueError(f"is {size} bytes as JSON, more than {MAX_METADATA_BYTES}")
-    return value
-
-
 Time = Annotated[
     datetime,
     BeforeValidator(parse_time),
@@ -219,20 +194,26 @@ def _not_null(value: object) -> object:
 
 
 def _without_null(schema: dict[str, Any]) -> None:
-    """Describe a field that may be left out, and is not null where it is there."""
     schema.update(schema.pop("anyOf")[0])
     del schema["default"]
 
 
-_T = TypeVar("_T")
 Omissible = Annotated[_T | None, BeforeValidator(_not_null), Field(json_schema_extra=_without_null)]
 """A field that may be left out, then None, and may not be null."""
 
 TenantId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 ShortId = Annotated[str, Field(min_length=1, max_length=200)]
-Metadata = Annotated[
-    dict[str, Any], BeforeValidator(lambda v: _limit_metadata(v) if isinstance(v, dict) else v)
-]
+
+
+def _limited(value: object) -> object:
+    limit = 16_000
+    size = len(_COMPACT.encode(value).encode()) if value and isinstance(value, dict) else 0
+    if size > limit:
+        raise ValueError(f"is {size} bytes as JSON, more than {limit}")
+    return value
+
+
+Metadata = Annotated[dict[str, Any], BeforeValidator(_limited)]
 
 
 def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value is the domain

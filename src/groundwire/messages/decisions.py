@@ -252,7 +252,7 @@ class Origin(OutputRecord):
 
 
 LAST_REVISION: Final = 2_147_483_647
-"""No subject comes as far: a larger number was not written by a gate."""
+"""A larger number was not written by a gate."""
 
 
 class Decision(OutputRecord):
@@ -301,7 +301,7 @@ class Decision(OutputRecord):
 
     @cached_property
     def wire(self) -> bytes:
-        """What `to_bytes` returns: it is asked for more than once."""
+        """Cached result of `to_bytes`."""
         return self.__pydantic_serializer__.to_json(self, by_alias=True)
 
     def __copy__(self) -> Self:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NoReturn, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from groundwire.errors import ErrorCode, RecordError, did_you_mean
 from groundwire.messages.base import SCHEMA_VERSIONS, InputRecord
@@ -27,16 +26,16 @@ from groundwire.messages.records import (
 
 MAX_VALUE_BYTES: Final = 900_000
 MAX_DEPTH: Final = 64
-"""Deepest nesting that is read: no record needs a tenth of it, and every later reader can follow it."""
+"""Deepest nesting that is read: no record needs a tenth of it, and no later reader runs out of stack."""
 MAX_PATH: Final = 200
 """Characters of a field's path in an error: the sender chooses names, and errors become headers."""
 
 Record = TypeVar("Record", bound=InputRecord)
-
-_MODEL = re.compile(r" or instance of \w+")
-_RECORDS: Final = (Claim, LlmResponse, ReviewDecision)
-_PARTS: Final = (Chunk, Source, Entity, IndexEntry, RelationClaim, Step)
-_NAMES: Final = frozenset(name for model in (*_RECORDS, *_PARTS) for name in model.model_fields)
+_MODELS: Final = (
+    *(Claim, LlmResponse, ReviewDecision),
+    *(Chunk, Source, Entity, IndexEntry, RelationClaim, Step),
+)
+_NAMES: Final = frozenset(name for model in _MODELS for name in model.model_fields)
 
 
 def parse_json(value: bytes | None) -> Any:  # noqa: ANN401 - any JSON value is the result
@@ -68,8 +67,10 @@ def parse_json(value: bytes | None) -> Any:  # noqa: ANN401 - any JSON value is 
         _refuse(f"not JSON: {str(exc).split(';')[0]}")
     if value.count(b"[") + value.count(b"{") > MAX_DEPTH and _too_deep(parsed):
         _refuse(f"nested deeper than {MAX_DEPTH} levels")
-    if b"\\u" in value:  # the only way for a lone surrogate into text that was UTF-8
-        _check_surrogates(parsed)
+    for path, text in _strings(parsed) if b"\\u" in value else ():  # UTF-8 itself holds no lone surrogate
+        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+            found = f"{path or 'a key'}: holds half of a surrogate pair"
+            _refuse(found.encode("utf-8", "replace").decode())
     return parsed
 
 
@@ -117,7 +118,6 @@ def validate(model: type[Record], parsed: object) -> Record:
 
 
 def _validate(model: type[Record], parsed: object, *, nul: bool) -> Record:
-    """As `validate`; `nul`: whether a string of it may hold a NUL character."""
     if not isinstance(parsed, dict):
         raise RecordError(ErrorCode.INVALID_RECORD, "the value must be a JSON object")
     version = parsed.get("schema_version", SCHEMA_VERSIONS[0])
@@ -133,8 +133,8 @@ def _validate(model: type[Record], parsed: object, *, nul: bool) -> Record:
         return model.model_validate(parsed)
     except ValidationError as exc:
         refused = _record_error(model, exc)
-    # Not from within: as its context it would keep pydantic's error, which the collector cannot look into, and so all
-    # that stands in the frames of whoever keeps this one: each batch with a refused record would stay in memory.
+    # Not inside `except`: its context would keep pydantic's error, which the collector cannot traverse, and with it the
+    # frames of whoever keeps this error: each batch with a refused record would stay in memory.
     raise refused
 
 
@@ -143,7 +143,7 @@ def _decode(model: type[Record], value: bytes | None) -> Record:
 
 
 def _may_hold_nul(value: bytes | None) -> bool:
-    """Say whether a string of strict JSON may hold a NUL character: it can be escaped in one way only."""
+    """Whether a string of strict JSON may hold a NUL character, which has one escape only."""
     return value is not None and b"\\u0000" in value
 
 
@@ -155,45 +155,37 @@ def known_field(path: str | None) -> str | None:
 
 
 def _record_error(model: type[BaseModel], exc: ValidationError) -> RecordError:
-    """Tell of the first error; of a misspelt field rather than of the one that is missing because of it."""
+    """Name the first error: a misspelt field rather than the one that is missing because of it."""
     errors = exc.errors(include_url=False, include_input=False, include_context=False)
     first = min(errors, key=lambda error: error["type"] != "extra_forbidden")
     others = [error for error in errors if error is not first]
     if first["type"] == "extra_forbidden":
-        meant = did_you_mean(str(first["loc"][-1]), _fields_at(model, first["loc"][:-1]))
+        *path, name = first["loc"]
+        meant = did_you_mean(str(name), _fields_at(model, path))
         message = "there is no such field" + meant
-        others = [error for error in others if not _is_missing(error, first["loc"], meant)]
+        others = [
+            error
+            for error in others
+            if error["type"] != "missing"
+            or [*error["loc"][:-1]] != path
+            or not meant.endswith(f" {error['loc'][-1]}?")
+        ]
     else:
         message = first["msg"].removeprefix("Value error, ")
-        message = _MODEL.sub("", message).replace("valid dictionary", "JSON object")
+        message = re.sub(r" or instance of \w+", "", message).replace("valid dictionary", "JSON object")
     field = ".".join(str(part) for part in first["loc"])[:MAX_PATH]
     if not field:  # a rule over several fields names the one at fault itself
         field, _, message = message.partition(": ")
-    message = f"{field}: {message[:1].lower()}{message[1:]}{_further(others)}"
+    top = [str(error["loc"][0]) for error in others if error["type"] == "missing" and len(error["loc"]) == 1]
+    further = [f"also missing: {', '.join(top)}"] if top else []
+    if len(others) > len(top):
+        further.append(f"and {len(others) - len(top)} more")
+    message = f"{field}: {message[:1].lower()}{message[1:]}" + (f" ({'; '.join(further)})" if further else "")
     return RecordError(ErrorCode.INVALID_RECORD, message, field)
 
 
-def _further(errors: Sequence[ErrorDetails]) -> str:
-    """Name the fields of the record that are missing as well, and count all else that is wrong."""
-    missing = [
-        str(error["loc"][0]) for error in errors if error["type"] == "missing" and len(error["loc"]) == 1
-    ]
-    told = [f"also missing: {', '.join(missing)}"] if missing else []
-    if len(errors) > len(missing):
-        told.append(f"and {len(errors) - len(missing)} more")
-    return f" ({'; '.join(told)})" if told else ""
-
-
-def _is_missing(error: ErrorDetails, misspelt: tuple[int | str, ...], meant: str) -> bool:
-    """Whether a field is missing because it is the one that was misspelt."""
-    if error["type"] != "missing":
-        return False
-    *path, name = error["loc"]
-    return (*path,) == misspelt[:-1] and meant.endswith(f" {name}?")
-
-
 def _fields_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
-    """Return the names of the fields that there are at a path; none where no model of ours stands there."""
+    """Return the names of the fields at a path; none where there is no model."""
     for part in path:
         field = model.model_fields.get(str(part))
         if field is not None:
@@ -224,10 +216,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _no_constant(name: str) -> NoReturn:
-    _refuse(f"{name} is not JSON")
-
-
 def _finite(digits: str) -> float:
     number = float(digits)
     if number in {float("inf"), float("-inf")}:
@@ -236,7 +224,9 @@ def _finite(digits: str) -> float:
 
 
 _DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+    object_pairs_hook=_unique,
+    parse_constant=lambda name: _refuse(f"{name} is not JSON"),
+    parse_float=_finite,
 )
 
 
@@ -272,10 +262,3 @@ def _strings(parsed: object) -> Iterator[tuple[str, str]]:
                 yield path, name
             # no more of a path than is shown: a long key would be copied for each of its children
             stack.append(((f"{path}.{name}" if path else name)[:MAX_PATH], child))
-
-
-def _check_surrogates(parsed: object) -> None:
-    for path, text in _strings(parsed):
-        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-            told = f"{path or 'a key'}: holds half of a surrogate pair"
-            _refuse(told.encode("utf-8", "replace").decode())

@@ -1,7 +1,7 @@
 """Tombstones: a record without a value under a user's key on `retractions` (X-19).
 
-It says that everything decided for that user up to the time in its header `ce_time` is erased: consumers delete what
-they hold of it, and drop what they read of it later. What is decided afterwards is the user's again.
+It erases every decision for that user up to the time in its header `ce_time`: consumers delete those that they hold and
+drop those that they read later. Later decisions are not erased.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def read_tombstone(record: KafkaRecord) -> Erasure | None:
 
 
 class Erasures:
-    """What tombstones have erased so far."""
+    """The latest erasure of each user."""
 
     def __init__(self) -> None:
         self._until: dict[tuple[str, str], datetime] = {}

@@ -6,15 +6,12 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
-
-HASH_LENGTH: Final = 12
-"""Hexadecimal characters of a text's hash in an event (S1-37)."""
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that a check found: its name and what it carries, never text."""
+    """A finding of a check: its name and payload, never text."""
 
     name: str
     payload: Mapping[str, Any]
@@ -22,7 +19,7 @@ class Event:
 
 
 class _Hashing:
-    """The process's key: hashes stand in events only, never in what is decided."""
+    """Holds the process's key; no decision depends on it."""
 
     key = b""
 
@@ -35,6 +32,5 @@ def use_hash_key(key: str) -> None:
 def text_hash(text: str) -> str:
     """Return the first 12 hexadecimal characters of a text's SHA-256, keyed where a key is in use (S1-37)."""
     data = text.encode("utf-8", "surrogatepass")
-    if _Hashing.key:
-        return hmac.new(_Hashing.key, data, hashlib.sha256).hexdigest()[:HASH_LENGTH]
-    return hashlib.sha256(data).hexdigest()[:HASH_LENGTH]
+    keyed = hmac.new(_Hashing.key, data, hashlib.sha256) if _Hashing.key else hashlib.sha256(data)
+    return keyed.hexdigest()[:12]

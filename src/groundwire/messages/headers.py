@@ -20,10 +20,7 @@ Headers = Sequence[tuple[str, bytes]]
 
 
 class LookupRetry(NamedTuple):
-    """Of a record on `deferred` whose look-ups came to nothing: when that was first, and when they are due again.
-
-    In milliseconds since 1970, by the clocks of workers.
-    """
+    """When look-ups of a deferred record first failed and are due again: milliseconds since 1970, workers' clocks."""
 
     first: int
     due: int
@@ -31,7 +28,7 @@ class LookupRetry(NamedTuple):
 
 @dataclass(frozen=True)
 class InboundRecord:
-    """A record and where it stood.
+    """A record and its place.
 
     Attributes:
         topic: None for a line of a file.
@@ -51,12 +48,12 @@ class InboundRecord:
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of the value's bytes."""
+        """Hexadecimal SHA-256 of the value."""
         return sha256_hex(self.value or b"")
 
     @cached_property
     def origin(self) -> Origin:
-        """Where the record stood, as a decision names it."""
+        """The record's place, as a decision names it."""
         return Origin(
             topic=self.topic,
             partition=self.partition,
@@ -72,13 +69,11 @@ ATTEMPTS: Final = "gw-attempts"
 _ORIGIN: Final = "gw-origin"
 _RETRY: Final = "gw-origin-retry"
 READ: Final = frozenset({TRACEPARENT, ATTESTATION, ATTEMPTS, _ORIGIN, _RETRY})
-"""Headers of an input record that the gate reads; others are passed over."""
+"""Headers of an input record that the gate reads; it ignores others."""
 _PLACE: Final = ("topic", "partition", "offset", "timestamp")
 _INT64: Final = re.compile(r"-?[0-9]{1,19}")
 _LARGEST: Final = 2**53 - 1
-"""No log is as long; a larger number has no canonical form, and so no event could be named after the place."""
-_SCHEMAS: Final = "https://groundwire.dev/schemas"
-_SOURCE: Final = b"/groundwire/gate"
+"""A larger number has no canonical form, so no event id could be derived from the place."""
 
 
 def header(headers: Headers, name: str) -> str | None:
@@ -108,7 +103,7 @@ def event_headers(
         ("ce_specversion", b"1.0"),
         ("ce_id", event_id.encode()),
         kind,
-        ("ce_source", _SOURCE),
+        ("ce_source", b"/groundwire/gate"),
         ("ce_time", time.encode()),
         ("ce_subject", subject.encode()),
         schema,
@@ -119,15 +114,14 @@ def event_headers(
 
 @cache
 def _kind(name: str) -> tuple[tuple[str, bytes], tuple[str, bytes]]:
-    """Return the headers that all records of a type have alike."""
     return (
         ("ce_type", f"groundwire.{name}.v1".encode()),
-        ("ce_dataschema", f"{_SCHEMAS}/{name}/1.0.json".encode()),
+        ("ce_dataschema", f"https://groundwire.dev/schemas/{name}/1.0.json".encode()),
     )
 
 
 def passed(incoming: Headers) -> list[tuple[str, bytes]]:
-    """Return the headers that every record hands on to those that come of it: `traceparent`."""
+    """Return the headers that an output inherits from its input: `traceparent`."""
     return [(key, value) for key, value in incoming if key == TRACEPARENT]
 
 
@@ -168,10 +162,7 @@ def deferred_headers(record: InboundRecord) -> list[tuple[str, bytes]]:
 
 
 def deferred_record(record: InboundRecord) -> InboundRecord:
-    """Give a deferred record back the place where it first stood.
-
-    A record without readable origin headers was not put there by a worker: it stands for itself.
-    """
+    """Restore the place that a deferred record had first; one without readable origin headers keeps its own."""
     topic, *numbers = (header(record.headers, f"{_ORIGIN}-{name}") for name in _PLACE)
     if topic is None or not all(number and _INT64.fullmatch(number) for number in numbers):
         return record
@@ -179,13 +170,6 @@ def deferred_record(record: InboundRecord) -> InboundRecord:
     if max(abs(partition), abs(offset)) > _LARGEST:
         return record
     rest = tuple((key, value) for key, value in record.headers if not key.startswith(_ORIGIN))
-    retry = _retry(header(record.headers, _RETRY))
+    first, _, due = (header(record.headers, _RETRY) or "").partition(" ")
+    retry = LookupRetry(int(first), int(due)) if _INT64.fullmatch(first) and _INT64.fullmatch(due) else None
     return InboundRecord(topic or None, partition, offset, timestamp, record.key, record.value, rest, retry)
-
-
-def _retry(text: str | None) -> LookupRetry | None:
-    """Read when look-ups are due; None where the header is not as a worker writes it."""
-    first, _, due = (text or "").partition(" ")
-    if not (_INT64.fullmatch(first) and _INT64.fullmatch(due)):
-        return None
-    return LookupRetry(int(first), int(due))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -53,11 +53,7 @@ class Claim(InputRecord):
         return Subject(self.tenant_id, self.user_id, Kind.CLAIM, self.claim_id)
 
 
-class _Part(InputRecord):
-    """A part of a response: as strict as the whole."""
-
-
-class Chunk(_Part):
+class Chunk(InputRecord):
     """A passage that was retrieved for the answer."""
 
     chunk_id: str
@@ -71,7 +67,7 @@ class Chunk(_Part):
     document_id: Omissible[str] = None
 
 
-class Source(_Part):
+class Source(InputRecord):
     """A place that the answer cites."""
 
     file: str
@@ -80,7 +76,7 @@ class Source(_Part):
     end_line: Omissible[int] = None
 
 
-class Entity(_Part):
+class Entity(InputRecord):
     """Something that the answer names."""
 
     id: str
@@ -98,7 +94,7 @@ class IndexEntry(BaseModel):
     role: Omissible[str] = None
 
 
-class RelationClaim(_Part):
+class RelationClaim(InputRecord):
     """A subject, a relation and an object: of the answer, or as ground truth."""
 
     subject: str
@@ -109,7 +105,7 @@ class RelationClaim(_Part):
     qualifiers: Omissible[dict[str, Any]] = None
 
 
-class Step(_Part):
+class Step(InputRecord):
     """A step of reasoning and the spans that it cites."""
 
     claim: str
@@ -155,10 +151,6 @@ class LlmResponse(InputRecord):
         return Subject(self.tenant_id, self.user_id, Kind.RESPONSE, self.response_id)
 
 
-MAX_ENTRY_BYTES: Final = 16_000
-"""JSON of an entity in a corpus."""
-
-
 class CorpusEntity(IndexEntry):
     """An entity and its index entry; further fields, such as `provenance_id`, are the corpus's own."""
 
@@ -172,9 +164,9 @@ class CorpusEntity(IndexEntry):
 
     @model_validator(mode="after")
     def _limited(self) -> Self:
-        size = len(self.model_dump_json().encode())
-        if size > MAX_ENTRY_BYTES:
-            raise ValueError(f"is {size} bytes as JSON, more than {MAX_ENTRY_BYTES}")
+        size, limit = len(self.model_dump_json().encode()), 16_000
+        if size > limit:
+            raise ValueError(f"is {size} bytes as JSON, more than {limit}")
         return self
 
 

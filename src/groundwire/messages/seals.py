@@ -20,8 +20,7 @@ from groundwire.messages.decisions import AuditEvent
 from groundwire.messages.topics import TopicName
 
 MAX_OUTPUTS: Final = 2_000
-"""Records that one seal names: about 300 kB of them."""
-
+"""Records that one seal names: about 300 kB."""
 MAX_AT_ONCE: Final = 8
 """Seals of a partition in one commit, all of which a crash may repeat: a backlog is sealed over several commits."""
 
@@ -29,12 +28,10 @@ SEALED: Final = (
     *(TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED),
     *(TopicName.RETRACTIONS, TopicName.REGENERATE, TopicName.AUDIT),
 )
-"""Topics whose records are sealed: those that bear an id. What is deferred or dead is told of by them."""
+"""Topics whose records have an id."""
 
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Number = Annotated[int, Field(ge=0, lt=2**53)]
-_LEAF: Final = b"\0"
-_NODE: Final = b"\1"
 _OUTPUT: Final = re.compile(r"([0-9]{1,16}) ([a-z-]{1,20}) ([0-9a-f-]{36}) ([0-9a-f]{64})", re.ASCII)
 
 
@@ -62,7 +59,7 @@ class SealedOutput(NamedTuple):
         return cls(int(found[1]), found[2], found[3], found[4])
 
     def __str__(self) -> str:
-        """Write it as it stands in a seal; these bytes are a leaf of the tree."""
+        """Return the text in a seal; its bytes are a leaf of the tree."""
         return f"{self.offset} {self.topic} {self.id} {self.sha256}"
 
 
@@ -92,7 +89,7 @@ class SealHead(BaseModel):
     version: Literal["1"] = "1"
 
     def to_bytes(self) -> bytes:
-        """Return the bytes that are signed, and of which the hash names the seal."""
+        """Return the bytes that are signed and hashed."""
         return canonical_json(self.model_dump(mode="json"))
 
     @property
@@ -103,7 +100,7 @@ class SealHead(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """A head, its signature, and the outputs that it stands for."""
+    """A head, its signature, and the outputs under its root."""
 
     head: SealHead
     signature: bytes
@@ -126,11 +123,11 @@ class Seal:
 
     @property
     def fits(self) -> bool:
-        """Say whether the head stands for these outputs."""
+        """Whether count and root of the head are those of the outputs."""
         return (len(self.outputs), root_of(self.outputs)) == (self.head.count, self.head.root)
 
     def detail(self) -> dict[str, object]:
-        """Return what stands under `detail` of the audit event."""
+        """Return `detail` of the audit event."""
         return {
             "seal": self.head.model_dump(mode="json"),
             "signature": self.signature.hex(),
@@ -149,7 +146,7 @@ def seal_of(value: bytes) -> Seal | None:
 
 def root_of(outputs: Iterable[SealedOutput]) -> str:
     """Return the hash of the Merkle tree over outputs, in hexadecimal (RFC 6962, 2.1)."""
-    level = _leaves(outputs)
+    level = [_leaf(output) for output in outputs]
     if not level:
         return hashlib.sha256().hexdigest()
     while len(level) > 1:
@@ -158,7 +155,7 @@ def root_of(outputs: Iterable[SealedOutput]) -> str:
 
 
 class PathStep(NamedTuple):
-    """A node beside the way from a leaf to the root."""
+    """A sibling on the path from a leaf to the root."""
 
     side: Literal["left", "right"]
     sha256: str
@@ -166,7 +163,7 @@ class PathStep(NamedTuple):
 
 def path_of(outputs: Sequence[SealedOutput], index: int) -> list[PathStep]:
     """Return the nodes with which the root follows from one output alone, from the leaf up (RFC 6962, 2.1.1)."""
-    level = _leaves(outputs)
+    level = [_leaf(output) for output in outputs]
     path: list[PathStep] = []
     while len(level) > 1:
         beside = index ^ 1
@@ -185,16 +182,12 @@ def root_by(output: SealedOutput, path: Iterable[PathStep]) -> str:
     return node.hex()
 
 
-def _leaves(outputs: Iterable[SealedOutput]) -> list[bytes]:
-    return [_leaf(output) for output in outputs]
-
-
 def _leaf(output: SealedOutput) -> bytes:
-    return hashlib.sha256(_LEAF + str(output).encode()).digest()
+    return hashlib.sha256(b"\0" + str(output).encode()).digest()
 
 
 def _node(left: bytes, right: bytes) -> bytes:
-    return hashlib.sha256(_NODE + left + right).digest()
+    return hashlib.sha256(b"\1" + left + right).digest()
 
 
 def _above(level: list[bytes]) -> list[bytes]:

@@ -92,7 +92,7 @@ def test_a_reply_is_a_score_or_exactly_the_object_asked_for_perhaps_in_a_fence()
 def test_the_verdicts_of_one_question_are_none_of_the_other_and_all_that_are_asked_for_are_read():
     assert read(said("supported"), "prior") is None
     true, false = (read(said(verdict, 0.9), "prior") for verdict in ("true", "false"))
-    assert true == ModelOpinion(support=0.9)
+    assert true == ModelOpinion(claim_id="", support=0.9)
     assert (round(false.support, 9), false.verdict) == (0.1, None), "without evidence there is no verdict"
     for kind, verdicts in (("support", tuple(SupportVerdict)), ("prior", PRIOR_VERDICTS)):
         asked = support_prompt("", {}) if kind == "support" else prior_prompt("")
@@ -166,9 +166,12 @@ def test_the_place_that_is_measured_is_the_first_that_names_a_verdict():
 
 
 def test_several_answers_agree_on_their_mean_the_worse_of_two_verdicts_and_a_reason_of_that():
-    yes = ModelOpinion(support=0.8, verdict="supported", reason="yes")
-    no = ModelOpinion(support=0.2, verdict="contradicted", reason="no")
-    scores = [ModelOpinion(support=0.8, reason="a"), ModelOpinion(support=0.4, reason="b")]
+    yes = ModelOpinion(claim_id="", support=0.8, verdict="supported", reason="yes")
+    no = ModelOpinion(claim_id="", support=0.2, verdict="contradicted", reason="no")
+    scores = [
+        ModelOpinion(claim_id="", support=0.8, reason="a"),
+        ModelOpinion(claim_id="", support=0.4, reason="b"),
+    ]
     for replies, support, verdict, reason in (
         ([yes, no], 0.5, "contradicted", "no"),
         ([yes, no, no], 0.4, "contradicted", "no"),
