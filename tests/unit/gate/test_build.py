@@ -65,7 +65,18 @@ def test_a_decision_names_the_one_before_it_its_match_its_source_and_its_citatio
     assert citation.detail == "d" * 500
 
 
-def test_a_response_counts_what_its_report_leaves_out_and_says_nothing_where_that_is_nothing() -> None:
+async def test_lists_hold_a_hundred_entries_of_five_hundred_characters_and_count_the_rest():
+    content = " ".join(f"ADR-{n}" for n in range(1, 131)) + " https://x.example/" + "p" * 600
+    decision = await World().one(content)
+    assert len(decision.citations) == 100
+    assert len(decision.checks_failed) == 100
+    total = 131
+    assert decision.truncated["citations"] == total - 100
+    assert decision.truncated["checks_failed"] == total + 1 - 100  # and the source that is not trusted
+    decision = await World().one("See https://x.example/" + "p" * 600)
+    assert len(decision.citations[0].value) == 500
+    assert max(map(len, decision.checks_failed)) == 500
+    assert decision.truncated is None
     for stale, left_out in ((100, None), (103, {"report.warnings": 3, "checks_failed": 3})):
         case = clean_case(reading=clean_reading(index=index_of([f"f{n}" for n in range(stale)], [])))
         decision = build_response_decision(case, envelope(), case.outcome())
@@ -125,20 +136,6 @@ async def test_the_nastiest_legal_claims_decision_is_below_256_kb_and_derived_ag
             claim |= {"source_id": control * 100_000, "validity_horizon": "2027-01-01T00:00:00.123456Z"}
             (result,) = await world.decide(world.claim(f"{n}" + control * 199, content, **claim))
             assert result.to_bytes() == decision.to_bytes()
-
-
-async def test_lists_hold_a_hundred_entries_of_five_hundred_characters_and_count_the_rest():
-    content = " ".join(f"ADR-{n}" for n in range(1, 131)) + " https://x.example/" + "p" * 600
-    decision = await World().one(content)
-    assert len(decision.citations) == 100
-    assert len(decision.checks_failed) == 100
-    total = 131
-    assert decision.truncated["citations"] == total - 100
-    assert decision.truncated["checks_failed"] == total + 1 - 100  # and the source that is not trusted
-    decision = await World().one("See https://x.example/" + "p" * 600)
-    assert len(decision.citations[0].value) == 500
-    assert max(map(len, decision.checks_failed)) == 500
-    assert decision.truncated is None
 
 
 async def test_only_the_first_hundred_citations_are_verified_and_one_behind_them_counts_as_failed(tmp_path):

@@ -28,7 +28,6 @@ from tests.unit.gate.world import NOW
 CITED = "Per ADR-003, we use PostgreSQL"
 VERIFIED = {"adr:003": "verified"}
 TRUSTED = {"source": "documentation"}
-SOURCES = ["user", "documentation", "conversation", "chat", "ai_synthesis", "wiki"]
 SPECULATION = ("tier_3", "personal_speculation")
 HEDGE = ("tier_2", "technical_hedge")
 
@@ -45,16 +44,13 @@ def case(content="The API returns JSON", *, policy=None, states=None, **options)
     return ClaimCase(claim, read_claim(content, policy), policy, facts, findings)
 
 
-def told(subject):
+def outcome_of(subject):
     outcome = subject.outcome()
     return str(outcome.tier), str(outcome.code)
 
 
 def relevance(*entries):
     return [{"start": start, "score": 0.5, "relevant": relevant} for start, relevant in entries]
-
-
-# --- caps
 
 
 def test_of_the_caps_that_apply_the_first_is_the_reason():
@@ -86,8 +82,8 @@ def test_of_the_caps_that_apply_the_first_is_the_reason():
                 if held and (first is None or first == "citation_unverified"):
                     first = "ai_synthesis_held"
                 expected = ("tier_2", first) if first else approved_citation
-                if told(found) != expected or found.base().tier != "tier_1":
-                    wrong.append((chosen, told(found)))
+                if outcome_of(found) != expected or found.base().tier != "tier_1":
+                    wrong.append((chosen, outcome_of(found)))
         assert wrong == []
     # S0-121: a tier 2 keeps its own
     for parts in (
@@ -95,7 +91,7 @@ def test_of_the_caps_that_apply_the_first_is_the_reason():
         {"matches": [match(match_class="rejected")]},
         {"parents": [("p", "pending")], "fields": {"derived_from": ["p"]}},
     ):
-        found = [told(case(text, **parts)) for text in ("It is so", "It may fail", "I think it fails")]
+        found = [outcome_of(case(text, **parts)) for text in ("It is so", "It may fail", "I think it fails")]
         assert found == [("tier_2", "ungrounded"), HEDGE, SPECULATION]
 
 
@@ -108,9 +104,9 @@ def test_relevance_is_asked_of_every_verified_citation():
         states=VERIFIED | {"adr:004": "verified"},
         relevance=relevance((4, True), (16, False)),
     )
-    assert told(half) == ("tier_2", "citation_irrelevant")
+    assert outcome_of(half) == ("tier_2", "citation_irrelevant")
     assert [c for c in list_checks(half).failed if "irrelevant" in c] == ["citation_irrelevant: adr:004"]
-    assert told(case(CITED, policy=policy, states=VERIFIED, relevance=None))[1] == "citation_irrelevant"
+    assert outcome_of(case(CITED, policy=policy, states=VERIFIED, relevance=None))[1] == "citation_irrelevant"
     twice = case(f"{CITED}, as ADR-003 says", states=VERIFIED, relevance=relevance((4, True)))
     assert (len(twice.verified), twice.irrelevant) == (2, []), (
         "a citation's relevance is that of its first place"
@@ -125,13 +121,13 @@ def test_no_cap_meant_for_others_lowers_a_trusted_source_or_a_conversation():
         ("chat", "preference", "stated_preference"),
     ):
         fields = {"source": source, "memory_type": memory_type}
-        assert told(case(policy=Policy(auto_approve_ai_synthesis=False), fields=fields)) == ("tier_1", code)
+        assert outcome_of(case(policy=Policy(auto_approve_ai_synthesis=False), fields=fields)) == (
+            "tier_1",
+            code,
+        )
     for overrides in (False, True):
         found = case(CITED, policy=Policy(failed_citation_overrides_trust=overrides), fields=TRUSTED)
-        assert (told(found)[0] == "tier_1") is not overrides
-
-
-# --- options that soften a hedge
+        assert (outcome_of(found)[0] == "tier_1") is not overrides
 
 
 def test_two_options_soften_a_hedge():
@@ -147,14 +143,11 @@ def test_two_options_soften_a_hedge():
         (timing, trusting, {}, {}, HEDGE),
         ("Maybe", trusting, {}, TRUSTED, SPECULATION),
     ]
-    found = [(one, told(case(one[0], policy=one[1], states=one[2], fields=one[3]))) for one in table]
+    found = [(one, outcome_of(case(one[0], policy=one[1], states=one[2], fields=one[3]))) for one in table]
     assert [(one, code) for one, code in found if code != one[-1]] == []
     both = Policy(grounded_speculation="review", trusted_technical_hedges="approve")
     excused = case(f"It may fail. {CITED}", policy=both, fields=TRUSTED, states=VERIFIED)
     assert (excused.reading.action, excused.hedge) == (HedgeAction.REVIEW, HedgeAction.CONTINUE)
-
-
-# --- the queue, and people
 
 
 def test_a_full_queue_refuses_visibly():
@@ -163,7 +156,7 @@ def test_a_full_queue_refuses_visibly():
         found = case(place=place)
         checks = list_checks(found)
         full = place.endswith("_full")
-        assert told(found) == (("tier_3", "review_queue_full") if full else ("tier_2", "ungrounded"))
+        assert outcome_of(found) == (("tier_3", "review_queue_full") if full else ("tier_2", "ungrounded"))
         assert (f"review_queue_full: {place.removesuffix('_full')}" in checks.failed) is full
         assert ("review_place" in checks.passed) is (place == Place.FREE)
 
@@ -172,10 +165,10 @@ def test_a_pending_duplicate_follows_the_other_claim():
     """C-09: joined only when in review itself, without a place and without a material difference."""
     pending = match(match_class="pending")
     different = match(match_class="pending", difference="number")
-    assert told(case(matches=[pending])) == ("tier_2", "pending_duplicate")
-    assert told(case(matches=[pending], place=Place.FREE)) == ("tier_2", "ungrounded")
-    assert told(case(matches=[pending], fields={"source": "user"})) == ("tier_1", "trusted_source")
-    assert told(case(matches=[different], place=Place.FREE)) == ("tier_2", "ungrounded")
+    assert outcome_of(case(matches=[pending])) == ("tier_2", "pending_duplicate")
+    assert outcome_of(case(matches=[pending], place=Place.FREE)) == ("tier_2", "ungrounded")
+    assert outcome_of(case(matches=[pending], fields={"source": "user"})) == ("tier_1", "trusted_source")
+    assert outcome_of(case(matches=[different], place=Place.FREE)) == ("tier_2", "ungrounded")
     for inter, joined, expected in (
         (23, True, "not_duplicate: m1: in other words"),
         (25, True, "not_duplicate"),
@@ -186,8 +179,8 @@ def test_a_pending_duplicate_follows_the_other_claim():
 
 
 def test_expiry_people_and_the_policy_decide_around_the_tree_and_branch_nine_says_what_is_missing():
-    assert told(case(review={"action": "approve"}))[1] == "human_approved"
-    assert told(case(fields=TRUSTED, review={"action": "reject"}))[1] == "human_rejected"
+    assert outcome_of(case(review={"action": "approve"}))[1] == "human_approved"
+    assert outcome_of(case(fields=TRUSTED, review={"action": "reject"}))[1] == "human_rejected"
     # The sentence is the same for all of them
     hmac = Policy(attestation="hmac")
     for code, found in {
@@ -195,35 +188,18 @@ def test_expiry_people_and_the_policy_decide_around_the_tree_and_branch_nine_say
         "citation_unverified": case(CITED),
         "source_unattested": case(CITED, policy=hmac, fields={"source": "user"}),
     }.items():
-        assert told(found) == ("tier_2", code)
+        assert outcome_of(found) == ("tier_2", code)
         assert found.outcome().reason == "Ungrounded assertion needs verification"
     # S0-145; expiry outranks everything else
     late = {"validity_horizon": NOW, "source": "user"}
     for options in ({}, {"matches": [match()]}, {"content": "Maybe"}):
-        assert told(case(fields=late, **options)) == ("tier_3", "expired")
+        assert outcome_of(case(fields=late, **options)) == ("tier_3", "expired")
     soon = {"validity_horizon": NOW + timedelta(microseconds=1), "source": "user"}
-    assert told(case(fields=soon)) == ("tier_1", "trusted_source")
+    assert outcome_of(case(fields=soon)) == ("tier_1", "trusted_source")
     # C-08: the switch `dedup_material_difference`
     policy = Policy(dedup_material_difference=False)
     found = case(fields=TRUSTED, policy=policy, matches=[match(difference="negation")])
-    assert told(found) == ("tier_3", "duplicate")
-
-
-def test_under_hmac_a_source_counts_only_where_it_is_signed_for():
-    """C-34: off, the signature changes nothing; on, everything except a valid one counts as AI synthesis."""
-    states = ["valid", "invalid", "expired", "unknown_key", "not_entitled", None]
-    for source, state, mode in itertools.product(SOURCES, states, ["off", "hmac"]):
-        fact = {"key_id": "k", "state": state} if state else None
-        fields = {"source": source, "memory_type": "preference"}
-        found = case(policy=Policy(attestation=mode), fields=fields, attestation=fact)
-        believed = mode == "off" or state == "valid"
-        ai = source in {"ai_synthesis", "wiki"}
-        assert found.unattested == (not believed and not ai)
-        assert (told(found)[0] == "tier_1") == (believed and not ai)
-        assert (f"source_unattested: {source}" in list_checks(found).failed) == found.unattested
-
-
-# --- the table of checks
+    assert outcome_of(found) == ("tier_3", "duplicate")
 
 
 def test_every_check_appears_once_as_the_contract_names_it():
@@ -255,6 +231,11 @@ def test_every_check_appears_once_as_the_contract_names_it():
         ({"matches": [match("m7", "rejected", "number")]}, "failed", "previously_rejected: m7"),
         ({"fields": {"source": "user"}}, "passed", "trusted_source: user"),
         ({}, "failed", "source_not_trusted: ai_synthesis"),
+        (
+            {"fields": {"source": "user"}, "policy": Policy(attestation="hmac")},
+            "failed",
+            "source_unattested: user",
+        ),
         ({}, "skipped", "parents_skipped"),
         ({"fields": parent, "parents": [("p", "approved")]}, "passed", "parents_approved"),
         ({"fields": parent, "parents": [("p", "unknown")] * 2}, "failed", "derived_from_unapproved: p"),
@@ -309,7 +290,10 @@ def test_every_check_is_in_exactly_one_column_and_grounding_is_never_claimed_twi
         matches=draw(st.lists(matches, max_size=3)) if dedup == "ok" else [],
         parents=parents,
         place=draw(st.sampled_from(Place)),
-        fields={"source": draw(st.sampled_from(SOURCES)), "derived_from": [name for name, _ in parents]},
+        fields={
+            "source": draw(st.sampled_from(["user", "chat", "wiki"])),
+            "derived_from": [name for name, _ in parents],
+        },
     )
     checks = list_checks(found)
     columns = [
@@ -328,7 +312,7 @@ def test_an_error_of_our_own_is_a_review_that_claims_to_know_nothing():
     """S0-23: no check of a text that could not be read has passed, and none is skipped."""
     text = f"I think it may be so. {CITED}"
     found = case(text, states=VERIFIED, error="ValueError", dedup="failed", fields={"source": "user"})
-    assert told(found) == ("tier_2", "internal_error")
+    assert outcome_of(found) == ("tier_2", "internal_error")
     assert (found.reading.hedges, found.reading.citations) == ((), ())
     checks = list_checks(found)
     unavailable = {"hedges_unavailable", "citation_unavailable", "citation_verification_unavailable"}
@@ -339,13 +323,13 @@ def test_an_error_of_our_own_is_a_review_that_claims_to_know_nothing():
 def test_hidden_text_turns_approvals_only_into_reviews_before_every_other_cap():
     hiding = "Per ADR-003, we use Post\u00adgre\u202eSQL"
     found = case(hiding, states=VERIFIED, matches=[match(difference="number")], fields={"source": "user"})
-    assert told(found) == ("tier_2", "hidden_text")
+    assert outcome_of(found) == ("tier_2", "hidden_text")
     assert "hidden_text: U+00AD, U+202E" in list_checks(found).failed
     assert "no_speculation" not in list_checks(found).passed
     assert prejudge(found).cap == "hidden_text"
-    assert told(case(f"I think: {hiding}", states=VERIFIED)) == SPECULATION
-    assert told(case(hiding, states=VERIFIED, matches=[match()])) == ("tier_3", "duplicate")
-    assert told(case("We use Post\u00adgreSQL")) == ("tier_2", "ungrounded")
+    assert outcome_of(case(f"I think: {hiding}", states=VERIFIED)) == SPECULATION
+    assert outcome_of(case(hiding, states=VERIFIED, matches=[match()])) == ("tier_3", "duplicate")
+    assert outcome_of(case("We use Post\u00adgreSQL")) == ("tier_2", "ungrounded")
 
 
 def test_the_match_that_is_named_is_the_one_that_decided():
@@ -371,33 +355,33 @@ def test_the_match_that_is_named_is_the_one_that_decided():
         assert (judged.base_tier, judged.cap) == (1, "ai_synthesis_held" if held else None)
 
 
-class Inputs(NamedTuple):
-    hedge: HedgeAction
-    duplicate: bool
-    failed: bool
-    verified: bool
-    source: str
-    kind: str
-
-
 def test_every_input_gets_the_first_branch_that_applies():
-    """S0-04..S0-20: the branches are written down from the requirements, apart from the code."""
+    """S0-01, S0-04..S0-20: the branches are written down from the requirements, apart from the code.
+
+    S0-21: so neither a citation that is not verified nor a failed comparison raises a tier.
+    """
+
+    class Inputs(NamedTuple):
+        hedge_result: HedgeAction
+        is_duplicate: bool
+        dedup_failed: bool
+        has_verified_citation: bool
+        source: str
+        memory_type: str
+
+    decided, preferred = "Decision stated in conversation", "Preference stated by user"
     branches = [
-        (lambda i: i.hedge == "block", "tier_3", "Contains personal speculation"),
-        (lambda i: i.duplicate, "tier_3", "Duplicate of existing memory"),
-        (lambda i: i.hedge == "review", "tier_2", "Contains technical hedges - needs verification"),
-        (lambda i: i.failed, "tier_2", "Dedup check failed - cannot verify uniqueness"),
-        (lambda i: i.verified, "tier_1", "Has verified citation"),
+        (lambda i: i.hedge_result == "block", "tier_3", "Contains personal speculation"),
+        (lambda i: i.is_duplicate, "tier_3", "Duplicate of existing memory"),
+        (lambda i: i.hedge_result == "review", "tier_2", "Contains technical hedges - needs verification"),
+        (lambda i: i.dedup_failed, "tier_2", "Dedup check failed - cannot verify uniqueness"),
+        (lambda i: i.has_verified_citation, "tier_1", "Has verified citation"),
         (lambda i: i.source in TRUSTED_SOURCES, "tier_1", "From trusted source: {}"),
+        (lambda i: (i.memory_type, i.source) == ("decision", "conversation"), "tier_1", decided),
         (
-            lambda i: (i.kind, i.source) == ("decision", "conversation"),
+            lambda i: i.memory_type == "preference" and i.source in {"conversation", "chat"},
             "tier_1",
-            "Decision stated in conversation",
-        ),
-        (
-            lambda i: i.kind == "preference" and i.source in {"conversation", "chat"},
-            "tier_1",
-            "Preference stated by user",
+            preferred,
         ),
         (lambda _: True, "tier_2", "Ungrounded assertion needs verification"),
     ]
@@ -408,45 +392,15 @@ def test_every_input_gets_the_first_branch_that_applies():
     for one in itertools.product(HedgeAction, flags, flags, flags, sources, kinds):
         inputs = Inputs(*one)
         tier, reason = next((t, r) for holds, t, r in branches if holds(inputs))
-        if determine_tier(*inputs) != (tier, reason.format(inputs.source)):
+        if determine_tier(**inputs._asdict()) != (tier, reason.format(inputs.source)):
             wrong.append(inputs)
     assert wrong == []
-
-
-def test_the_arguments_have_the_published_names_and_the_tiers_their_wire_values():
-    """S0-01, S0-04."""
-    assert determine_tier(
-        hedge_result=HedgeAction.CONTINUE,
-        is_duplicate=False,
-        dedup_failed=False,
-        has_verified_citation=True,
-        source="ai_synthesis",
-        memory_type="fact",
-    ) == (Tier.AUTO_APPROVE, "Has verified citation")
     assert Tier is IngestionTier
     tiers = {tier.name: tier.value for tier in Tier}
     assert tiers == {"AUTO_APPROVE": "tier_1", "FLAG_REVIEW": "tier_2", "BLOCK": "tier_3"}
-
-
-@given(st.sampled_from(HedgeAction), st.booleans(), st.booleans(), st.text(), st.text())
-def test_taking_away_a_verified_citation_or_failing_dedup_never_raises_a_tier(
-    hedge, dup, failed, source, kind
-):
-    """S0-21: fail-closed."""
-    order = list(IngestionTier)
-    inputs = Inputs(hedge, dup, failed, verified=True, source=source, kind=kind)
-    best = order.index(determine_tier(*inputs)[0])
-    assert order.index(determine_tier(*inputs._replace(verified=False))[0]) >= best
-    assert order.index(determine_tier(*inputs._replace(failed=True))[0]) >= max(best, 1)
-
-
-def test_trusted_sources_are_these_five_and_configurable():
-    """S0-18."""
     assert {"user", "documentation", "adr", "commit", "manual"} == TRUSTED_SOURCES == Policy().trusted_sources
-    inputs = Inputs(
-        HedgeAction.CONTINUE, duplicate=False, failed=False, verified=False, source="user", kind=""
-    )
-    assert determine_tier(*inputs, trusted_sources={"wiki"})[0] == "tier_2"
+    user = HedgeAction.CONTINUE, False, False, False, "user", ""
+    assert determine_tier(*user, trusted_sources={"wiki"})[0] == "tier_2"
 
 
 def test_the_reasons_are_a_closed_list_and_each_has_a_sentence():

@@ -15,15 +15,13 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from groundwire.checks.dedup.form import read_form
-from groundwire.errors import StateUnavailable, UsageError
+from groundwire.errors import UsageError
 from groundwire.gate import claims as gate_module
 from groundwire.gate.types import AlreadyDeferred, DeadLetter, Decided, Deferred
 from groundwire.keys.attestation import Keys
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import CitationState, EvidenceObject
 from groundwire.policy import Policy
-from groundwire.state.memory import MemoryState
-from groundwire.state.policies import PolicyStore
 from groundwire.verify.citations import CitationVerifier
 from tests.unit.gate.world import NOW, World, adr_folder, claim_bytes, summary, verifier
 
@@ -33,9 +31,6 @@ WORDS = [f"{a}{b}" for a in "bcdfg" for b in ("al", "em", "in", "or", "ut")]  # 
 
 def words(count, others=0):
     return " ".join([*WORDS[:count], *(f"zz{'abcdefgh'[n]}" for n in range(others))])
-
-
-# --- duplicates
 
 
 async def test_a_duplicate_begins_at_ninety_two_in_a_hundred():
@@ -107,9 +102,6 @@ async def test_of_two_equal_claims_in_one_batch_one_is_approved():
     assert (await world.one("itemalv exists", "again", source="user")).conflicting_memory_id == "m110"
 
 
-# --- parents
-
-
 async def test_the_write_back_loop_is_broken():
     """S0-162: a claim that rests on something not approved is not approved because of it."""
     world = World()
@@ -168,9 +160,6 @@ async def test_confidence_follows_the_tier_and_approval_is_tier_one():
     assert decision.evidence.capture_time == decision.origin.timestamp == decision.facts.clock
 
 
-# --- citations
-
-
 async def test_a_citation_that_is_not_cached_waits_and_the_users_next_claims_behind_it():
     world = World(verifier=verifier(urls={"https://a.example/": 200}))
     cited, plain, other = (
@@ -201,30 +190,22 @@ async def test_a_source_beside_the_point_sends_an_approval_to_review(tmp_path):
         assert summary(await World(verifier=verifier(adrs)).one(claim)) == ("tier_1", "verified_citation")
 
 
-# --- signatures
+async def test_under_hmac_a_trusted_source_needs_a_signature_of_a_key_that_has_not_expired(tmp_path):
+    """C-34: by the wall clock and by the record's time, which its sender chooses; a first decision stays."""
+    keys = """
+    [keys.docs]
+    secret = "s3cret"
+    tenants = ["default"]
+    sources = ["user"]
+    not_after = 2026-06-01T00:00:00Z
+    """
+    keys = Keys.parse(keys.encode(), tmp_path)
 
-KEYS = b"""
-[keys.docs]
-secret = "s3cret"
-tenants = ["default"]
-sources = ["user"]
-not_after = 2026-06-01T00:00:00Z
-"""
+    def signed(world, secret=b"s3cret", **fields):
+        value = claim_bytes(content="Snow is white", source="user", **fields)
+        header = b"docs:" + hmac.new(secret, value, hashlib.sha256).hexdigest().encode()
+        return world.record(value, headers=(("gw-attestation", header),))
 
-
-def signed(world, secret=b"s3cret", **fields):
-    value = claim_bytes(content="Snow is white", source="user", **fields)
-    header = b"docs:" + hmac.new(secret, value, hashlib.sha256).hexdigest().encode()
-    return world.record(value, headers=(("gw-attestation", header),))
-
-
-def january(year):
-    return lambda: datetime(year, 1, 1, tzinfo=UTC)
-
-
-async def test_under_hmac_a_trusted_source_needs_a_signature(tmp_path):
-    """C-34."""
-    keys = Keys.parse(KEYS, tmp_path)
     for mode, expected in (("off", ["tier_1"] * 3), ("hmac", ["tier_1", "tier_2", "tier_2"])):
         world = World(policy=Policy(attestation=mode, enable_dedup=False), keys=keys)
         good, bad = signed(world, claim_id="a"), signed(world, b"other", claim_id="b")
@@ -234,29 +215,27 @@ async def test_under_hmac_a_trusted_source_needs_a_signature(tmp_path):
         assert states == ["valid", "invalid", None]
     assert decisions[1].reason_code == "source_unattested"
     assert "source_unattested: user" in decisions[1].checks_failed
-
-
-async def test_a_key_signs_nothing_once_it_expired_by_the_wall_clock_or_by_the_records_time(tmp_path):
-    """Who sends a record may choose its time; a first decision stays when the record comes again later."""
-    policy, keys = Policy(attestation="hmac"), Keys.parse(KEYS, tmp_path)
-    late = World(policy=policy, keys=keys, now=january(2030))
+    late, world = (
+        World(
+            policy=Policy(attestation="hmac"),
+            keys=keys,
+            now=lambda year=year: datetime(year, 1, 1, tzinfo=UTC),
+        )
+        for year in (2030, 2026)
+    )
     (decision,) = await late.decide(signed(late))
     assert decision.facts.attestation == {"key_id": "docs", "state": "expired"}
     assert decision.reason_code == "source_unattested"
-    world = World(policy=policy, keys=keys, now=january(2026))
     dated = to_milliseconds(datetime(2026, 7, 1, tzinfo=UTC))
     (decision,) = await world.decide(dataclasses.replace(signed(world, claim_id="late"), timestamp=dated))
     assert decision.facts.attestation["state"] == "expired"
     record = signed(world)
     (first,) = await world.decide(record)
     provisional = await world.provisional(record)
-    world.now = january(2030)
+    world.now = late.now
     assert first.approved
     assert (await world.decide(record))[0].to_bytes() == first.to_bytes()
     assert (await world.provisional(record)).to_bytes() == provisional.to_bytes()
-
-
-# --- provisional decisions
 
 
 async def test_without_state_a_claim_is_decided_provisionally_and_never_approved():
@@ -284,22 +263,16 @@ async def test_without_state_a_claim_is_decided_provisionally_and_never_approved
         hashed = rfc8785.dumps(["default", "ada", "claim", "c1", *place]).decode()
         space = uuid.uuid5(uuid.NAMESPACE_URL, "urn:groundwire:decision")
         assert decision.decision_id == str(uuid.uuid5(space, hashed))
-        world.now = january(2030)
+        world.now = lambda: datetime(2030, 1, 1, tzinfo=UTC)
         assert (await world.provisional(record)).to_bytes() == decision.to_bytes()
         assert (await world.provisional(world.claim())).decision_id != decision.decision_id
-
-
-async def test_no_policy_and_no_fault_of_the_gate_approves_without_state():
-    """S0-23."""
+    # S0-23: under no policy, and with no fault of the gate
     for options in ({"enable_dedup": False}, {"trusted_technical_hedges": "approve"}):
         world = World(policy=Policy(**options))
         assert not (await world.provisional(world.claim(content="It may snow", source="user"))).approved
     with patch("groundwire.gate.claim_case.evaluate_tree", side_effect=RuntimeError("swordfish")):
         decision = await World().provisional(World().claim(source="user"))
     assert summary(decision) == ("tier_2", "internal_error")
-
-
-# --- faults
 
 
 async def test_a_fault_can_only_take_approvals_away(tmp_path):
@@ -382,15 +355,6 @@ async def test_a_claim_that_cannot_be_read_takes_no_other_along_and_is_logged_wi
     assert "claims.py:" in line["where"]
 
 
-async def test_state_that_is_out_of_reach_is_no_decision():
-    class Gone(MemoryState):
-        async def step(self, asks, limits, *, deferred=False):  # noqa: ARG002 - the protocol's
-            raise StateUnavailable("gone")
-
-    with pytest.raises(StateUnavailable):
-        await World(state=Gone()).one("Snow is white")
-
-
 async def test_a_record_that_cannot_be_read_is_a_dead_letter_and_its_neighbours_are_decided():
     """S0-23."""
     world = World()
@@ -409,13 +373,6 @@ def test_vector_deduplication_is_for_the_library():
     """S0-116."""
     with pytest.raises(UsageError, match="dedup_method"):
         _ = World(policy=Policy(dedup_method="vector", dedup_threshold=0.95)).gate
-
-
-async def test_a_policy_store_that_never_knew_the_policy_returns_none():
-    assert await PolicyStore(None, None).get("0" * 64) is None
-
-
-# --- any text
 
 
 async def test_the_evasions_that_are_documented_go_where_it_says(tmp_path):

@@ -8,15 +8,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.epistemic.plan import AUDITED, VerifierFacts
+from groundwire.epistemic.plan import AUDITED
 from groundwire.epistemic.types import VerificationConfig
 from groundwire.gate.response_case import fan_out
 from groundwire.gate.response_checks import Broken, CheckInputs, check_claims, evidence_of, read_response
-from groundwire.gate.types import Decided, PreparedResponse
+from groundwire.gate.types import Decided
 from groundwire.messages.decisions import Decision
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
-from groundwire.replay.derive import decide_response as derive
 from tests.unit.gate.world import World, chunk, summary
 
 FACTS = "The gateway retries failed requests 3 times. Tokens are not stored on disk."
@@ -40,9 +39,6 @@ async def decide(answer: str | None, given_: Policy = QUIET, **fields: Any) -> D
 def of_claims(decision: Decision) -> list[str]:
     every = decision.checks_passed + decision.checks_failed + decision.checks_skipped
     return [entry for entry in every if "claims" in entry or "critical" in entry]
-
-
-# --- verdict and report
 
 
 async def test_an_answer_is_grounded_where_its_claims_rest_on_the_context_or_else_the_chunks():
@@ -88,12 +84,8 @@ async def test_a_claim_that_does_not_rest_on_them_is_reviewed_and_said_where_it_
         assert (flagged["claim_text"], answer[flagged["start"] : flagged["end"]]) == (wrong, wrong)
         assert [gap["claim_id"] for gap in section["gaps"]] == [flagged["claim_id"]]
         assert not decision.report["warnings"], "types of warnings are a closed list"
-
-
-async def test_no_claim_has_the_id_of_one_that_is_fanned_out():
     decision = await decide(f"{HELD} {WRONG}", fan_out=True)
     ids = {claim["claim_id"] for claim in decision.report["epistemic"]["claims"]}
-    assert len(ids) == 2
     assert not ids & {claim.claim_id for claim in fan_out(decision)}
 
 
@@ -114,27 +106,6 @@ async def test_a_critical_gap_blocks_where_the_policy_says_so_and_nothing_is_fan
         for change, approved in ((-0.001, True), (0.001, False)):
             chosen = policy(support_threshold=support + change, operating_point=point)
             assert (await decide(INVENTED, chosen)).approved is approved
-
-
-# --- what claims are held against
-
-
-async def test_bypassing_is_recorded_and_approves_nothing():
-    """S4-37, C-64."""
-    for fields, given_, why in (
-        ({"verify": False}, QUIET, "bypassed"),
-        ({"query": "/simple How often?"}, QUIET, "bypassed"),
-        ({"verify": False}, policy(enabled=False), "bypassed"),
-        ({}, policy(enabled=False), "disabled"),
-    ):
-        decision = await decide(HELD, given_, **fields)
-        assert of_claims(decision) == [f"claims_skipped: {why}"]
-        reason = "verification_bypassed" if why == "bypassed" else "nothing_to_ground_on"
-        assert summary(decision) == ("tier_2", reason)
-        assert decision.report["epistemic"] is None
-
-
-# --- steps
 
 
 async def test_steps_are_held_against_what_they_cite_and_against_nothing_else():
@@ -169,40 +140,31 @@ def test_steps_that_cite_one_long_text_again_and_again_are_read_up_to_a_bound_an
     assert found.verified_claims + found.flagged_claims + found.unverified_claims == found.total_claims
 
 
-# --- asked again, and asked of people
-
-
 async def ask_again(given_: Policy, answer: str = WRONG, **fields: Any) -> list[Any]:
     """Return the request of a response and of two replies to it."""
     world, requests = World(policy=given_), []
     for number, replaced in ((1, None), (2, "r1"), (3, "r2")):
-        more = {"in_reply_to": replaced} if replaced else {}
-        (result,) = await world.results(
-            world.response(f"r{number}", answer, chunks=[chunk(FACTS)], query="How often?", **fields, **more)
-        )
+        given = {"chunks": [chunk(FACTS)], "query": "How often?", "in_reply_to": replaced, **fields}
+        given = {name: value for name, value in given.items() if value is not None}
+        (result,) = await world.results(world.response(f"r{number}", answer, **given))
         assert isinstance(result, Decided)
         requests.append(result.request)
     return requests
 
 
-async def test_under_retry_an_answer_without_the_flagged_claims_is_asked_for_twice_in_the_same_mode():
+async def test_under_retry_another_answer_is_asked_for_without_the_flagged_claims_twice_at_most():
     """S4-31, S4-39."""
-    first, second, third = await ask_again(policy(on_failure="retry"), mode="thinking")
+    retry, gap = policy(on_failure="retry"), "critical_gap"
+    first, second, third = await ask_again(retry, mode="thinking")
     assert [(one.mode, one.attempt, one.why) for one in (first, second)] == [
-        ("thinking", 1, "critical_gap"),
-        ("thinking", 2, "critical_gap"),
+        ("thinking", 1, gap),
+        ("thinking", 2, gap),
     ]
-    assert first.flagged == [WRONG]
+    assert (first.flagged, third) == ([WRONG], None)
     assert WRONG in first.prompt
     assert FACTS in first.prompt
-    assert third is None
-
-
-async def test_how_often_another_answer_is_asked_for_and_why():
-    retry, gap = policy(on_failure="retry"), "critical_gap"
     for given_, fields, asked in (
         (policy(on_failure="retry", max_retries=1), {}, [gap, None, None]),
-        (policy(on_failure="retry", max_retries=0), {}, [None, None, None]),
         (policy(on_failure="retry", max_retries=9), {}, [gap, gap, None]),
         (policy(on_failure="flag"), {}, [None, None, None]),
         (retry, {"answer": HELD}, [None, None, None]),
@@ -214,11 +176,8 @@ async def test_how_often_another_answer_is_asked_for_and_why():
     ):
         requests = await ask_again(given_, **fields)
         assert [request and request.why for request in requests] == asked, fields
-    world = World(policy=policy(on_failure="retry"))
-    (result,) = await world.results(world.response(answer=WRONG, context={"span": FACTS}, query="How often?"))
-    assert isinstance(result, Decided)
-    assert result.request is not None
-    assert FACTS in result.request.prompt
+    (request, *_) = await ask_again(retry, chunks=None, context={"span": FACTS})
+    assert FACTS in request.prompt
 
 
 async def test_a_claim_cannot_speak_in_the_prompt_that_asks_again():
@@ -232,46 +191,12 @@ async def test_a_claim_cannot_speak_in_the_prompt_that_asks_again():
         inside = line == f"<<<{fence}" or (inside and line != f"{fence}>>>")
 
 
-async def test_under_ask_a_person_decides_of_an_answer_that_does_not_hold():
-    """C-65."""
-    decision = await decide(WRONG, policy(on_failure="ask"))
-    assert summary(decision) == ("tier_2", "flagged_claims")
-    assert decision.facts.place == "free"
-    assert "review_place" in decision.checks_passed
-
-
-# --- what a model said
-
-
-async def test_what_a_model_said_is_a_fact_and_lowers_a_verdict_the_same_each_time():
-    """C-49, S4-33: nobody is asked twice; a decision is derived from what is recorded."""
-    world = World(policy=QUIET)
-    record = world.response(answer=HELD, chunks=[chunk(FACTS)])
-    gate = world.gate
-    batch = await gate.prepare([record])
-    (entry,) = batch
-    assert isinstance(entry, PreparedResponse)
-    said = {"model": "haiku", "opinions": [{"claim_id": "r1/claim#1", "support": 0.1}], "calls": []}
-    inputs = CheckInputs(verifier=VerifierFacts.model_validate(said).model_dump(mode="json"))
-    reading = read_response(entry.response, world.policy, inputs)
-    (result,) = await gate.apply_step([entry._replace(inputs=inputs, reading=reading)])
-    assert isinstance(result, Decided)
-    assert summary(result.decision) == ("tier_2", "flagged_claims")
-    assert result.decision.facts.verifier == inputs.verifier
-    assert result.decision.report["epistemic"]["model_claims"] == 1
-    (again,) = await world.decide(world.response(answer=HELD, chunks=[chunk(FACTS)]))
-    assert again.to_bytes() == result.decision.to_bytes()
-    derived = derive(result.decision, record.value or b"", entry.response, world.policy)
-    assert derived.to_bytes() == result.decision.to_bytes()
-
-
 def test_what_no_verifier_says_breaks_the_check():
+    """An opinion must name its claim."""
     record = LlmResponse(response_id="r", user_id="u", answer=HELD, chunks=[chunk(FACTS)])
-    for said in ({}, {"model": "m", "opinions": [{"claim_id": "r/claim#1", "support": 1.1}]}):
+    for opinions in (None, [{"claim_id": "r/claim#1", "support": 1.1}], [{"support": 0.9}]):
+        said = {"model": "m", "opinions": opinions}
         assert isinstance(read_response(record, QUIET, CheckInputs(verifier=said)).claims, Broken)
-
-
-# --- limits, and what never changes
 
 
 async def test_a_decision_of_many_claims_keeps_to_its_limits_and_counts_what_it_leaves_out():
@@ -286,15 +211,13 @@ async def test_a_decision_of_many_claims_keeps_to_its_limits_and_counts_what_it_
     assert {gap["gap_type"] for gap in section["gaps"]} <= {"unsupported", "partial_support", "contradicted"}
 
 
-sentences = st.lists(
-    st.sampled_from([HELD, WRONG, INVENTED, "Tokens are stored on disk.", "Yes.", "\x00x", "| a |"]),
-    max_size=5,
-).map(" ".join)
-
-
-@given(sentences, st.lists(sentences, min_size=1, max_size=3), st.permutations([0, 1, 2]))
-def test_counts_add_up_and_the_order_of_evidence_changes_no_verdict(answer, texts, order):
+@given(st.data())
+def test_counts_add_up_and_the_order_of_evidence_changes_no_verdict(data):
     """S4-15."""
+    texts = [HELD, WRONG, INVENTED, "Tokens are stored on disk.", "Yes.", "\x00x", "| a |"]
+    sentences = st.lists(st.sampled_from(texts), max_size=5).map(" ".join)
+    answer, texts = data.draw(sentences), data.draw(st.lists(sentences, min_size=1, max_size=3))
+    order = data.draw(st.permutations([0, 1, 2]))
     given_ = [chunk(text, chunk_id=f"k{number}") for number, text in enumerate(texts)]
     reports = []
     for chunks in (given_, [given_[n] for n in order if n < len(given_)]):

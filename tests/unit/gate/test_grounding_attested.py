@@ -56,7 +56,7 @@ async def decided(key: str | None, policy: Policy = HMAC, *, year: int = 2026, *
     return decision
 
 
-async def test_only_what_a_key_of_the_role_signed_for_grounds_where_somebody_has_to_sign():
+async def test_only_what_a_valid_key_of_role_and_tenant_signed_for_grounds_where_somebody_has_to_sign():
     for given in GIVEN.values():
         unsigned = await decided(None, **given)
         assert summary(unsigned) == ("tier_2", "grounding_unattested")
@@ -73,19 +73,28 @@ async def test_only_what_a_key_of_the_role_signed_for_grounds_where_somebody_has
     assert not [check for check in checks if check.startswith("grounding")]
     decision = await decided(None, entities=[{"id": "x"}], corpus_index={})
     assert summary(decision) == ("tier_3", "entity_grounding_failed")
-
-
-async def test_a_key_of_another_role_or_tenant_or_one_that_expired_vouches_for_nothing():
     for key, year in (("console", 2026), ("stranger", 2026), ("retriever", 2030)):
         assert (await decided(key, year=year, **GIVEN["chunks"])).reason_code == "grounding_unattested"
 
 
-async def test_a_bypass_is_never_approved_where_there_is_something_to_compare_the_answer_with():
-    for bypass in ({"verify": False}, {"query": "/simple how?"}):
+async def test_a_bypass_is_recorded_and_never_approved_where_there_is_something_to_compare_the_answer_with():
+    """S4-37, C-64."""
+    enabled, disabled = (
+        Policy(check_values=False),
+        Policy(check_values=False, verification={"enabled": False}),
+    )
+    for bypass, policy, why in (
+        ({"verify": False}, enabled, "bypassed"),
+        ({"query": "/simple how?"}, enabled, "bypassed"),
+        ({"verify": False}, disabled, "bypassed"),
+        ({}, disabled, "disabled"),
+    ):
         for given in ("chunks", "context"):
-            decision = await decided(None, Policy(), **GIVEN[given], **bypass)
-            assert decision.reason_code == "verification_bypassed"
-            assert "claims_skipped: bypassed" in decision.checks_skipped
+            decision = await decided(None, policy, **GIVEN[given], **bypass)
+            reason = "verification_bypassed" if bypass else "nothing_to_ground_on"
+            assert summary(decision) == ("tier_2", reason)
+            assert f"claims_skipped: {why}" in decision.checks_skipped
+            assert decision.report["epistemic"] is None
     quoted = await decided(None, Policy(), verify=False, **GIVEN["transcript"])
     assert quoted.reason_code == "grounded", "judged by what else there is"
     for quote in ("e", "the gate", "keeps a journal of each", "The gate keeps a journal"):

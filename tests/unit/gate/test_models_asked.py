@@ -87,28 +87,24 @@ def derived(world: World, record: InboundRecord, decision: Decision) -> bytes:
     return derive(decision, record.value or b"", response, world.policy).to_bytes()
 
 
-# --- what it says
-
-
 async def test_what_the_model_says_is_a_fact_of_the_decision_and_lowers_its_verdict():
-    """S4-33, S4-47."""
+    """S4-33, S4-47, C-49; it clears a flag, and sees doubtful claims alone, only where the policy says so."""
     (calm, lowered) = await decide(Stub()), await decide(Stub(UNSURE))
     assert summary(calm) == ("tier_1", "grounded")
     assert summary(lowered) == ("tier_2", "flagged_claims")
     assert [one["reason"] for one in lowered.facts.verifier["opinions"]] == ["It does not say so."] * 2
     assert lowered.report["epistemic"]["model_claims"] == 2
     assert (lowered.report["epistemic"]["input_tokens"], len(lowered.facts.verifier["calls"])) == (200, 2)
-
-
-async def test_the_model_clears_what_the_rules_flag_only_where_the_policy_says_so():
     answer = f"{FIRST} Its memory of past answers sits in the island's capital, next to the other hall of machines."
     for clears in (False, True):
         stub = Stub()
         decision = await decide(stub, policy(model_may_clear=clears), answer=answer)
         assert (len(stub.asked), decision.approved) == (2, clears)
-
-
-# --- faults
+    doubted = f"{FIRST} It logs each of them with the name of the client beside them."
+    doubtful = policy(model_scope="doubtful")
+    decision = await decide(Stub(UNSURE), doubtful, answer=doubted, chunks=[chunk(HELD)])
+    assert [one["claim_id"] for one in decision.facts.verifier["opinions"]] == ["r1/claim#2"]
+    assert summary(decision) == ("tier_2", "flagged_claims")
 
 
 async def test_no_answer_that_counts_is_a_review_that_says_why():
@@ -155,15 +151,19 @@ async def test_an_error_of_the_gates_own_makes_the_check_unavailable(monkeypatch
         assert decision.checks_failed == ["claims_unavailable"]
 
 
-async def test_a_hostile_reason_is_recorded_as_text_within_its_bounds():
+async def test_a_hostile_reason_and_the_most_that_is_recorded_keep_to_their_bounds():
     reason = 'stop"\\u0000\\ud800\\u202e' + "x" * 5_000
     decision = await decide(Stub(f'{{"verdict": "supported", "probability": 0.9, "reason": "{reason}"}}'))
     for opinion in decision.facts.verifier["opinions"]:
         assert len(opinion["reason"]) <= 300
         assert not {"\x00", "\u202e", "\ud800"} & set(opinion["reason"])
-
-
-# --- whom it is asked about
+    longest = "\x01" * 190
+    reason = json.dumps("x" * 300)
+    stub = Stub(f'{{"verdict": "unsupported", "probability": 0.9, "reason": {reason}}}')
+    answer = " ".join(f"{FIRST[:-1]}, and then {n} times more." for n in range(60))
+    decision = await decide(stub, policy(max_claims_per_response=30), answer=answer, name=longest)
+    assert len(stub.asked) == 30
+    assert len(decision.to_bytes()) <= 256_000
 
 
 async def test_nobody_is_asked_where_nothing_is_due_and_no_fact_is_recorded():
@@ -201,10 +201,7 @@ async def test_claims_beyond_the_limit_and_questions_already_asked_are_not_asked
     assert once.to_bytes() == again.to_bytes()
 
 
-# --- once of each response
-
-
-async def test_a_response_that_comes_again_is_decided_by_what_was_recorded_and_nobody_is_asked():
+async def test_a_response_that_comes_again_is_decided_by_what_was_recorded_and_forgetting_is_no_approval():
     world = world_of(Stub(UNSURE))
     (first,) = await world.decide(held(world))
     other = Stub()
@@ -215,8 +212,6 @@ async def test_a_response_that_comes_again_is_decided_by_what_was_recorded_and_n
     assert other.asked == []
     assert again.to_bytes() == without.to_bytes() == first.to_bytes()
 
-
-async def test_what_state_forgets_between_two_questions_is_no_approval():
     class Forgetful(MemoryState):
         """Says that everything is recorded, and records it anew."""
 
@@ -298,9 +293,6 @@ async def test_responses_of_a_batch_are_asked_about_at_once_but_no_more_than_the
         assert places == 1 or stub.most_at_once > 1
 
 
-# --- limits
-
-
 def test_what_a_model_may_take_and_say_has_limits_and_what_is_recorded_loses_no_opinion_cost_or_fault():
     def facts_of(claims: int, samples: int, name: str = "r1", fault: str | None = None) -> VerifierFacts:
         ids = [f"{name}/claim#{n}" for n in range(claims)]
@@ -333,16 +325,6 @@ def test_what_a_model_may_take_and_say_has_limits_and_what_is_recorded_loses_no_
         recordable(facts_of(100, 1, name="\x01" * 190))
 
 
-async def test_a_decision_with_the_most_that_is_recorded_keeps_to_its_limit():
-    longest = "\x01" * 190
-    reason = json.dumps("x" * 300)
-    stub = Stub(f'{{"verdict": "unsupported", "probability": 0.9, "reason": {reason}}}')
-    answer = " ".join(f"{FIRST[:-1]}, and then {n} times more." for n in range(60))
-    decision = await decide(stub, policy(max_claims_per_response=30), answer=answer, name=longest)
-    assert len(stub.asked) == 30
-    assert len(decision.to_bytes()) <= 256_000
-
-
 def test_a_model_is_asked_about_claims_that_rules_leave_open_unless_all_are_in_scope() -> None:
     def checked(support: float, **fields: Any) -> ClaimCheck:
         text = "The gateway waits."
@@ -365,15 +347,3 @@ def test_a_model_is_asked_about_claims_that_rules_leave_open_unless_all_are_in_s
     ):
         config = VerificationConfig(**{"mode": "full"} | fields)
         assert claims_to_ask([claim], config) == ([claim] if asked else [], 0), (claim, fields)
-
-
-async def test_a_model_sees_doubtful_claims_alone_and_its_answers_are_derived_again() -> None:
-    doubted = f"{FIRST} It logs each of them with the name of the client beside them."
-    stub, sent = Stub(UNSURE), policy(model_scope="doubtful")
-    world = World(policy=sent, assessor=Assessor(stub))
-    record = world.response(answer=doubted, chunks=[chunk(HELD)])
-    (decision,) = await world.decide(record)
-    assert decision.facts.verifier is not None
-    assert [one["claim_id"] for one in decision.facts.verifier["opinions"]] == ["r1/claim#2"]
-    assert summary(decision) == ("tier_2", "flagged_claims")
-    assert derived(world, record, decision) == decision.to_bytes()

@@ -26,8 +26,7 @@ from tests.unit.gate.world import NOW, RESPONSES, World, adr_folder, summary, ve
 
 TEXT = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
 
-
-# claims that end in every way there is, in the order in which they are sent
+# claims with every outcome, in the order in which they are sent
 SCRIPT = [
     ("a", TEXT, {"source": "user"}, "trusted_source"),
     ("b", TEXT + ".", {"source": "user"}, "duplicate"),
@@ -45,19 +44,12 @@ SCRIPT = [
     ("n", "We chose Go", {"source": "conversation", "memory_type": "decision"}, "stated_decision"),
     ("o", "One too many", {}, "review_queue_full"),
 ]
-
-
 LIMITED = Policy.model_validate({"limits": {"review_per_user": 5}})
-
-
-def world_of(tmp_path):
-    adrs = adr_folder(tmp_path / "adrs", ADR_003="PostgreSQL")
-    return World(policy=LIMITED, verifier=verifier(adrs))
 
 
 @pytest.fixture
 def world(tmp_path):
-    return world_of(tmp_path)
+    return World(policy=LIMITED, verifier=verifier(adr_folder(tmp_path / "adrs", ADR_003="PostgreSQL")))
 
 
 async def decide_all(world):
@@ -69,18 +61,26 @@ def same(some, others):
     assert [decision.to_bytes() for decision in some] == [decision.to_bytes() for decision in others]
 
 
-async def test_the_same_records_give_the_same_bytes(tmp_path):
+async def test_the_same_records_give_the_same_bytes_in_batches_of_any_size_and_after_an_upgrade(world):
     """The first time the step's own payload is used, the second time what state recorded is read back."""
-    for relevance in (False, True):
-        world = world_of(tmp_path)
+    for relevance in (True, False):
+        world.state, world.offset, world.now = MemoryState(), 0, lambda: NOW
         world.policy = LIMITED.model_copy(update={"verify_claim_relevance": relevance})
         records, decisions = await decide_all(world)
-        if not relevance:
-            assert [str(decision.reason_code) for decision in decisions] == [reason for *_, reason in SCRIPT]
         assert {decision.revision for decision in decisions} == {1}
         world.now = lambda: NOW + timedelta(days=1)
         same(await world.decide(*records), decisions)
         same(await world.decide(*reversed(records)), reversed(decisions))
+    assert [str(decision.reason_code) for decision in decisions] == [reason for *_, reason in SCRIPT]
+    with patch.object(record, "__version__", "99.0"), patch.object(build, "__version__", "99.0"):
+        same(await world.decide(*records), decisions)
+    world.now = lambda: NOW
+    for size in (1, 2, 4, 15):
+        world.state = MemoryState()
+        found = []
+        for start in range(0, len(records), size):
+            found += await world.decide(*records[start : start + size])
+        same(found, decisions)
 
 
 async def test_a_decision_is_made_as_it_would_be_validated(world):
@@ -115,14 +115,10 @@ async def test_a_decision_is_made_as_it_would_be_validated(world):
 
 async def test_another_record_with_other_metadata_and_capture_time_gives_the_same_bytes(world):
     """S0-122: nor is a claim its own duplicate. What was refused may be tried again, so it is left out."""
-
-    async def send_again(world, **changes):
-        records = [world.claim(name, text, **(fields | changes)) for name, text, fields, _ in SCRIPT]
-        return await world.decide(*records)
-
     _, decisions = await decide_all(world)
-    again = await send_again(world, metadata={"try": 2}, captured_at="2024-06-01T00:00:00Z")
-    same(again[:-1], decisions[:-1])
+    changes = {"metadata": {"try": 2}, "captured_at": "2024-06-01T00:00:00Z"}
+    records = [world.claim(name, text, **(fields | changes)) for name, text, fields, _ in SCRIPT]
+    same((await world.decide(*records))[:-1], decisions[:-1])
 
 
 async def test_the_recorded_policy_decides_and_where_it_is_not_known_verdict_reason_and_facts_stay(world):
@@ -150,26 +146,16 @@ async def test_the_recorded_policy_decides_and_where_it_is_not_known_verdict_rea
         assert {name: getattr(again, name) for name in kept} == {name: getattr(before, name) for name in kept}
 
 
-async def test_after_an_upgrade_verdict_reason_facts_times_and_engine_stay(world):
+async def test_state_that_was_rebuilt_from_the_topics_gives_the_same_bytes_and_compares_with_the_same_claims(
+    world,
+):
     records, decisions = await decide_all(world)
-    with patch.object(record, "__version__", "99.0"), patch.object(build, "__version__", "99.0"):
-        same(await world.decide(*records), decisions)
-
-
-async def test_state_that_was_rebuilt_from_the_topics_gives_the_same_bytes(world):
-    records, decisions = await decide_all(world)
-    world.state = MemoryState()
     stored = [stored_outcome(decision.to_bytes(), world.policy) for decision in decisions]
-    assert await world.state.reassert(stored) == len(SCRIPT)
-    same(await world.decide(*records), decisions)
-    assert await world.state.queue_depth() == 5
-
-
-async def test_state_that_was_rebuilt_compares_with_the_same_claims(world):
-    _, decisions = await decide_all(world)
-    other = World(policy=world.policy, verifier=world.verifier, offset=100)
-    await other.state.reassert([stored_outcome(one.to_bytes(), world.policy) for one in decisions])
-    world.offset = 100
+    rebuilt = replace(world, state=MemoryState())
+    assert await rebuilt.state.reassert(stored) == len(SCRIPT)
+    same(await rebuilt.decide(*records), decisions)
+    assert await rebuilt.state.queue_depth() == 5
+    rebuilt.offset = world.offset
     new = {
         TEXT: "user",
         "The API returns JSON.": "ai_synthesis",
@@ -178,7 +164,7 @@ async def test_state_that_was_rebuilt_compares_with_the_same_claims(world):
     }
     for number, (text, source) in enumerate(new.items()):
         before = await world.one(text, f"new{number}", source=source)
-        assert (await other.one(text, f"new{number}", source=source)).to_bytes() == before.to_bytes()
+        assert (await rebuilt.one(text, f"new{number}", source=source)).to_bytes() == before.to_bytes()
 
 
 async def test_a_refused_claim_is_decided_afresh_by_a_later_record_and_another_under_its_id_is_a_dead_letter(
@@ -204,17 +190,6 @@ async def test_a_refused_claim_is_decided_afresh_by_a_later_record_and_another_u
     assert [result.fresh for result in results if isinstance(result, Decided)] == [True, False]
 
 
-async def test_batches_of_any_size_give_the_same_bytes(world):
-    """A batch of n equals n batches of one."""
-    records, decisions = await decide_all(world)
-    for size in (1, 2, 4, 15):
-        world.state = MemoryState()
-        found = []
-        for start in range(0, len(records), size):
-            found += await world.decide(*records[start : start + size])
-        same(found, decisions)
-
-
 async def test_what_is_no_final_decision_of_a_claim_is_not_stored_and_what_was_not_compared_is_not_indexed(
     world,
 ):
@@ -231,10 +206,11 @@ async def test_what_is_no_final_decision_of_a_claim_is_not_stored_and_what_was_n
     assert stored_outcome(decision.model_copy(update={"facts": facts}).to_bytes(), world.policy).dedup is None
 
 
-reasons = st.sampled_from(ReasonCode)
-
-
-@given(base=reasons, cap=st.none() | reasons, metadata=st.dictionaries(st.text(max_size=3), st.integers()))
+@given(
+    base=st.sampled_from(ReasonCode),
+    cap=st.none() | st.sampled_from(ReasonCode),
+    metadata=st.dictionaries(st.text(max_size=3), st.integers()),
+)
 def test_what_state_keeps_is_read_back_as_it_was_written(base, cap, metadata):
     stamp = Stamp(NOW + timedelta(1), "0.1.0", "ab" * 32, "default")
     payload = record.ClaimPayload(stamp, "", base, cap, NOW, metadata, ClaimInputs({}))

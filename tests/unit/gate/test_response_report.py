@@ -16,9 +16,7 @@ from groundwire.gate.response_case import (
     STATE,
     ResponseCase,
     extract,
-    fan_out,
     json_size,
-    list_response_checks,
     regenerate_request,
     report_of,
 )
@@ -32,7 +30,7 @@ from groundwire.gate.response_checks import (
     read_response,
     result_of,
 )
-from groundwire.messages.decisions import Decision, Facts, IngestionTier, Place
+from groundwire.messages.decisions import Decision, Facts
 from groundwire.messages.records import Chunk, LlmResponse
 from groundwire.policy import Policy
 from tests.unit.gate.builders import (
@@ -57,30 +55,6 @@ from tests.unit.gate.world import NOW, World
 def with_facts(case: ResponseCase, **facts: object) -> ResponseCase:
     case.facts = Facts.model_validate({"clock": NOW, **facts})
     return case
-
-
-def test_a_person_outranks_checks_and_queue_and_a_full_queue_refuses_only_what_needs_review() -> None:
-    for action, code in (
-        ("approve", "human_approved"),
-        ("reject", "human_rejected"),
-        ("retract", "retracted"),
-    ):
-        for confidence in (0.1, 0.5, 1.0):
-            case = clean_case(confidence=confidence)
-            assert with_facts(case, review={"action": action}, place=Place.TOTAL_FULL).outcome().code == code
-    for place in Place:
-        found = [with_facts(clean_case(confidence=c), place=place).outcome().code for c in (0.1, 0.5, 1.0)]
-        reviewed = "review_queue_full" if place.endswith("_full") else "low_confidence"
-        assert found == ["low_confidence", reviewed, "grounded"]
-
-
-def test_the_fan_out_is_told_as_skipped_only_where_it_was_wanted_and_nobody_looked_for_claims() -> None:
-    for extraction in (None, [], ["It retries 5 times."]):
-        for wanted in (True, False):
-            case = with_facts(clean_case(), extraction=extraction)
-            case.response = case.response.model_copy(update={"fan_out": wanted})
-            skipped = "fan_out_skipped: disabled" in list_response_checks(case).skipped
-            assert skipped is (wanted and extraction is None)
 
 
 def test_the_report_holds_failures_of_quotes_evidence_of_hops_and_fallback_only_where_there_are_any() -> None:
@@ -182,9 +156,6 @@ def test_each_check_has_its_section_of_the_report_where_it_ran_and_none_where_it
         report = report_of(clean_case(reading=clean_reading(**{"fields": NOT_PROVIDED, name: section})))
         told = {"epistemic" if one == "claims" else one for one in ran}
         assert {one for one in told if report[one] is not None} == {"epistemic" if name == "claims" else name}
-
-
-# --- which checks run
 
 
 def test_a_check_is_skipped_where_one_of_its_parts_is_not_given_and_runs_where_all_are() -> None:
@@ -379,24 +350,6 @@ def test_another_answer_or_the_sources_alone_are_given_within_the_limits_of_quer
         assert (provisional.regeneration, provisional.fallback) == (None, None)
     for confidence, fallback in ((0.4999, "raw_sources"), (0.5, None)):
         assert asking(mode="instant", confidence=confidence).fallback == fallback
-
-
-async def test_the_claims_of_a_response_are_sent_on_unless_it_is_blocked() -> None:
-    async def decision_of(tier: IngestionTier, extraction: list[str] | None) -> Decision:
-        world = World()
-        (decision,) = await world.decide(world.response(tenant_id="acme"))
-        return decision.model_copy(update={"tier": tier, "facts": Facts(clock=NOW, extraction=extraction)})
-
-    said = ["It retries.", "It waits."]
-    for tier in IngestionTier:
-        claims = fan_out(await decision_of(tier, said))
-        sent = [] if tier == IngestionTier.BLOCK else [("r1#1", said[0]), ("r1#2", said[1])]
-        assert [(claim.claim_id, claim.content) for claim in claims] == sent
-        for claim in claims:
-            assert (claim.tenant_id, claim.user_id, claim.source) == ("acme", "ada", "ai_synthesis")
-            assert (claim.source_id, claim.derived_from) == ("response:r1", ["response:r1"])
-    for nothing in (None, []):
-        assert [*fan_out(await decision_of(IngestionTier.AUTO_APPROVE, nothing))] == []
 
 
 def test_the_first_claims_are_extracted_as_many_as_are_asked_for_and_fill_their_room() -> None:

@@ -187,18 +187,14 @@ async def test_the_gate_alone_expires_a_claim_and_nobody_can_use_up_its_action_i
     assert (await office.one(TEXT, "b", source="user")).verdict == "approved"
 
 
-# --- several actions
-
-
-async def test_the_second_of_two_actions_in_a_batch_rests_on_the_first(office):
+async def test_actions_of_a_batch_rest_on_each_other_and_each_revision_is_published_though_a_worker_died(
+    office,
+):
     pending = await pending_claim(office)
     results = await office.carry_out(office.action("reject", pending), office.action("approve", pending))
     assert [type(result) for result in results] == [Acted, Refused]
     assert (results[1].code, results[1].current.revision) == ("stale", 2)
-
-
-async def test_each_of_two_revisions_of_a_batch_is_published_though_a_worker_died_before_it_was(office):
-    office.policy = ASKING
+    office = Office(policy=ASKING)
     claim, response = office.claim("a", TEXT), office.response("r1", "Yes, it is.")
     for pending in await office.decide(claim, response):
         batch = [office.action("approve", pending), office.action("retract", pending, expected_revision=2)]
@@ -230,9 +226,6 @@ async def test_an_action_id_has_one_outcome_and_what_is_no_review_decision_is_a_
     for value in (None, b"{", b"[]", b'{"action": "approve"}', b"\xff"):
         (result,) = await office.carry_out(office.record(value, topic="groundwire.review-decisions"))
         assert isinstance(result, DeadLetter)
-
-
-# --- responses
 
 
 async def test_a_response_that_asks_is_decided_by_a_person_from_its_published_decision():
@@ -272,9 +265,7 @@ async def test_a_response_can_be_withdrawn_but_not_edited_and_is_looked_up_once(
     for _ in range(2):
         await gate.apply_step(batch)
         assert len(office.asked) == 1
-
-
-async def test_an_action_on_a_response_that_comes_again_never_stops_the_worker():
+    # without a topic's record an action that comes again has the same outcome, or waits for it
     for kept in ("own", "superseded", "neither"):
         office = Office()
         pending = await asked_response(office)
@@ -290,10 +281,10 @@ async def test_an_action_on_a_response_that_comes_again_never_stops_the_worker()
             assert again.decision.to_bytes() == first.decision.to_bytes()
 
 
-# --- rights that change, crashes, texts that cannot be read
-
-
-async def test_an_action_that_was_carried_out_has_the_same_decision_whoever_is_entitled_later():
+async def test_rights_count_at_the_time_of_the_first_outcome_and_an_action_is_given_up_before_it_only(
+    office, monkeypatch
+):
+    """A refusal for want of a right is not final, a decision is; nor does a text that no longer parses stop it."""
     for keys in ("", KEYS.replace("lead", "another")):
         office = Office()
         record = office.action("approve", await pending_claim(office), reviewer="lead")
@@ -302,8 +293,7 @@ async def test_an_action_that_was_carried_out_has_the_same_decision_whoever_is_e
         (again,) = await office.carry_out(record)
         assert again.decision.to_bytes() == first.decision.to_bytes()
 
-
-async def test_a_refusal_for_want_of_a_right_is_none_once_the_right_is_there(office):
+    office = Office()
     record = office.action("approve", await pending_claim(office), reviewer="lead")
     office.keys = Keys.empty()
     assert (await office.carry_out(record))[0].code == "unattested"
@@ -311,30 +301,21 @@ async def test_a_refusal_for_want_of_a_right_is_none_once_the_right_is_there(off
     assert (await office.carry_out(record))[0].decision.approved
 
     office = Office()
-    record = office.action("approve", await pending_claim(office))
+    pending = await pending_claim(office)
+    record = office.action("approve", pending)
 
     async def give_up(subject: Subject) -> bool:
         raise AssertionError(subject)
 
     assert await office.reviews.abandon(record, give_up)
-    assert await office.reviews.abandon(record, give_up), "giving up leaves nothing behind"
-    await office.carry_out(record)
-    assert not await office.reviews.abandon(record, give_up)
-
-
-async def test_a_text_that_cannot_be_read_any_more_stops_no_decision(office, monkeypatch):
-    pending = await pending_claim(office)
+    assert await office.reviews.abandon(record, give_up), "giving up changes nothing"
 
     def broken(content, _policy):
         raise ValueError(content)
 
     monkeypatch.setattr(claims_module, "read_claim", broken)
-    assert (await office.act("approve", pending)).decision.approved
-
-
-LIMIT = 256_000
-CONTROL = "\x01"  # six bytes in JSON
-LONGEST = {"reason": "r" * 64, "action_id": CONTROL * 200}
+    assert (await office.carry_out(record))[0].decision.approved
+    assert not await office.reviews.abandon(record, give_up)
 
 
 def events(result: Result) -> list[dict[str, Any]]:
@@ -344,41 +325,37 @@ def events(result: Result) -> list[dict[str, Any]]:
     return values
 
 
-# Size
-
-
-async def large_response(office: Office) -> Decision:
-    """Return a response in review whose Decision has hardly any room left."""
-    office.policy = ASKING
-    name = CONTROL * 60
+async def test_no_revision_of_a_response_grows_past_the_limit_or_changes_when_its_action_comes_again():
+    """What is left out is counted."""
+    limit, control = 256_000, "\x01"  # six bytes in JSON
+    longest = {"reason": "r" * 64, "action_id": control * 200}
+    office = Office(policy=ASKING)
+    name = control * 60
     chunks = [chunk("one line here", file=f"{name}{n}") | {"chunk_id": str(n)} for n in range(100)]
     cited = [{"file": f"{name}{n}", "snippet": "nothing like it"} for n in range(150)]
-    fields = {"sources": cited, "chunks": chunks, "user_id": CONTROL * 200}
-    (pending,) = await office.decide(office.response(CONTROL * 190, "Yes, it is.", **fields))
+    fields = {"sources": cited, "chunks": chunks, "user_id": control * 200}
+    (pending,) = await office.decide(office.response(control * 190, "Yes, it is.", **fields))
     assert pending.facts.place == "free"
     report = dict(pending.report or {})
-    room = LIMIT - len(pending.to_bytes())
+    room = limit - len(pending.to_bytes())
     report["warnings"] = [*report["warnings"][:98], {"type": "SNIPPET_MISMATCH", "message": ""}]
     for warning in report["warnings"]:  # as large as messages of 500 characters may be
-        warning["message"] = CONTROL * min(500, max(0, room // 6))
-        room = LIMIT - len(pending.model_copy(update={"report": report}).to_bytes()) - 10
+        warning["message"] = control * min(500, max(0, room // 6))
+        room = limit - len(pending.model_copy(update={"report": report}).to_bytes()) - 10
     pending = pending.model_copy(update={"report": report})
-    assert LIMIT - 20 < len(pending.to_bytes()) <= LIMIT
+    assert limit - 20 < len(pending.to_bytes()) <= limit
     office.publish(pending)
-    return pending
 
-
-async def test_no_revision_of_a_response_grows_past_the_limit_and_what_is_left_out_is_counted(office):
     def counted(decision: Decision, name: str, entries: Sequence[Any]) -> int:
         return len(entries) + (decision.truncated or {}).get(name, 0)
 
-    pending = await large_response(office)
-    approved = (await office.act("approve", pending, **LONGEST)).decision
-    retracted = (
-        await office.act("retract", approved, **LONGEST | {"action_id": "x" + CONTROL * 199})
-    ).decision
+    record = office.action("approve", pending, **longest)
+    (first,) = await office.carry_out(record)
+    approved = first.decision
+    second = longest | {"action_id": "x" + control * 199}
+    retracted = (await office.act("retract", approved, **second)).decision
     for decision in (approved, retracted):
-        assert len(decision.to_bytes()) <= LIMIT
+        assert len(decision.to_bytes()) <= limit
         for name in ("checks_passed", "checks_failed", "checks_skipped"):
             before = [check for check in getattr(pending, name) if check != "review_place"]
             assert counted(decision, name, getattr(decision, name)) == counted(pending, name, before)
@@ -391,32 +368,25 @@ async def test_no_revision_of_a_response_grows_past_the_limit_and_what_is_left_o
             n: getattr(pending.facts, n, 0) for n in kept
         }
         assert decision.report["confidence"] == pending.report["confidence"]
-
-
-async def test_a_response_cut_to_its_limit_is_the_same_when_its_action_comes_again(office):
-    pending = await large_response(office)
-    record = office.action("approve", pending, **LONGEST)
-    (first,) = await office.carry_out(record)
-    del office.published[Verdict.APPROVED, first.decision.decision_id]
+    del office.published[Verdict.APPROVED, approved.decision_id]
     (again,) = await office.carry_out(record)
-    assert again.decision.to_bytes() == first.decision.to_bytes()
+    assert again.decision.to_bytes() == approved.to_bytes()
     office.state = MemoryState()
-    office.publish(first.decision)
-    await office.state.reassert([stored_outcome(first.decision.to_bytes(), office.policy)])
+    office.publish(approved)
+    await office.state.reassert([stored_outcome(approved.to_bytes(), office.policy)])
     (rebuilt,) = await office.carry_out(record)
-    assert rebuilt.decision.to_bytes() == first.decision.to_bytes()
+    assert rebuilt.decision.to_bytes() == approved.to_bytes()
 
 
-# Names of events
-
-
-async def test_the_event_of_an_action_is_named_by_its_id_however_often_it_comes(office):
+async def test_the_event_of_an_action_is_named_by_its_id_however_often_it_comes_and_no_forged_record_takes_it(
+    office,
+):
     (pending,) = await office.decide(office.claim("a", TEXT))
     for action, kind in (("retract", "refused_action"), ("approve", "review_action")):
         results = [await office.carry_out(office.action(action, pending, action_id=action)) for _ in range(2)]
-        told = [event for (result,) in results for event in events(result)]
-        assert told[0] == told[1]
-        assert told[0]["event_id"] == event_id(kind, action)
+        found = [event for (result,) in results for event in events(result)]
+        assert found[0] == found[1]
+        assert found[0]["event_id"] == event_id(kind, action)
 
     office = Office()
     (pending,) = await office.decide(office.claim("a", TEXT))
@@ -425,8 +395,6 @@ async def test_the_event_of_an_action_is_named_by_its_id_however_often_it_comes(
     assert {result.code for result in refused} == {"action_id_reused"}
     assert len({events(result)[0]["event_id"] for result in refused}) == 2
 
-
-async def test_a_record_that_nobody_answers_for_takes_no_name_from_an_event_to_come():
     for forged in (
         {"key": None},
         {"key": "docs"},
@@ -455,11 +423,8 @@ async def test_a_reason_is_a_code_in_decision_event_and_retraction_and_refused_o
     office = Office()
     (base,) = await office.decide(office.claim("a", TEXT, source="user"))
     result = await office.act("retract", base, reason="Not-True.2")
-    told = [result.decision.facts.review["reason"], events(result)[0]["detail"]["reason"]]
-    assert [*told, result.retraction.reason] == ["Not-True.2"] * 3
-
-
-# Searches
+    reasons = [result.decision.facts.review["reason"], events(result)[0]["detail"]["reason"]]
+    assert [*reasons, result.retraction.reason] == ["Not-True.2"] * 3
 
 
 async def test_a_search_in_vain_is_made_once_for_a_batch_however_often_it_is_settled_and_again_for_the_next():
