@@ -24,7 +24,7 @@ from groundwire.epistemic.plan import build_report, is_critical
 from groundwire.epistemic.types import ClaimVerification, VerificationConfig
 from groundwire.gate.response_case import INTERNAL, STATE, ResponseCase
 from groundwire.gate.response_checks import Broken, ClaimReport, ResponseReading, Skipped, list_broken
-from groundwire.messages.decisions import DedupMatch, Facts, Place
+from groundwire.messages.decisions import DedupMatch, Facts, MatchClass, Place
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
 from tests.unit.gate.world import NOW, chunk
@@ -47,10 +47,6 @@ WHOLE: dict[str, Any] = {
     "relations": [{"subject": "a", "relation": "b", "object": "c"}],
 }
 """A response with everything that the checks need, each of which holds."""
-
-names = st.sampled_from(["a", "b.py", "src/c.py", "\u202ed", "e f"])
-some_names = st.lists(names, max_size=4, unique=True)
-counts = st.integers(0, 5)
 
 
 def a_warning(kind: WarningType) -> ReportWarning:
@@ -166,14 +162,8 @@ def claims_of(
 def match(
     subject: str = "m1", match_class: str = "approved", difference: str = "none", inter: int = 23
 ) -> DedupMatch:
-    return DedupMatch.model_validate(
-        {
-            "subject_id": subject,
-            "inter": inter,
-            "union": 25,
-            "difference": difference,
-            "match_class": match_class,
-        }
+    return DedupMatch(
+        subject_id=subject, inter=inter, union=25, difference=difference, match_class=MatchClass(match_class)
     )
 
 
@@ -183,11 +173,12 @@ def versions_of(documents: list[str]) -> VersionConflicts:
 
 def results(bad: int) -> dict[str, st.SearchStrategy[Any]]:
     """Results of every check; those of `results(0)` find nothing wrong."""
-    few, many = st.integers(0, bad), st.integers(0, 5 * bad)
+    counts, few, many = st.integers(0, 5), st.integers(0, bad), st.integers(0, 5 * bad)
+    names = st.sampled_from(["a", "b.py", "src/c.py", "\u202ed", "e f"])
     a_source = st.integers(1, 3).flatmap(
         lambda n: st.tuples(names, st.just(n), st.integers(0 if bad else n, n))
     )
-    wrong_names = some_names if bad else st.just([])
+    wrong_names = st.lists(names, max_size=4, unique=True) if bad else st.just([])
     tags = st.lists(st.integers(-1, 4) if bad else st.just(1), max_size=4)
     return {
         "sources": st.lists(a_source, max_size=4).map(sources_of),
@@ -203,22 +194,16 @@ def results(bad: int) -> dict[str, st.SearchStrategy[Any]]:
     }
 
 
-RESULTS, CLEAN = results(1), results(0)
-not_run = st.sampled_from([Skipped("not_provided"), Skipped("disabled"), Skipped("bypassed")])
-broke = st.builds(Broken, st.sampled_from(["KeyError", "StateUnavailable"]))
-# Most results are clean, else the first rules of the list would hide all others.
-_SHARES = ["clean"] * 5 + ["not run"] * 5 + ["any"] * 2
-
-
 @st.composite
 def readings(draw: st.DrawFn) -> ResponseReading:
+    """Most results are clean, else the first rules of the list would hide all others."""
     broken = draw(st.one_of(*[st.just(())] * 4, st.lists(st.sampled_from(CHECKS), max_size=2)))
-    found: dict[str, Any] = {}
+    not_run = st.sampled_from([Skipped("not_provided"), Skipped("disabled"), Skipped("bypassed")])
+    clean, any_, found = results(0), results(1), dict[str, Any]()
     for name in CHECKS:
-        kind = draw(st.sampled_from(_SHARES))
-        found[name] = draw({"clean": CLEAN[name], "not run": not_run, "any": RESULTS[name]}[kind])
+        found[name] = draw(draw(st.sampled_from([clean[name]] * 5 + [not_run] * 5 + [any_[name]] * 2)))
         if name in broken:
-            found[name] = draw(broke)
+            found[name] = Broken(draw(st.sampled_from(["KeyError", "StateUnavailable"])))
     return ResponseReading(**found)
 
 
@@ -230,40 +215,29 @@ reported = st.one_of(
 
 
 @st.composite
-def cases(draw: st.DrawFn, **given_: Any) -> ResponseCase:
-    reading = given_["reading"] if "reading" in given_ else draw(readings())
+def cases(draw: st.DrawFn) -> ResponseCase:
+    reading = draw(readings())
     errors = {name: broken.error for name, broken in reading.broken}
     errors |= draw(st.sampled_from([{}, {}, {}, {INTERNAL: "RuntimeError"}, {STATE: "StateUnavailable"}]))
-    response = LlmResponse(
-        response_id="r",
-        user_id="u",
-        answer="Yes.",
-        confidence=draw(st.one_of(st.just(1.0), reported)),
-        verify=draw(st.booleans()),
-        fan_out=draw(st.booleans()),
-        mode=draw(st.sampled_from(["instant", "auto", "thinking"])),
-        query=draw(st.sampled_from([None, "How?"])),
-    )
+    given_ = st.fixed_dictionaries({
+        "confidence": st.just(1.0) | reported,
+        "verify": st.booleans(),
+        "fan_out": st.booleans(),
+        "mode": st.sampled_from(["instant", "auto", "thinking"]),
+        "query": st.sampled_from([None, "How?"]),
+    })  # fmt: skip
+    response = LlmResponse(response_id="r", user_id="u", answer="Yes.", **draw(given_))
     policy = Policy(
         evidence_quote_fail_on_all_rejected=draw(st.booleans()),
         on_critical=draw(st.sampled_from(["review", "block"])),
         verification=VerificationConfig(max_retries=draw(st.integers(0, 4))),
     )
+    replied = draw(st.sampled_from([None, ("auto", 0), ("instant", 1), (None, 2), (None, None)]))
     facts = Facts(
         clock=NOW,
         place=draw(st.sampled_from(list(Place))),
         extraction=draw(st.sampled_from([None, []])),
-        reply_to=draw(
-            st.sampled_from(
-                [
-                    None,
-                    {"response_id": "p", "mode": "auto", "attempt": 0},
-                    {"response_id": "p", "mode": "instant", "attempt": 1},
-                    {"response_id": "p", "mode": None, "attempt": 2},
-                    {"response_id": "p", "mode": None, "attempt": None},
-                ]
-            )
-        ),
+        reply_to=replied and {"response_id": "p", "mode": replied[0], "attempt": replied[1]},
         error=list_broken(errors),
     )
     return ResponseCase(response, reading, policy, facts)

@@ -74,10 +74,9 @@ async def test_what_a_person_refused_stays_refused_and_is_the_same_decision_agai
     assert (again.decision_id, again.verdict) == (rejected.decision_id, Verdict.BLOCKED)
 
 
-async def test_what_expired_came_too_late_or_was_edited_and_retracted_stays_blocked_with_its_text(
-    office, topics
-):
+async def test_what_expired_came_too_late_or_was_edited_and_retracted_stays_blocked_with_its_text():
     """Of several earlier decisions the one that was acted on says what was refused."""
+    office, topics = Office(), Topics()
     claim = office.claim("a", TEXT)
     (before,) = await office.decide(claim)
     own = {"key": "gate", "reviewer": "groundwire", "action_id": expire_id(before.decision_id)}
@@ -127,7 +126,8 @@ async def test_what_expired_came_too_late_or_was_edited_and_retracted_stays_bloc
     assert again.to_bytes() == rejected.to_bytes()
 
 
-async def test_the_event_of_what_blocked_holds_no_text(office, topics):
+async def test_the_event_of_what_blocked_holds_no_text():
+    office, topics = Office(), Topics()
     (before,) = await office.decide(office.claim("a", CITING, metadata={"note": "private remark"}))
     await act(office, topics, "reject", before, reason="outdated", note="Because I say so")
     (event,) = [value for value in topics[TopicName.AUDIT] if b"review_action" in value]
@@ -153,7 +153,8 @@ async def test_a_record_without_an_action_or_with_an_impossible_revision_is_skip
         assert (await office.act("reject", before)).decision.revision == 2
 
 
-async def test_a_retraction_is_rebuilt_with_the_claims_that_it_affected(office, topics):
+async def test_a_retraction_is_rebuilt_with_the_claims_that_it_affected():
+    office, topics = Office(), Topics()
     (before,) = await office.decide(office.claim("a", TEXT, source="user"))
     await office.decide(office.claim("é", "What follows from it", source="user", derived_from=["a"]))
     retracted = await act(office, topics, "retract", before)

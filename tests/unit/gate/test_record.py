@@ -113,38 +113,23 @@ def test_each_recorded_tier_keeps_its_reason():
     lowered = (REVIEW, "trusted_source", "citation_unverified")
     table = [
         # an approval keeps its grounds
-        *(
-            ((APPROVE, base, "citation_irrelevant"), {"matches": ["approved"]}, base)
-            for base in ("trusted_source", "verified_citation", "stated_decision", "stated_preference")
-        ),
+        ((APPROVE, "trusted_source", "citation_irrelevant"), {"matches": ["approved"]}, "trusted_source"),
         # what blocks by itself is the reason, whatever state said
-        *(((BLOCK, base), {"place": Place.USER_FULL}, base) for base in ("expired", "personal_speculation")),
+        ((BLOCK, "expired"), {"place": Place.USER_FULL}, "expired"),
+        ((BLOCK, "personal_speculation"), {"place": Place.USER_FULL}, "personal_speculation"),
         # anything else that was blocked had no place in the queue, or was a duplicate
-        *(
-            (
-                (BLOCK, "trusted_source"),
-                {"place": place},
-                "review_queue_full" if place.endswith("_full") else "duplicate",
-            )
-            for place in Place
-        ),
-        *(
-            ((REVIEW, base), {"joined": True, "matches": ["approved"]}, "pending_duplicate")
-            for base in ("technical_hedge", "ungrounded", "trusted_source")
-        ),
+        ((BLOCK, "trusted_source"), {"place": Place.USER_FULL}, "review_queue_full"),
+        ((BLOCK, "trusted_source"), {"place": Place.TOTAL_FULL}, "review_queue_full"),
+        ((BLOCK, "trusted_source"), {"place": Place.FREE}, "duplicate"),
+        ((REVIEW, "technical_hedge"), {"joined": True, "matches": ["approved"]}, "pending_duplicate"),
         # these branches come before the comparison, even where that failed
-        *(
-            ((REVIEW, base, "citation_unverified"), {"status": status}, base)
-            for base in ("technical_hedge", "internal_error")
-            for status in ("ok", "failed", "disabled")
-        ),
+        ((REVIEW, "technical_hedge", "citation_unverified"), {"status": "failed"}, "technical_hedge"),
+        ((REVIEW, "internal_error", "citation_unverified"), {"status": "failed"}, "internal_error"),
         ((REVIEW, "technical_hedge"), {"matches": ["approved", "rejected"]}, "technical_hedge"),
         # a claim without grounds is that, unless the comparison failed
-        *(
-            ((REVIEW, base), facts, "dedup_unavailable" if facts.get("status") == "failed" else base)
-            for base in ("source_unattested", "citation_unverified", "ungrounded")
-            for facts in ({"matches": ["approved"]}, {"status": "disabled"}, {"status": "failed"})
-        ),
+        ((REVIEW, "source_unattested"), {"matches": ["approved"]}, "source_unattested"),
+        ((REVIEW, "citation_unverified"), {"status": "disabled"}, "citation_unverified"),
+        ((REVIEW, "ungrounded"), {"status": "failed"}, "dedup_unavailable"),
         # a claim with grounds is in review for the first cap that lowers it
         (lowered, {"parents": blocked, "status": "failed"}, "dedup_unavailable"),
         (lowered, {"parents": blocked, "matches": ["rejected", "approved"]}, "conflicting_near_duplicate"),

@@ -290,9 +290,9 @@ async def test_a_request_names_what_is_wrong_claims_first_and_a_hundred_things_a
     assert "It has 101 parts." not in request.prompt
 
 
-async def test_a_request_that_just_fits_is_whole_and_one_that_fits_nowhere_has_no_chunks_and_claims(
+async def test_a_request_is_cut_to_its_limit_chunks_from_the_last_one_on_and_shows_file_and_lines(
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+):
     decision = await a_decision()
     case = clean_case(reading=clean_reading(claims=claims_of(0, 1, 1)), confidence=0.45)
     case.response = LlmResponse.model_validate(WHOLE | {"confidence": 0.45})
@@ -308,11 +308,6 @@ async def test_a_request_that_just_fits_is_whole_and_one_that_fits_nowhere_has_n
     assert "user.name" not in request.prompt
     assert "It has" not in request.prompt
     assert len(request.flagged) == 2
-
-
-async def test_chunks_alone_that_do_not_fit_are_cut_from_the_last_one_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     chunks = [chunk_of(f"k{n}", f"This is passage {n}.") for n in range(8)]
     case = asking(chunks=chunks)
     decision = await a_decision()
@@ -325,9 +320,7 @@ async def test_chunks_alone_that_do_not_fit_are_cut_from_the_last_one_on(
     assert len(request.model_dump_json().encode()) <= limit
     assert "This is passage 0." in request.prompt
     assert "This is passage 7." not in request.prompt
-
-
-async def test_the_prompt_shows_chunks_with_file_and_lines_whatever_the_context() -> None:
+    monkeypatch.undo()
     case = asking(chunks=[chunk_of("k", "This is the passage.")], context={"span": "This is the context."})
     request = regenerate_request(case, await a_decision())
     assert request is not None

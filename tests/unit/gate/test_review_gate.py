@@ -36,7 +36,8 @@ async def asked_response(office):
     return pending
 
 
-async def test_an_approval_is_the_next_revision_with_everything_that_tells_where_it_comes_from(office):
+async def test_an_approval_is_the_next_revision_with_everything_that_tells_where_it_comes_from():
+    office = Office()
     pending = await pending_claim(office)
     assert pending.verdict == "review"
     action = office.action("approve", pending, reason="checked")
@@ -75,7 +76,8 @@ async def test_an_action_or_a_claim_that_comes_again_gets_the_same_bytes_from_st
         assert rebuilt.to_bytes() == first.decision.to_bytes()
 
 
-async def test_an_edit_approves_the_text_unless_it_speculates_has_expired_or_is_a_duplicate(office):
+async def test_an_edit_approves_the_text_unless_it_speculates_has_expired_or_is_a_duplicate():
+    office = Office()
     decision = (await office.act("edit", await pending_claim(office), **EDIT)).decision
     assert (decision.subject_id, decision.revision, decision.reason_code) == ("a", 2, "human_approved")
     assert decision.evidence.claim == EDIT["content"]
@@ -115,9 +117,8 @@ async def test_an_edit_approves_the_text_unless_it_speculates_has_expired_or_is_
     assert resent.to_bytes() == decision.to_bytes()
 
 
-async def test_a_rejected_or_retracted_text_is_compared_with_what_resembles_it_and_dependents_are_named(
-    office,
-):
+async def test_a_rejected_or_retracted_text_is_compared_with_what_resembles_it_and_dependents_are_named():
+    office = Office()
     pending = await pending_claim(office)
     decision = (await office.act("reject", pending, reason="incorrect", note="It retries twice.")).decision
     assert (decision.verdict, decision.reason_code) == ("blocked", "human_rejected")
@@ -151,7 +152,8 @@ async def test_a_rejected_or_retracted_text_is_compared_with_what_resembles_it_a
     assert (await office.carry_out(record))[0].decision.reason_code == "retracted"
 
 
-async def test_whoever_may_not_act_changes_nothing(office):
+async def test_whoever_may_not_act_changes_nothing():
+    office = Office()
     pending = await pending_claim(office)
     (foreign,) = await office.decide(office.claim("f", TEXT, tenant_id="acme"))
     assert (await office.refused("approve", foreign, reviewer="lead")).code == "unauthorized"
@@ -177,7 +179,8 @@ async def test_whoever_may_not_act_changes_nothing(office):
     assert (delegated.revision, delegated.facts.review["reviewer"]) == (2, "lead")
 
 
-async def test_the_gate_alone_expires_a_claim_and_nobody_can_use_up_its_action_id(office):
+async def test_the_gate_alone_expires_a_claim_and_nobody_can_use_up_its_action_id():
+    office = Office()
     pending = await pending_claim(office)
     own = expire_id(pending.decision_id)
     await office.refused("retract", pending, action_id=own)
@@ -187,9 +190,8 @@ async def test_the_gate_alone_expires_a_claim_and_nobody_can_use_up_its_action_i
     assert (await office.one(TEXT, "b", source="user")).verdict == "approved"
 
 
-async def test_actions_of_a_batch_rest_on_each_other_and_each_revision_is_published_though_a_worker_died(
-    office,
-):
+async def test_actions_of_a_batch_rest_on_each_other_and_each_revision_is_published_though_a_worker_died():
+    office = Office()
     pending = await pending_claim(office)
     results = await office.carry_out(office.action("reject", pending), office.action("approve", pending))
     assert [type(result) for result in results] == [Acted, Refused]
@@ -207,7 +209,8 @@ async def test_actions_of_a_batch_rest_on_each_other_and_each_revision_is_publis
         assert again[1].decision.supersedes == again[0].decision.decision_id
 
 
-async def test_an_action_id_has_one_outcome_and_what_is_no_review_decision_is_a_dead_letter(office):
+async def test_an_action_id_has_one_outcome_and_what_is_no_review_decision_is_a_dead_letter():
+    office = Office()
     pending = await pending_claim(office)
     early = office.action("retract", pending, expected_revision=2)
     assert (await office.carry_out(early))[0].code == "stale"
@@ -246,7 +249,8 @@ async def test_a_response_that_asks_is_decided_by_a_person_from_its_published_de
         assert {one.to_bytes() for one in (again.decision, resent, rebuilt)} == {decision.to_bytes()}
 
 
-async def test_a_response_can_be_withdrawn_but_not_edited_and_is_looked_up_once(office):
+async def test_a_response_can_be_withdrawn_but_not_edited_and_is_looked_up_once():
+    office = Office()
     approved = (await office.act("approve", await asked_response(office))).decision
     await office.one("It rests on it", "a", source="user", derived_from=["response:r1"])
     result = await office.act("retract", approved)
@@ -282,9 +286,10 @@ async def test_a_response_can_be_withdrawn_but_not_edited_and_is_looked_up_once(
 
 
 async def test_rights_count_at_the_time_of_the_first_outcome_and_an_action_is_given_up_before_it_only(
-    office, monkeypatch
+    monkeypatch,
 ):
     """A refusal for want of a right is not final, a decision is; nor does a text that no longer parses stop it."""
+    office = Office()
     for keys in ("", KEYS.replace("lead", "another")):
         office = Office()
         record = office.action("approve", await pending_claim(office), reviewer="lead")
@@ -378,9 +383,8 @@ async def test_no_revision_of_a_response_grows_past_the_limit_or_changes_when_it
     assert rebuilt.decision.to_bytes() == approved.to_bytes()
 
 
-async def test_the_event_of_an_action_is_named_by_its_id_however_often_it_comes_and_no_forged_record_takes_it(
-    office,
-):
+async def test_the_event_of_an_action_is_named_by_its_id_however_often_it_comes_and_no_forged_record_takes_it():
+    office = Office()
     (pending,) = await office.decide(office.claim("a", TEXT))
     for action, kind in (("retract", "refused_action"), ("approve", "review_action")):
         results = [await office.carry_out(office.action(action, pending, action_id=action)) for _ in range(2)]
@@ -412,7 +416,8 @@ async def test_the_event_of_an_action_is_named_by_its_id_however_often_it_comes_
         assert names[2] == event_id("refused_action", "next") != names[0]
 
 
-async def test_a_reason_is_a_code_in_decision_event_and_retraction_and_refused_otherwise(office):
+async def test_a_reason_is_a_code_in_decision_event_and_retraction_and_refused_otherwise():
+    office = Office()
     (pending,) = await office.decide(office.claim("a", TEXT))
     for reason in ("a b", "", "ä", "a\n", "-a", "r" * 65, "<b>", "a\x7f"):
         refused = await office.refused("reject", pending, reason=reason)
