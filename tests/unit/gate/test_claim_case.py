@@ -1,14 +1,18 @@
-"""A claim's decision around the tree: expiry, caps in their order, the queue, and every check by its name."""
+"""A claim's decision: tree, expiry, caps in their order, queue, checks by name, and the reason of a recorded tier."""
+
+from __future__ import annotations
 
 import itertools
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.hedges import HedgeAction
 from groundwire.gate.claim_case import CheckFinding, ClaimCase, list_checks, prejudge, read_claim
+from groundwire.gate.claims import as_finding
+from groundwire.gate.record import recorded_reason
 from groundwire.gate.tree import cap, determine_tier, explain, is_code, reviewed
 from groundwire.messages.decisions import (
     CitationState,
@@ -22,6 +26,7 @@ from groundwire.messages.decisions import (
 )
 from groundwire.messages.records import Claim
 from groundwire.policy import TRUSTED_SOURCES, Policy
+from groundwire.verify.results import CitationCheck
 from tests.unit.gate.builders import match
 from tests.unit.gate.world import NOW
 
@@ -441,3 +446,76 @@ def test_an_action_approves_only_what_still_holds_and_is_new():
         assert (found.code, found.tier == "tier_1") == (code, code == "human_approved")
     assert all(map(is_code, ["outdated", "Not-True.2", "r" * 64, "7", "a_b"]))
     assert not any(map(is_code, ["", "a b", "ä", "a\n", "-a", ".a", "r" * 65, "<b>"]))
+
+
+APPROVE, REVIEW, BLOCK = IngestionTier
+
+
+def test_a_finding_keeps_a_short_detail_and_never_the_sources_text():
+    check = CitationCheck(CitationState.VERIFIED, "x" * 400, NOW, text="secret")
+    assert as_finding(check) == CheckFinding(CitationState.VERIFIED, "x" * 100, NOW)
+
+
+def test_each_recorded_tier_keeps_its_reason():
+    def reason(
+        tier: IngestionTier, base: str, late_cap: str | None = None, *, joined: bool = False, **facts: Any
+    ) -> str:
+        matches = [match(kind, kind, "number", 24) for kind in facts.pop("matches", ())]
+        dedup = DedupFacts(status=facts.pop("status", "ok"), scheme="s", matches=matches)
+        claim = Claim(claim_id="c", user_id="u", content="Snow is white", source="user", memory_type="fact")
+        known = Facts(clock=NOW, dedup=dedup, **facts)
+        case = ClaimCase(claim, read_claim(claim.content, Policy()), Policy(), known, {})
+        cap = ReasonCode(late_cap) if late_cap else None
+        found = recorded_reason(case, tier, ReasonCode(base), cap, joined=joined)
+        assert found.tier == tier or "review" in facts
+        return str(found.code)
+
+    blocked, approved = [ParentFact(id="p", state="blocked")], [ParentFact(id="p", state="approved")]
+    lowered = (REVIEW, "trusted_source", "citation_unverified")
+    table = [
+        # an approval keeps its grounds
+        ((APPROVE, "trusted_source", "citation_irrelevant"), {"matches": ["approved"]}, "trusted_source"),
+        # what blocks by itself is the reason, whatever state said
+        ((BLOCK, "expired"), {"place": Place.USER_FULL}, "expired"),
+        ((BLOCK, "personal_speculation"), {"place": Place.USER_FULL}, "personal_speculation"),
+        # anything else that was blocked had no place in the queue, or was a duplicate
+        ((BLOCK, "trusted_source"), {"place": Place.USER_FULL}, "review_queue_full"),
+        ((BLOCK, "trusted_source"), {"place": Place.TOTAL_FULL}, "review_queue_full"),
+        ((BLOCK, "trusted_source"), {"place": Place.FREE}, "duplicate"),
+        ((REVIEW, "technical_hedge"), {"joined": True, "matches": ["approved"]}, "pending_duplicate"),
+        # these branches come before the comparison, even where that failed
+        ((REVIEW, "technical_hedge", "citation_unverified"), {"status": "failed"}, "technical_hedge"),
+        ((REVIEW, "internal_error", "citation_unverified"), {"status": "failed"}, "internal_error"),
+        ((REVIEW, "technical_hedge"), {"matches": ["approved", "rejected"]}, "technical_hedge"),
+        # a claim without grounds is that, unless the comparison failed
+        ((REVIEW, "source_unattested"), {"matches": ["approved"]}, "source_unattested"),
+        ((REVIEW, "citation_unverified"), {"status": "disabled"}, "citation_unverified"),
+        ((REVIEW, "ungrounded"), {"status": "failed"}, "dedup_unavailable"),
+        # a claim with grounds is in review for the first cap that lowers it
+        (lowered, {"parents": blocked, "status": "failed"}, "dedup_unavailable"),
+        (lowered, {"parents": blocked, "matches": ["rejected", "approved"]}, "conflicting_near_duplicate"),
+        (lowered, {"parents": blocked, "matches": ["pending", "rejected"]}, "previously_rejected"),
+        (lowered, {"parents": blocked, "matches": ["pending"]}, "derived_from_unapproved"),
+        (lowered, {"parents": blocked}, "derived_from_unapproved"),
+        (lowered, {"parents": approved}, "citation_unverified"),
+        ((REVIEW, "ai_synthesis_held"), {"parents": approved}, "ai_synthesis_held"),
+        (
+            (REVIEW, "trusted_source", "hidden_text"),
+            {"parents": blocked, "matches": ["approved"]},
+            "hidden_text",
+        ),
+        # after an action the action is the reason; an approval that was blocked is a duplicate
+        *(
+            ((tier, "technical_hedge"), {"review": {"action": action}, "matches": ["rejected"]}, code)
+            for action, tier, code in (
+                ("approve", BLOCK, "duplicate"),
+                ("approve", APPROVE, "human_approved"),
+                ("approve", REVIEW, "human_approved"),
+                ("reject", BLOCK, "human_rejected"),
+                ("retract", BLOCK, "retracted"),
+                ("expire", BLOCK, "review_expired"),
+            )
+        ),
+    ]
+    found = [(given, facts, reason(*given, **facts), code) for given, facts, code in table]
+    assert [one for one in found if one[2] != one[3]] == []

@@ -1,8 +1,11 @@
-"""Responses at the gate: verdicts and their order, reports within their limits, what is derived again."""
+"""Responses at the gate: verdicts and their order, signed grounding, and what is derived again."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from unittest.mock import DEFAULT, patch
 
@@ -14,12 +17,14 @@ from groundwire.gate import response_checks, responses
 from groundwire.gate.gate import Gate, Lookups
 from groundwire.gate.response_case import fan_out
 from groundwire.gate.types import DeadLetter
+from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Decision
+from groundwire.messages.headers import ATTESTATION
 from groundwire.policy import Limits, Policy
 from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
 from groundwire.state.policies import PolicyStore
-from tests.unit.gate.world import CODE, GROUNDED, World, resolver, response_bytes, summary
+from tests.unit.gate.world import CODE, GROUNDED, World, chunk, resolver, response_bytes, summary
 
 
 async def decide(world: World | None = None, **fields: Any) -> Decision:
@@ -309,3 +314,109 @@ async def test_a_record_is_read_as_its_topic_says_and_a_line_of_a_file_as_it_say
         replace(world.claim(), topic=None),
     ]
     assert [decision.kind for decision in await world.decide(*lines)] == ["response", "claim"]
+
+
+KEYS = Keys.parse(
+    b"""
+[keys.retriever]
+secret = "one"
+tenants = ["default"]
+roles = ["grounding"]
+not_after = 2026-06-01T00:00:00Z
+
+[keys.console]
+secret = "two"
+tenants = ["default"]
+roles = ["reviewer"]
+
+[keys.stranger]
+secret = "three"
+tenants = ["other"]
+roles = ["grounding"]
+""",
+    Path("keys.toml"),
+)
+TEXT = "The gate keeps a journal of each decision."
+HMAC = Policy(attestation="hmac")
+GIVEN = {
+    "chunks": {"chunks": [chunk(TEXT)]},
+    "context": {"context": {"a": TEXT}},
+    "transcript": {"transcript": TEXT, "evidence": {"a": [TEXT]}},
+    "corpus_index": {"corpus_index": {"e": {"confidence": 1.0}}, "entities": [{"id": "e"}]},
+    "relations": {
+        "relations": [{"subject": "a", "relation": "owns", "object": "b"}],
+        "claims": [{"subject": "a", "relation": "owns", "object": "b"}],
+    },
+}
+
+
+async def decided(key: str | None, policy: Policy = HMAC, *, year: int = 2026, **fields):
+    world = World(policy=policy, keys=KEYS)
+    world.now = lambda: datetime(year, 1, 1, tzinfo=UTC)
+    record = world.record(response_bytes("r", TEXT, **fields), topic="gw.llm-responses")
+    if key is not None:
+        record = replace(record, headers=((ATTESTATION, KEYS.sign(key, record.value)),))
+    (decision,) = await world.decide(record)
+    return decision
+
+
+async def test_only_what_a_valid_key_of_role_and_tenant_signed_for_grounds_where_somebody_has_to_sign():
+    for given in GIVEN.values():
+        unsigned = await decided(None, **given)
+        assert summary(unsigned) == ("tier_2", "grounding_unattested")
+        assert "grounding_unattested" in unsigned.checks_failed
+        signed = await decided("retriever", **given)
+        assert summary(signed) == ("tier_1", "grounded")
+        assert "grounding_attested" in signed.checks_passed
+        assert signed.facts.attestation == {"key_id": "retriever", "state": "valid"}
+    off = await decided(None, Policy(), **GIVEN["chunks"])
+    assert summary(off) == ("tier_1", "grounded")
+    bare = await decided(None)
+    assert summary(bare) == ("tier_2", "nothing_to_ground_on")
+    checks = [*off.checks_passed, *off.checks_failed, *bare.checks_passed, *bare.checks_failed]
+    assert not [check for check in checks if check.startswith("grounding")]
+    decision = await decided(None, entities=[{"id": "x"}], corpus_index={})
+    assert summary(decision) == ("tier_3", "entity_grounding_failed")
+    for key, year in (("console", 2026), ("stranger", 2026), ("retriever", 2030)):
+        assert (await decided(key, year=year, **GIVEN["chunks"])).reason_code == "grounding_unattested"
+
+
+async def test_a_bypass_is_recorded_and_never_approved_where_there_is_something_to_compare_the_answer_with():
+    """S4-37, C-64."""
+    enabled, disabled = (
+        Policy(check_values=False),
+        Policy(check_values=False, verification={"enabled": False}),
+    )
+    for bypass, policy, why in (
+        ({"verify": False}, enabled, "bypassed"),
+        ({"query": "/simple how?"}, enabled, "bypassed"),
+        ({"verify": False}, disabled, "bypassed"),
+        ({}, disabled, "disabled"),
+    ):
+        for given in ("chunks", "context"):
+            decision = await decided(None, policy, **GIVEN[given], **bypass)
+            reason = "verification_bypassed" if bypass else "nothing_to_ground_on"
+            assert summary(decision) == ("tier_2", reason)
+            assert f"claims_skipped: {why}" in decision.checks_skipped
+            assert decision.report["epistemic"] is None
+    quoted = await decided(None, Policy(), verify=False, **GIVEN["transcript"])
+    assert quoted.reason_code == "grounded", "judged by what else there is"
+    for quote in ("e", "the gate", "keeps a journal of each", "The gate keeps a journal"):
+        decision = await decided(None, Policy(), transcript=TEXT, evidence={"a": [quote]})
+        long_enough = quote.startswith("The")
+        assert decision.reason_code == ("grounded" if long_enough else "nothing_to_ground_on")
+        assert "quotes_grounded" in decision.checks_passed
+
+
+async def test_a_provisional_decision_has_the_same_bytes_before_and_after_the_key_expired():
+    made = []
+    for year in (2026, 2030):
+        world = World(policy=HMAC, keys=KEYS)
+        world.now = lambda year=year: datetime(year, 1, 1, tzinfo=UTC)
+        value = response_bytes("r", TEXT, **GIVEN["chunks"])
+        record = world.record(value, topic="gw.llm-responses")
+        record = replace(record, headers=((ATTESTATION, KEYS.sign("retriever", value)),))
+        (provisional,) = world.gate.provisional(await world.gate.prepare([record]))
+        made.append(provisional.decision.to_bytes())
+    assert made[0] == made[1]
+    assert json.loads(made[0])["facts"]["attestation"]["state"] == "valid"
