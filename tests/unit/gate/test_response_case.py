@@ -567,6 +567,7 @@ async def test_a_request_is_cut_to_its_limit_chunks_from_the_last_one_on_and_sho
     assert "user.name" not in request.prompt
     assert "It has" not in request.prompt
     assert len(request.flagged) == 2
+    monkeypatch.undo()
     chunks = [chunk_of(f"k{n}", f"This is passage {n}.") for n in range(8)]
     case = asking(chunks=chunks)
     decision = await a_decision()

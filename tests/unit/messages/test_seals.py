@@ -89,11 +89,15 @@ def test_a_seal_is_read_back_from_its_event_as_it_was(given):
     assert seal.fits
 
 
-def test_what_is_signed_is_canonical_json_that_anybody_can_write():
+def test_what_is_signed_is_canonical_json_and_no_other_outputs_fit_it():
     head = sealed([output(1)]).head
     assert head.to_bytes() == canonical_json(head.model_dump(mode="json"))
     plain = json.dumps(head.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
     assert head.to_bytes() == plain.encode()
+    given = [output(number) for number in range(5)]
+    seal = sealed(given)
+    for other in ([*given, output(9)], given[1:], given[::-1], [*given[:-1], output(9)], [*given, given[-1]]):
+        assert not Seal(seal.head, seal.signature, tuple(other)).fits
 
 
 def test_no_field_of_a_head_can_be_changed_under_its_signature():
@@ -111,13 +115,6 @@ def test_no_field_of_a_head_can_be_changed_under_its_signature():
         assert ed25519.is_signed(public, seal.head.to_bytes(), seal.signature)
         assert not ed25519.is_signed(public, changed.to_bytes(), seal.signature)
         assert changed.sha256 != seal.head.sha256
-
-
-def test_outputs_that_were_added_taken_away_or_reordered_do_not_fit():
-    given = [output(number) for number in range(5)]
-    seal = sealed(given)
-    for other in ([*given, output(9)], given[1:], given[::-1], [*given[:-1], output(9)], [*given, given[-1]]):
-        assert not Seal(seal.head, seal.signature, tuple(other)).fits
 
 
 def test_what_is_no_seal_is_refused_without_a_word_of_its_text():
