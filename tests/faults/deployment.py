@@ -126,7 +126,6 @@ class Proxies:
         self._loop.close()
 
     def before(self, target: int) -> Proxy:
-        """Return a proxy that listens before a port, whether somebody listens there yet or not."""
         proxy = Proxy(self._loop, target)
         self._do(proxy.open)
         self._all.append(proxy)

@@ -96,7 +96,6 @@ class History:
 
     @cached_property
     def decisions(self) -> list[Seen]:
-        """All decisions, repeats and provisional ones too."""
         return [seen for topic in DECISIONS for seen in self.of(topic)]
 
     @cached_property
@@ -118,7 +117,6 @@ class History:
 
     @cached_property
     def audit(self) -> dict[str, list[dict[str, Any]]]:
-        """Audit events by type."""
         found: dict[str, list[dict[str, Any]]] = {}
         for seen in self.of("audit"):
             found.setdefault(seen.json["type"], []).append(seen.json)
@@ -149,7 +147,6 @@ class History:
         return found
 
     def _named(self, seen: Seen, prefix: str) -> Place:
-        """The place that headers of a record name."""
         parts = (seen.header(f"{prefix}{part}") or "" for part in ("topic", "partition", "offset"))
         topic, partition, offset = parts
         return self.short(topic), int(partition), int(offset)
@@ -158,7 +155,6 @@ class History:
         return topic.removeprefix(self.prefix)
 
     def origin(self, decision: Mapping[str, Any]) -> Place:
-        """The place that a decision names as its origin."""
         origin = decision["origin"]
         return self.short(origin["topic"]), origin["partition"], origin["offset"]
 
@@ -167,7 +163,6 @@ class History:
         return self.origin(decision)[0] == REVIEWS
 
     def revisions(self) -> Iterator[tuple[Subject, int, Seen]]:
-        """Every subject's every revision, once."""
         for subject, by_revision in self.subjects.items():
             for revision, seen in sorted(by_revision.items()):
                 yield subject, revision, seen
@@ -196,7 +191,6 @@ def subject_in(record: Claim | LlmResponse | ReviewDecision) -> Subject:
 
 
 def name(what: Seen | Place) -> str:
-    """A record as a person finds it."""
     topic, partition, offset = what if isinstance(what, tuple) else place_of(what)
     return f"{topic}/{partition}@{offset}"
 

@@ -207,7 +207,6 @@ class Nemesis:
         self._pages, self._page_proxy = pages, page_proxy
 
     async def run(self, faults: Sequence[Fault]) -> None:
-        """Bring all faults about, each at its time, and return when all are mended."""
         begun = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             for fault in faults:
@@ -317,7 +316,6 @@ class Nemesis:
 
 
 async def _for(seconds: float, begin: Callable[[], object], end: Callable[[], object]) -> None:
-    """Have something broken for some seconds, and mend it whatever happens."""
     try:
         await asyncio.to_thread(begin)
         await asyncio.sleep(seconds)

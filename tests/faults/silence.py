@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import count, pairwise
 from pathlib import Path
 
@@ -24,9 +25,7 @@ from tests.services.brokers import start_broker
 from tests.services.redis_servers import start_redis
 from tests.stream.harness import Deployment, Worker, good, until
 
-RATE = 60
-AWAY = 10.0
-WATCHED = 30.0
+RATE, AWAY, WATCHED = 60, 10.0, 30.0
 
 Fault = Callable[[Deployment, list[Worker]], Awaitable[None]]
 
@@ -48,14 +47,9 @@ async def state_lost(deployment: Deployment, _workers: list[Worker]) -> None:
         await redis.delete(*[key async for key in redis.scan_iter(f"{deployment.prefix}*")])
 
 
-async def worker_killed(deployment: Deployment, workers: list[Worker]) -> None:
-    await workers[0].kill()
-    await asyncio.sleep(1)
-    workers[0] = deployment.start_worker("claims", GROUNDWIRE_INSTANCE_ID="one")
-
-
-async def worker_stopped(deployment: Deployment, workers: list[Worker]) -> None:
-    await workers[0].stop()
+async def worker_restarted(deployment: Deployment, workers: list[Worker], *, hard: bool) -> None:
+    await (workers[0].kill() if hard else workers[0].stop())
+    await asyncio.sleep(1 if hard else 0)
     workers[0] = deployment.start_worker("claims", GROUNDWIRE_INSTANCE_ID="one")
 
 
@@ -68,8 +62,10 @@ FAULTS: dict[str, Fault] = {
     f"the broker is away for {AWAY:.0f} s": broker_away,
     f"Redis is away for {AWAY:.0f} s": redis_away,
     "state is lost, and rebuilt": state_lost,
-    "the worker is killed, and started again with its `GROUNDWIRE_INSTANCE_ID`": worker_killed,
-    "the worker gets SIGTERM, and is started again": worker_stopped,
+    "the worker is killed, and started again with its `GROUNDWIRE_INSTANCE_ID`": partial(
+        worker_restarted, hard=True
+    ),
+    "the worker gets SIGTERM, and is started again": partial(worker_restarted, hard=False),
     "150 records of one key are no JSON": garbage,
 }
 
@@ -95,10 +91,10 @@ async def measure(name: str, fault: Fault, deployment: Deployment, numbers: coun
     tasks = [asyncio.create_task(feed()), asyncio.create_task(watch())]
     await until(lambda: len(times) > 20, lambda: "decisions come")
     del times[:-1]
-    before = _lines(deployment)
+    before = sum(worker.text.count("\n") for worker in deployment.workers)
     await asyncio.gather(fault(deployment, workers), asyncio.sleep(WATCHED))
     await until(lambda: time.monotonic() - times[-1] < 1, lambda: f"decisions come again after: {name}")
-    written = _lines(deployment) - before
+    written = sum(worker.text.count("\n") for worker in deployment.workers) - before
     silence = max(later - earlier for earlier, later in pairwise(times))
     sys.stdout.write(f"| {name} | {silence:.1f} | {written} |\n")
     sys.stdout.flush()
@@ -107,10 +103,6 @@ async def measure(name: str, fault: Fault, deployment: Deployment, numbers: coun
     await asyncio.gather(*tasks, return_exceptions=True)
     await asyncio.gather(*sent)
     await workers[0].stop()
-
-
-def _lines(deployment: Deployment) -> int:
-    return sum(len(worker.text.splitlines()) for worker in deployment.workers)
 
 
 async def main() -> None:

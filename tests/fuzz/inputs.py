@@ -31,7 +31,6 @@ class Dice(Random):
         return self.random() < share
 
     def said(self, longest: int = 400) -> bytes:
-        """An odd text as bytes."""
         return text(self)[:longest].encode("utf-8", "replace")
 
 
@@ -53,7 +52,6 @@ def length(rng: Dice, longest: int, *, per: int = 1) -> int:
 
 
 def scratched(rng: Dice, data: bytes) -> bytes:
-    """Break a few bytes: changed, cut out, doubled, cut off."""
     out = bytearray(data)
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(out) + 1)
@@ -188,7 +186,6 @@ _LITERALS: Final = (
 
 
 def mutated(rng: Dice, value: Any, least: int = 0, most: int = 4) -> Any:
-    """Return a copy of a value with some of its places changed."""
     root = [copy.deepcopy(value)]
     for _ in range(rng.randint(least, most)):
         places: list[tuple[Any, Any]] = []  # containers, with a key or index in each

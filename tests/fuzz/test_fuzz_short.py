@@ -13,7 +13,6 @@ from tests.fuzz.runner import Entry, Failed, listening, quiet, run, seeds
 
 
 def failures_of(inputs: int) -> list[str]:
-    """Put so many inputs for each unit of an entry's share into every entry."""
     failed = []
     for name, entry in ENTRIES.items():
         report = run(entry, list(seeds(20260131, name, inputs * entry.share)), most=3)

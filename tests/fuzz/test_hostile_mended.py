@@ -73,7 +73,6 @@ def test_a_cell_that_is_too_long_to_read_is_a_bad_row_that_says_what_is_left_out
 
 
 async def answered(api: str, *said: bytes):
-    """A model's answer, as a server sends it."""
     wires = Wires()
     wires.reply = lambda: Wire(b"HTTP/1.1 " + b"\r\n".join(said), 65_536, endless=False)
     return await model_of(api, wires).answer(ModelRequest("x", "haiku"))

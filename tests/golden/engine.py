@@ -190,8 +190,6 @@ def audit(places: Places, name: str, policy: Mapping[str, Any], values: Sequence
 
 
 class Oracle(Model):
-    """A language model whose opinion follows from the question's text."""
-
     async def answer(self, request: ModelRequest) -> ModelAnswer:
         data = request.prompt.split("\n")[1]  # the lines around it hold a number that nobody can guess
         lot = int(sha256(data.encode()).hexdigest()[:6], 16)
@@ -212,8 +210,6 @@ class Oracle(Model):
 
 
 class Corpus:
-    """Knows a few entities and relations; of one entity it can say nothing."""
-
     async def entities(self, _tenant: str, ids: Sequence[str], /) -> dict[str, Any]:
         if "broken" in ids:
             raise ValueError("broken")

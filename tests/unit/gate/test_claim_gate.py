@@ -212,13 +212,15 @@ async def test_under_hmac_a_trusted_source_needs_a_signature_of_a_key_that_has_n
         header = b"docs:" + hmac.new(secret, value, hashlib.sha256).hexdigest().encode()
         return world.record(value, headers=(("gw-attestation", header),))
 
-    for mode, expected in (("off", ["tier_1"] * 3), ("hmac", ["tier_1", "tier_2", "tier_2"])):
+    for mode, expected in (("off", ["tier_1"] * 4), ("hmac", ["tier_1", "tier_2", "tier_2", "tier_2"])):
         world = World(policy=Policy(attestation=mode, enable_dedup=False), keys=keys)
         good, bad = signed(world, claim_id="a"), signed(world, b"other", claim_id="b")
-        decisions = await world.decide(good, bad, world.claim("c", "Snow is white", source="user"))
+        unsigned, twice = world.claim("c", "Snow is white", source="user"), signed(world, claim_id="d")
+        twice = dataclasses.replace(twice, headers=(*bad.headers, *twice.headers))
+        decisions = await world.decide(good, bad, unsigned, twice)
         assert [str(decision.tier) for decision in decisions] == expected
         states = [(d.facts.attestation or {}).get("state") for d in decisions]
-        assert states == ["valid", "invalid", None]
+        assert states == ["valid", "invalid", None, "invalid"]
     assert decisions[1].reason_code == "source_unattested"
     assert "source_unattested: user" in decisions[1].checks_failed
     late, world = (

@@ -175,6 +175,11 @@ async def test_whoever_may_not_act_changes_nothing():
         assert (await office.refused(action, pending, **fields)).code == code, fields
     backdated = replace(office.action("approve", pending, key="late"), timestamp=1)
     assert (await office.carry_out(backdated))[0].code == "unattested"
+    signed = office.action("approve", pending)
+    for old, new in ((b'"approve"', b'"retract"'), (b'"a"', b'"b"')):  # the signature is of other bytes
+        tampered = replace(signed, value=signed.value.replace(old, new))
+        assert tampered.value != signed.value
+        assert (await office.carry_out(tampered))[0].code == "unattested"
     delegated = (await office.act("approve", pending, reviewer="lead")).decision
     assert (delegated.revision, delegated.facts.review["reviewer"]) == (2, "lead")
 
