@@ -28,7 +28,7 @@ from groundwire.state.server import connect
 from groundwire.verify.results import CitationCheck, RedisCache, cache_key
 from tests.services.fixtures import or_skip
 from tests.services.redis_servers import LocalCluster
-from tests.state.claims import LIMITS, A, Claims, P, People, R, decide, stored
+from tests.state.claims import LIMITS, Claims, P, People, R, decide, stored
 from tests.state.conftest import start, state_at
 
 USERS = [f"user-{n}" for n in range(60)]
@@ -107,28 +107,6 @@ def test_buckets_follow_partitions_and_are_spread_evenly_over_primaries():
         assert max(counts) - min(counts) <= 2
 
 
-async def test_answers_stand_in_the_order_of_the_batch(own_cluster):
-    claims = Claims()
-    async with opened(own_cluster) as state:
-        asks = asks_of(claims)
-        tiers = [claims.ask("c1", None, 1 + at % 3, user=user) for at, user in enumerate(USERS)]
-        answers = await decide(state, *asks, *tiers)
-        assert [answer.origin for answer in answers] == [ask.origin for ask in (*asks, *tiers)]
-        assert [answer.tier for answer in answers[len(asks) :]] == [ask.base_tier for ask in tiers]
-
-
-async def test_an_action_id_is_used_once_within_a_tenant_whichever_buckets_its_users_are_in(own_cluster):
-    people = People(Claims())
-    async with opened(own_cluster) as state:
-        asks = for_review(USERS[:8], people.claims)
-        await decide(state, *asks)
-        acts = [people.act("approve", ask, action_id="one") for ask in asks]
-        first, *others = await state.review(acts)
-        assert first.state is A
-        assert {other.code for other in others} == {"action_id_reused"}
-        assert (await state.review(acts[:1]))[0].state is A
-
-
 async def test_a_limit_counts_the_places_in_all_buckets(own_cluster):
     for limits, place in (
         (QueueLimits(per_tenant=5), Place.TENANT_FULL),
@@ -157,12 +135,17 @@ async def test_a_step_gives_no_more_places_than_there_are_and_all_of_them_are_su
     for limits in (QueueLimits(per_tenant=5), QueueLimits(total=5)):
         async with opened(own_cluster) as state:
             assert places(await decide(state, *for_review(USERS), limits=limits)) == 5
-    async with opened(own_cluster) as state:
+    async with opened(own_cluster, name := f"{secrets.token_hex(8)}.") as state:
+        await start(state)
         asks = for_review(USERS)
         await decide(state, *asks)
         assert await state.queue_depth() == len(USERS)
         sizes = {b"acme": sum(len(ask.record) for ask in asks)}
         assert await state.tenants_use() == ({b"acme": len(USERS)}, sizes)
+        found = await measure(state.server, state, name, 1_000, lambda _: None)
+        assert found.kinds["outcomes"].number == len(USERS)
+        used = [own_cluster.ask(node, "INFO", "memory")["used_memory"] for node in own_cluster.primaries]
+        assert found.used > max(used), "the size is that of all primaries"
         people = People(Claims(1_000))
         await state.review([people.act("reject", ask) for ask in asks])
         assert await state.queue_depth() == 0
@@ -413,17 +396,6 @@ async def test_a_policy_is_found_while_a_primary_is_away_and_its_absence_cannot_
         assert await state.get_policy("2" * 64) == b"{}"
 
 
-async def test_the_size_of_state_is_that_of_all_primaries(own_cluster):
-    async with opened(own_cluster, name := f"{secrets.token_hex(8)}.") as state:
-        await start(state)
-        await state.step(asks_of(Claims()), LIMITS)
-        found = await measure(state.server, state, name, 1_000, lambda _: None)
-        assert found.kinds["outcomes"].number == len(USERS)
-        assert set(found.kinds) == {"outcomes", "index", "epoch, scheme"}
-        used = [own_cluster.ask(node, "INFO", "memory")["used_memory"] for node in own_cluster.primaries]
-        assert found.used > max(used)
-
-
 async def test_one_redis_and_a_cluster_are_told_apart_with_how_each_is_written(
     own_cluster, redis_server, monkeypatch
 ):
@@ -442,21 +414,6 @@ async def test_one_redis_and_a_cluster_are_told_apart_with_how_each_is_written(
                 await state.open()
 
 
-async def test_commands_refuse_what_workers_would_refuse(own_cluster):
-    node = own_cluster.primaries[1]
-    own_cluster.ask(node, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-    rows = [
-        (["state", "size"], own_cluster.primaries[0].url, "write redis+cluster://"),
-        (["rebuild", "--yes"], own_cluster.primaries[0].url, "write redis+cluster://"),
-        (["rebuild", "--yes"], own_cluster.url, "set maxmemory-policy to noeviction"),
-    ]
-    for command, url, hint in rows:
-        env = {"GROUNDWIRE_REDIS_URL": url, "GROUNDWIRE_BROKERS": "127.0.0.1:1"}
-        result = await asyncio.to_thread(CliRunner().invoke, main, command, env=env)
-        assert (result.exit_code, hint in result.stderr) == (2, True), (command, result.stderr)
-    own_cluster.ask(node, "CONFIG", "SET", "maxmemory-policy", "noeviction")
-
-
 async def test_a_primary_that_would_forget_and_slots_without_an_owner_are_named(own_cluster):
     node = own_cluster.primaries[1]
     for name, wrong, right in (
@@ -467,6 +424,15 @@ async def test_a_primary_that_would_forget_and_slots_without_an_owner_are_named(
         async with opened(own_cluster, "gw.") as state:
             with pytest.raises(UsageError, match=f"{node.port} .*set {name} to {right}"):
                 await state.open()
+        if name == "maxmemory-policy":  # commands refuse what workers refuse
+            for command, url, hint in (
+                (["state", "size"], own_cluster.primaries[0].url, "write redis+cluster://"),
+                (["rebuild", "--yes"], own_cluster.primaries[0].url, "write redis+cluster://"),
+                (["rebuild", "--yes"], own_cluster.url, "set maxmemory-policy to noeviction"),
+            ):
+                env = {"GROUNDWIRE_REDIS_URL": url, "GROUNDWIRE_BROKERS": "127.0.0.1:1"}
+                result = await asyncio.to_thread(CliRunner().invoke, main, command, env=env)
+                assert (result.exit_code, hint in result.stderr) == (2, True), (command, result.stderr)
         own_cluster.ask(node, "CONFIG", "SET", name, right)
     slot = key_slot(b"nobody")
     for each in own_cluster.primaries:

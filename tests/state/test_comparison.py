@@ -25,7 +25,8 @@ MARKED = st.builds(
     lambda marks, token: bytes((marks,)) + token, st.sampled_from((1, 2, 3, 9, 129, 137, 67, 75)), TOKENS
 )
 POINTS = st.sampled_from((1, 3333, 5000, 6667, 7500, 9200, 10_000))
-RULES = st.builds(MatchRules, st.builds(Thresholds, POINTS, POINTS, POINTS), st.booleans(), st.booleans())
+LIMIT = st.just(Thresholds(3000, 3000, 3000)) | st.builds(Thresholds, POINTS, POINTS, POINTS)
+RULES = st.builds(MatchRules, LIMIT, st.booleans(), st.booleans())
 
 
 @st.composite
@@ -38,52 +39,43 @@ def signatures(draw) -> bytes:
     return b"".join((header, *values, *content, *others))
 
 
-def query(sign: bytes, rules: MatchRules) -> DedupQuery:
-    return DedupQuery(secrets.token_bytes(16), [b"same key"], [b"same key"], sign, rules)
+@pytest.mark.parametrize("examples", [25, pytest.param(300, marks=pytest.mark.slow)])
+def test_claims_compare_alike_in_the_script_and_in_python(redis_server, examples):
+    """Of one and of many matches both choose the same, of rejected claims among them."""
 
-
-@pytest.mark.slow
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
-@given(indexed=signatures(), asked=signatures(), rules=RULES, rejected=st.booleans())
-def test_two_claims_compare_alike_in_the_script_and_in_python(redis_server, indexed, asked, rules, rejected):
-    async def compare_both() -> None:
-        redis = await start(state_at(redis_server.url, f"{secrets.token_hex(8)}."))
-        memory, claims = MemoryState(), Claims()
-        first = replace(claims.ask("c1", None), dedup=query(indexed, rules))
-        second = replace(claims.ask("c2", None), dedup=replace(first.dedup, signature=asked))
-        retracted = People(claims).act("retract", first)
-        for state in (redis, memory):
-            await state.step([first], QueueLimits())
-            await state.review([retracted] if rejected else [])
-        found, expected = [(await state.step([second], QueueLimits()))[0] for state in (redis, memory)]
-        assert found == expected
-        match = compare(second.dedup.signature, first.dedup.signature, rules.thresholds, rejected=rejected)
-        facts = [(match.inter, match.union, match.difference) for match in found.matches]
-        assert facts == ([(match.inter, match.union, match.difference.value)] if match else [])
-        await redis.close()
-
-    asyncio.run(compare_both())
-
-
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
-@given(
-    texts=st.lists(signatures(), min_size=1, max_size=12),
-    times=st.lists(st.integers(1, 3), min_size=12, max_size=12),
-    tiers=st.lists(st.sampled_from((1, 2)), min_size=12, max_size=12),
-    asked=signatures(),
-    material=st.booleans(),
-)
-def test_of_many_matches_both_choose_the_same(redis_server, texts, times, tiers, asked, material):
-    async def compare_both() -> None:
-        redis = await start(state_at(redis_server.url, f"{secrets.token_hex(8)}."))
-        memory, claims = MemoryState(), Claims()
-        base = query(asked, MatchRules(Thresholds(3000, 3000, 3000), material))
-        asks = []
-        for n, (sign, time, tier) in enumerate(zip([*texts, asked], [*times, 9], [*tiers, 1], strict=False)):
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
+    @given(
+        earlier=st.lists(
+            st.tuples(signatures(), st.integers(1, 3), st.sampled_from((1, 2))), min_size=1, max_size=12
+        ),
+        asked=signatures(),
+        rules=RULES,
+        rejected=st.booleans(),
+    )
+    def compare_both(earlier, asked, rules, rejected) -> None:
+        base, claims, asks = DedupQuery(b"s" * 16, [b"same key"], [b"same key"], asked, rules), Claims(), []
+        for n, (sign, time, tier) in enumerate([*earlier, (asked, 9, 1)]):
             ask = claims.ask(f"c{(7 * n) % 13}-{n}", None, tier)
             where = replace(ask.origin, timestamp=time)
             asks.append(replace(ask, origin=where, dedup=replace(base, signature=sign)))
-        assert await redis.step(asks, QueueLimits()) == await memory.step(asks, QueueLimits())
-        await redis.close()
+        retracted = [People(claims).act("retract", asks[0])] * rejected
 
-    asyncio.run(compare_both())
+        async def answers(state) -> list:
+            found = await state.step(asks[:-1], QueueLimits()) + await state.review(retracted)
+            return found + await state.step(asks[-1:], QueueLimits())
+
+        async def both() -> list[list]:
+            redis = await start(state_at(redis_server.url, f"{secrets.token_hex(8)}."))
+            found = [await answers(redis), await answers(MemoryState())]
+            await redis.close()
+            return found
+
+        ours, theirs = asyncio.run(both())
+        assert ours == theirs
+        if len(earlier) == 1:
+            rejected = rejected and earlier[0][2] == 1
+            match = compare(asked, earlier[0][0], rules.thresholds, rejected=rejected)
+            facts = [(match.inter, match.union, match.difference) for match in ours[-1].matches]
+            assert facts == ([(match.inter, match.union, match.difference.value)] if match else [])
+
+    compare_both()

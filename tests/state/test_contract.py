@@ -8,7 +8,6 @@ from groundwire.state.model import (
     Conflict,
     Outcome,
     QueueLimits,
-    ReviewAction,
     Reviewed,
     State,
     StepRequest,
@@ -88,39 +87,27 @@ async def test_a_claim_waits_behind_waiting_claims_of_its_user_alone(state: Stat
     assert later.state is A
 
 
-async def test_a_record_answered_while_its_claim_was_joined_keeps_its_answer(state: State, claims, people):
+async def test_a_record_that_was_answered_keeps_its_answer(new_state, claims):
     """A worker that lost its partition may ask once more and die before it publishes."""
-    leader, joined = claims.ask("c1", tier=2), claims.ask("c2", tier=2)
+    state, leader, joined = await new_state(), claims.ask("c1", tier=2), claims.ask("c2", tier=2)
     pending, first = await decide(state, leader, joined)
     later = claims.again(joined, wait=True)
-    assert await decide(state, later) == [replace(first, fresh=False)]
+    assert await decide(state, later) == [replace(first, fresh=False)], "answered while its claim was joined"
     await state.reassert([stored(leader, replace(pending, **APPROVED, first_origin=leader.origin))])
     assert await decide(state, later) == [replace(first, fresh=False)]
     assert await state.waiting_count() == 0
     (afresh,) = await decide(state, claims.again(joined))
     assert (afresh.state, afresh.revision) == (B, 2)
     assert await step_one(state, joined) == replace(first, fresh=False)
-
-
-async def test_a_record_answered_while_another_waited_keeps_its_answer(state: State, claims):
-    ask = claims.ask(tier=2, wait=True)
+    state, ask = await new_state(), claims.ask(tier=2, wait=True)
     await step_one(state, ask)
-    later = claims.again(ask)
-    assert await step_one(state, later) == Waiting(publish=False)
-    (refused,) = await decide(state, ask, deferred=True, limits=FULL)
-    assert await decide(state, later) == [replace(refused, fresh=False)]
-    assert await state.waiting_count() == 0
-    (afresh,) = await decide(state, claims.again(ask, wait=False))
-    assert (afresh.state, afresh.revision) == (P, 2)
-
-
-async def test_an_older_record_on_deferred_does_not_decide_the_one_that_waits(state: State, claims):
-    ask = claims.ask(tier=2, wait=True)
-    await step_one(state, ask)
+    second = claims.again(ask)
+    assert await step_one(state, second) == Waiting(publish=False)
     (first,) = await decide(state, ask, deferred=True, limits=FULL)
+    assert await decide(state, second) == [replace(first, fresh=False)], "answered while another waited"
     later = claims.again(ask)
     assert await step_one(state, later) == Waiting(publish=True)
-    for deferred in (False, True):
+    for deferred in (False, True):  # an older record on `deferred` does not decide the one that waits
         assert await step_one(state, ask, deferred=deferred) == replace(first, fresh=False)
     assert await state.waiting_count() == 1
     (refused,) = await decide(state, later, deferred=True, limits=FULL)
@@ -183,14 +170,11 @@ async def test_a_match_reports_id_counts_and_class(state: State, claims):
     assert await decide(state, ask) == [replace(outcome, fresh=False)]
 
 
-async def test_a_claim_is_not_its_own_duplicate_once_its_entry_has_expired(state: State, claims):
-    ask = claims.ask("c1")
-    await decide(state, replace(ask, subject=subject("c1", kind=Kind.RESPONSE)))  # the expired entry
+async def test_neither_itself_nor_an_approved_claim_past_its_horizon_is_a_duplicate(state: State, claims):
+    ask = claims.ask("own", OTHER)
+    await decide(state, replace(ask, subject=subject("own", kind=Kind.RESPONSE)))  # the expired entry
     (outcome,) = await decide(state, ask)
     assert (outcome.state, list(outcome.matches)) == (A, [])
-
-
-async def test_an_approved_claim_past_its_horizon_is_no_duplicate(state: State, claims):
     await decide(state, claims.ask("c1", horizon=1_003))
     before = replace(claims.ask("c2"), origin=origin(50, timestamp=1_002))
     after = replace(claims.ask("c3"), origin=origin(51, timestamp=1_003))
@@ -227,17 +211,7 @@ async def test_matches_come_nearest_first_then_earliest_then_by_id(state: State,
     assert [(match.inter, match.union) for match in outcome.matches] == [(60, 60)] * 4 + [(60, 61)]
 
 
-async def test_five_matches_are_reported_and_the_decisive_ones_are_among_them(state: State, claims):
-    words = [f"word{n}" for n in range(60)]
-    asks = [claims.ask(f"p{n}", " ".join(words[n:] + words[:n]), 2) for n in range(1, 7)]
-    outcomes = await decide(state, *asks, claims.ask("q", " ".join([*words, "more"]), 2))
-    assert states(outcomes) == [P] * 7
-    (last,) = await decide(state, claims.ask("new", " ".join(words), 2))
-    assert last.state is J
-    assert [match.subject_id for match in last.matches] == ["p1", "p2", "p3", "p4", "q"]
-
-
-async def test_a_claim_that_could_not_be_compared_is_not_approved_and_not_indexed(state: State, claims):
+async def test_a_claim_that_was_not_compared_or_not_queued_is_not_indexed(state: State, claims):
     (failed,) = await decide(state, claims.ask("c1", failed=True))
     assert (failed.state, failed.dedup_status, list(failed.matches)) == (P, "failed", [])
     (other,) = await decide(state, claims.ask("c2", tier=2))
@@ -245,6 +219,10 @@ async def test_a_claim_that_could_not_be_compared_is_not_approved_and_not_indexe
     disabled = await decide(state, claims.ask("c3", None), claims.ask("c4", None), claims.ask("c5", None, 2))
     assert states(disabled) == [A, A, P]
     assert {outcome.dedup_status for outcome in disabled} == {"disabled"}
+    (unqueued,) = await decide(state, replace(claims.ask("c6", tier=2), queued=False))
+    assert (unqueued.state, unqueued.place) == (V, Place.NOT_NEEDED), "it joins nothing"
+    (later,) = await decide(state, claims.ask("c7", tier=2))
+    assert [match.subject_id for match in later.matches] == ["c2"]
 
 
 async def test_only_approved_parents_keep_tier_1_and_each_is_reported(state: State, claims):
@@ -264,22 +242,17 @@ async def test_only_approved_parents_keep_tier_1_and_each_is_reported(state: Sta
     assert kept.state is A
     await decide(state, claims.ask("nobody", "what the claim rests on"))
     assert await decide(state, ask) == [replace(lowered, fresh=False)], "as they were when it was decided"
-
-
-async def test_only_an_approved_response_keeps_claims_derived_from_it_in_tier_1(state: State, claims):
     names = ("approved", "review", "blocked", "pending", "refused", "unknown")
     tiers = {"approved": 1, "blocked": 3}
     asks = [claims.respond(name, tiers.get(name, 2), queued=name == "pending") for name in names[:4]]
-    await decide(state, *asks, limits=QueueLimits(per_user=2))
+    await decide(state, *asks)
     await decide(state, claims.respond("refused", 2, queued=True), limits=FULL)
     parents = [subject(name, kind=Kind.RESPONSE) for name in names]
-    texts = [f"what {name} answers say stands on its own" for name in names]
-    outcomes = await decide(
-        state, *[claims.ask(f"{p.subject_id}#1", t, parents=[p]) for p, t in zip(parents, texts, strict=True)]
-    )
+    asks = [claims.ask(f"{p.subject_id}#1", f"what {p.subject_id} says", parents=[p]) for p in parents]
+    outcomes = await decide(state, *asks)
     assert [outcome.parents[0].state for outcome in outcomes] == list(names)
     assert states(outcomes) == [A, P, P, P, P, P]
-    (claim,) = await decide(state, claims.ask("c1", OTHER, parents=[subject("approved")]))
+    (claim,) = await decide(state, claims.ask("c9", "a third text", parents=[subject("approved")]))
     assert claim.parents[0].state == "unknown", "a claim of that name is another subject"
 
 
@@ -327,19 +300,10 @@ async def test_responses_and_claims_share_places_but_not_the_index(state: State,
     assert not any(outcome.matches for outcome in outcomes)
 
 
-async def test_a_tier_2_that_is_not_queued_joins_nothing_and_is_not_found(state: State, claims):
-    await decide(state, claims.ask("c1", tier=2))
-    (outcome,) = await decide(state, replace(claims.ask("c2", tier=2), queued=False))
-    assert (outcome.state, outcome.place) == (V, Place.NOT_NEEDED)
-    (later,) = await decide(state, claims.ask("c3", tier=2))
-    assert [match.subject_id for match in later.matches] == ["c1"]
-
-
 async def test_payloads_are_those_of_current_outcomes_in_the_order_asked_for(state: State, claims):
     lines = [b'{"engine":"%d"}\t{"n":%d}' % (n % 2, n) for n in range(6)] + [b"{}\t{}", b'{"no":"tab"}']
     asks = [replace(claims.ask(f"c{n}", f"{n} {n}", 1 + n % 3), payload=line) for n, line in enumerate(lines)]
-    responses = [claims.respond(f"r{n}", 1 + n % 3, queued=n == 4) for n in range(5)]
-    asks += [replace(ask, payload=b'{"r":"%s"}' % ask.subject.subject_id.encode()) for ask in responses]
+    asks += [replace(claims.respond(f"r{n}", 1 + n % 3, queued=n == 4), payload=b"{}") for n in range(5)]
     payloads = [ask.payload for ask in asks]
     again = [claims.again(ask, payload=b"other\tline") for ask in asks]
     for answers in (await decide(state, *asks), await decide(state, *again)):
@@ -350,8 +314,6 @@ async def test_payloads_are_those_of_current_outcomes_in_the_order_asked_for(sta
     await step_one(state, claims.ask("waiting", "a text that waits", wait=True))
     subjects = [subject("waiting"), *[ask.subject for ask in reversed(asks)], refused.subject, subject("r1")]
     assert await state.payloads(subjects) == [None, *reversed(payloads), b'{"n":2}', None]
-    held = await state.held([ask.subject for ask in asks])
-    assert [entry and entry.payload for entry in held] == payloads
     assert await state.payloads([]) == []
 
 
@@ -391,41 +353,39 @@ async def test_a_known_outcome_of_a_response_is_taken_over(new_state, claims):
     assert wrong == []
 
 
-@dataclass(frozen=True)
-class Row:
-    """One transition: a record (`new`, the `same`, a `later` or an `older` one) of a subject in a named state."""
-
-    start: str
-    record: str
-    to: SubjectState
-    revision: int
-    published: str
-    changes: dict[str, Any] = field(default_factory=dict)
-    limits: QueueLimits = LIMITS
-    deferred: bool = False
-
-
-async def begin(state: State, claims: Claims, people: People, start: str) -> StepRequest:
-    """Bring about the state that a row starts in; return the request of its subject."""
-    if start == "new answer":
-        return claims.respond("r1")
-    if start == "new" or start.startswith("beside"):
-        if start != "new":
-            await in_state(state, claims, people, start.rpartition(" ")[2].replace("waits", "waiting"))
-        return claims.ask("c1", f"{start.rpartition(' ')[2]} {TEXT}")
-    if not start.startswith("joined to"):
-        return await in_state(state, claims, people, start)
-    verbs = {"approved": "approve", "rejected": "reject", "expired": "expire", "edited": "edit"}
-    how = verbs[start.split()[3]]
-    ask = await in_state(state, claims, people, "joined")
-    leader = replace(ask, subject=subject("leader"))
-    assert isinstance(
-        await review_one(state, people.act(how, leader, text=UNHEARD if how == "edit" else None)), Reviewed
-    )
-    return ask
-
-
 async def test_a_record_brings_its_subject_from_one_state_to_the_next(new_state):
+    """Each row: a record (`new`, the `same`, a `later` or an `older` one) of a subject in a named state."""
+
+    @dataclass(frozen=True)
+    class Row:
+        start: str
+        record: str
+        to: SubjectState
+        revision: int
+        published: str
+        changes: dict[str, Any] = field(default_factory=dict)
+        limits: QueueLimits = LIMITS
+        deferred: bool = False
+
+    async def begin(start: str) -> StepRequest:
+        """Bring about the state that a row starts in; return the request of its subject."""
+        if start == "new answer":
+            return claims.respond("r1")
+        last = start.rpartition(" ")[2]
+        if start == "new" or start.startswith("beside"):
+            if start != "new":
+                await in_state(state, claims, people, last.replace("waits", "waiting"))
+            return claims.ask("c1", f"{last} {TEXT}")
+        if not start.startswith("joined to"):
+            return await in_state(state, claims, people, start)
+        how = {"approved": "approve", "rejected": "reject", "expired": "expire"}.get(start.split()[3], "edit")
+        ask = await in_state(state, claims, people, "joined")
+        act = people.act(
+            how, replace(ask, subject=subject("leader")), text=UNHEARD if how == "edit" else None
+        )
+        assert isinstance(await review_one(state, act), Reviewed)
+        return ask
+
     where = {
         "approved": A,
         "pending": P,
@@ -441,10 +401,9 @@ async def test_a_record_brings_its_subject_from_one_state_to_the_next(new_state)
     other_payload = {"payload": b"{}", "record": b"other"}
     rows = [
         # a new subject gets the state of its tier
-        *[Row("new", "new", to, 1, "decision", {"base_tier": tier}) for tier, to in ((1, A), (2, P), (3, B))],
         *[
-            Row("new", "new", to, 1, "decision", {"base_tier": tier, "capped": True})
-            for tier, to in ((1, P), (2, P), (3, B))
+            Row("new", "new", to, 1, "decision", {"base_tier": tier, "capped": capped})
+            for tier, to, capped in ((1, A, 0), (2, P, 0), (3, B, 0), (1, P, 1), (2, P, 1), (3, B, 1))
         ],
         Row("new", "new", R, 1, "decision", {"base_tier": 2}, FULL),
         Row("new", "new", W, 0, "deferred", {"wait": True}),
@@ -496,7 +455,8 @@ async def test_a_record_brings_its_subject_from_one_state_to_the_next(new_state)
     wrong = []
     for row in rows:
         state, claims = await new_state(), Claims()
-        ask = await begin(state, claims, People(claims), row.start)
+        people = People(claims)
+        ask = await begin(row.start)
         depth, waiting = await state.queue_depth(), await state.waiting_count()
         (before,), (held,) = await state.statuses([ask.subject]), await state.held([ask.subject])
         was = before.state if before and row.record != "new" else None
@@ -529,12 +489,8 @@ async def test_a_record_brings_its_subject_from_one_state_to_the_next(new_state)
             expected += [row.to, row.revision, True]
             expected += [tiers.get(row.to, 2), places.get(row.to, Place.NOT_NEEDED)]
             found += [answer.fingerprint, answer.payload, answer.record, answer.origin, answer.first_origin]
-            expected += [
-                ask.fingerprint,
-                record.payload,
-                record.record if row.to is P else b"",
-                record.origin,
-            ]
+            kept = record.record if row.to is P else b""
+            expected += [ask.fingerprint, record.payload, kept, record.origin]
             expected += [ask.origin if row.revision > 1 else None]
             for again in (record, *([claims.again(record)] if row.to in {A, P, B, V} else [])):
                 found += await decide(state, again)
@@ -545,17 +501,12 @@ async def test_a_record_brings_its_subject_from_one_state_to_the_next(new_state)
 
 
 async def test_an_action_brings_its_subject_to_its_next_revision(new_state):
-    actions = [
-        *[
-            (start, action, {}, to)
-            for start in ("pending", "answer pending")
-            for action, to in (("approve", A), ("edit", A), ("reject", B), ("expire", B))
-        ],
-        *[("pending", action, {"expired": True}, B) for action in ("approve", "edit")],
-        *[(start, "retract", {}, B) for start in ("approved", "answer approved")],
-    ]
+    ends = (("approve", A), ("edit", A), ("reject", B), ("expire", B))
+    rows = [(start, action, {}, to) for start in ("pending", "answer pending") for action, to in ends]
+    rows += [("pending", action, {"expired": True}, B) for action in ("approve", "edit")]
+    rows += [(start, "retract", {}, B) for start in ("approved", "answer approved")]
     wrong = []
-    for start, action, changes, to in actions:
+    for start, action, changes, to in rows:
         state, claims = await new_state(), Claims()
         people = People(claims)
         ask = await in_state(state, claims, people, start)
@@ -567,14 +518,15 @@ async def test_an_action_brings_its_subject_to_its_next_revision(new_state):
         facts = {"state": to, "tier": 1 if to is A else 3, "revision": 2, "place": Place.NOT_NEEDED}
         facts |= {"origin": act.origin, "first_origin": ask.origin, "payload": act.payload, "record": b""}
         after = replace(before, **facts)
-        found = [
-            answer,
-            await decide(state, ask, claims.again(ask)),
-            await decide(state, claims.again(ask), deferred=True),
-            await state.payloads([ask.subject]),
-            await state.queue_depth(),
-        ]
-        left = depth - (action != ReviewAction.RETRACT)
-        if found != [Reviewed(2, after), [after] * 2, [after], [act.payload], left]:
+        found = [answer, await decide(state, ask, claims.again(ask))]
+        found += [await decide(state, claims.again(ask), deferred=True), await state.payloads([ask.subject])]
+        left = depth - (action != "retract")
+        if [*found, await state.queue_depth()] != [
+            Reviewed(2, after),
+            [after] * 2,
+            [after],
+            [act.payload],
+            left,
+        ]:
             wrong.append((start, action, changes, found))
     assert wrong == []

@@ -7,11 +7,9 @@ the same requests one by one: their answers must agree.
 """
 
 import asyncio
-import copy
 import uuid
 from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -110,8 +108,6 @@ class Lifecycle(RuleBasedStateMachine):
             while behind := self.behind():
                 self.finish(behind[0])
             self.check_that_every_record_ended()
-            self.check_that_committed_records_change_nothing()
-            self.check_that_no_two_approved_claims_are_duplicates()
             self.check_that_a_rebuild_finds_the_same()
         finally:
             self.run(self.redis.close())
@@ -120,8 +116,8 @@ class Lifecycle(RuleBasedStateMachine):
     @initialize(
         per_user=st.integers(0, 2),
         per_tenant=st.integers(1, 3),
-        tenant_bytes=st.sampled_from([0, 50, 500, 10**6]),
         total=st.integers(1, 3),
+        tenant_bytes=st.sampled_from([0, 50, 500, 10**6]),
         few=st.booleans(),
     )
     def begin(self, per_user, per_tenant, total, tenant_bytes, few) -> None:
@@ -294,29 +290,18 @@ class Lifecycle(RuleBasedStateMachine):
         expected = [current[who].payload if who in current else None for who in subjects]
         assert self.run(self.redis.payloads(subjects)) == self.run(self.memory.payloads(subjects)) == expected
 
-    def check_that_committed_records_change_nothing(self) -> None:
-        later = copy.deepcopy(self.memory)
-        for partition in INPUTS:
-            self.run(later.step(self.logs[partition][: self.committed[partition]], self.limits))
-        self.run(later.review(self.logs[REVIEWS][: self.committed[REVIEWS]]))
-        for name in ("statuses", "held"):
-            found = [self.run(getattr(state, name)(self.subjects())) for state in (self.memory, later)]
-            assert found[0] == found[1]
-
-    def check_that_no_two_approved_claims_are_duplicates(self) -> None:
-        approved = [who for who, one in self.current().items() if one.state is A and one.dedup_status == "ok"]
-        finds = {}
-        for who in approved:
-            query = self.queries[who, self.current()[who].revision]
-            finds[who] = set() if query is None else set(self.approved_duplicates(who, query))
-        for who, other in combinations(approved, 2):
-            # a claim whose rules see no difference may be approved after one whose rules saw one
-            assert other not in finds[who] or who not in finds[other]
-
     def check_that_a_rebuild_finds_the_same(self) -> None:
         """Index, places and parents, from all revisions in an order of their own."""
         keys = sorted(self.decided, key=lambda key: (key[0].digest, -key[1]))
-        known = [self.known(*key) for key in keys]
+        known = []
+        for who, revision in keys:
+            outcome, leader = self.decided[who, revision], None
+            if outcome.state is SubjectState.JOINED:
+                pending = [match for match in outcome.matches if match.match_class is MatchClass.PENDING]
+                leader = subject(pending[0].subject_id, user=who.user_id)
+            ask = replace(self.asks[who], dedup=self.queries[who, revision])
+            facts = {"rejected": (who, revision) in self.rejected, "joined_to": leader}
+            known.append(stored(ask, outcome, parents=[parent for _, parent in ask.parents], **facts))
 
         async def rebuild() -> None:
             async with self.redis.rebuilding() as rebuilding:
@@ -486,16 +471,6 @@ class Lifecycle(RuleBasedStateMachine):
             if near and (match.difference == "none" or not query.rules.material_difference):
                 found.append(other)
         return found
-
-    def known(self, who: Subject, revision: int):
-        outcome, leader = self.decided[who, revision], None
-        if outcome.state is SubjectState.JOINED:
-            pending = [match for match in outcome.matches if match.match_class is MatchClass.PENDING]
-            leader = subject(pending[0].subject_id, user=who.user_id)
-        parents = [parent for _, parent in self.asks[who].parents]
-        ask = replace(self.asks[who], dedup=self.queries[who, revision])
-        rejected = (who, revision) in self.rejected
-        return stored(ask, outcome, rejected=rejected, joined_to=leader, parents=parents)
 
 
 @pytest.mark.parametrize(("examples", "steps"), [(3, 25), pytest.param(45, 60, marks=pytest.mark.slow)])

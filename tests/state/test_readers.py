@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -120,54 +121,37 @@ async def test_state_of_the_scheme_before_is_refused_and_a_rebuild_carries_it_ov
     await newer.close()
 
 
-NAMES, PENDING = [subject(), subject("nobody")], [SubjectStatus(P, 1), None]
-
-
-@pytest.fixture
-async def live(redis_server, prefix) -> AsyncIterator[RedisStatuses]:
-    statuses = RedisStatuses(state_at(redis_server.url, prefix, require_aof=False))
-    yield statuses
-    await statuses.close()
-
-
-async def test_statuses_follow_a_state_that_was_lost_or_rebuilt(live, redis_state, redis, prefix):
-    await decide(redis_state, Claims().ask(tier=2))
-    assert await live.statuses(NAMES) == PENDING
-    await redis.delete(f"{prefix}epoch")
-    for _ in range(2):
-        with pytest.raises(StateLost):
-            await live.statuses(NAMES)
-    await start(redis_state)  # rebuilt, from topics that held nothing
-    assert await live.statuses(NAMES) == [None, None]
-    await decide(redis_state, Claims().ask(tier=2))
-    assert await live.statuses(NAMES) == PENDING
-    await start(redis_state)
-    with pytest.raises(StateLost):  # noticed before anything is told
-        await live.statuses(NAMES)
-    assert await live.statuses(NAMES) == [None, None]
-
-
-async def test_without_a_server_nothing_is_told_and_with_it_again_the_same_as_before(own_server):
-    state = await start(state_at(own_server.url, "gw."))
-    live = RedisStatuses(state_at(own_server.url, "gw.", require_aof=False))
+async def test_statuses_follow_a_state_that_was_lost_or_rebuilt_and_a_server_that_was_away(own_server):
+    names, pending = [subject(), subject("nobody")], [SubjectStatus(P, 1), None]
+    state = await start(state_at(own_server.url, "gw.", scheme=SCHEME))
+    live = RedisStatuses(state_at(own_server.url, "gw.", scheme=SCHEME, require_aof=False))
     await decide(state, Claims().ask(tier=2))
-    assert await live.statuses(NAMES) == PENDING
+    assert await live.statuses(names) == pending
     own_server.kill()
     with pytest.raises(StateUnavailable):
-        await live.statuses(NAMES)
+        await live.statuses(names)
     own_server.start()
-    assert await live.statuses(NAMES) == PENDING
-    await live.close()
-    await state.close()
-
-
-async def test_keys_of_another_policy_are_an_error(redis_server, prefix):
-    other = await start(state_at(redis_server.url, prefix, scheme="another"))
-    live = RedisStatuses.of(Settings(redis_url=redis_server.url, topic_prefix=prefix))
+    assert await live.statuses(names) == pending
+    redis = connect(own_server.url)
+    await redis.delete("gw.epoch")
+    await redis.aclose()
+    for _ in range(2):
+        with pytest.raises(StateLost):
+            await live.statuses(names)
+    await start(state)  # rebuilt, from topics that held nothing
+    assert await live.statuses(names) == [None, None]
+    await decide(state, Claims().ask(tier=2))
+    assert await live.statuses(names) == pending
+    await start(state)
+    with pytest.raises(StateLost):  # before it answers from the rebuilt state
+        await live.statuses(names)
+    assert await live.statuses(names) == [None, None]
+    await start(other := state_at(own_server.url, "other.", scheme="another"))
+    strange = RedisStatuses.of(Settings(redis_url=own_server.url, topic_prefix="other."))
     with pytest.raises(SchemeMismatch):
-        await live.statuses([subject()])
-    await live.close()
-    await other.close()
+        await strange.statuses(names)
+    for each in (live, state, strange, other):
+        await each.close()
 
 
 @pytest.fixture
@@ -187,20 +171,23 @@ async def test_every_key_of_the_deployment_is_counted_and_measured_by_its_kind(
     def numbers(found: StateSize) -> dict[str, int]:
         return {kind: usage.number for kind, usage in found.kinds.items()}
 
-    await decide(redis_state, claims.ask("c1"), claims.ask("c2", OTHER, 2))
+    other = claims.ask("c9", None, 2, tenant="umbrella")
+    await decide(redis_state, claims.ask("c1"), claims.ask("c2", OTHER, 2), replace(other, record=b"text"))
     await redis.set(f"{prefix}new:1", "of a later version")
     await redis.hset(f"{prefix}console:looking", "item", "ann")
     keys = await redis.keys(f"{prefix}*")
     taken = sum([await redis.memory_usage(key) for key in keys])
     found = await size_of()
-    kinds = {"outcomes": 2, "index": 2, "counters": 1, "console": 1, "epoch, scheme": 2, "other": 1}
-    assert numbers(found) == kinds
-    assert sum(kinds.values()) == len(keys)
+    kinds = {"outcomes": 3, "index": 2, "console": 1, "epoch, scheme": 2, "other": 1}
+    assert numbers(found) == kinds | {"counters": len(keys) - sum(kinds.values())}
     assert sum(usage.total for usage in found.kinds.values()) == taken
-    assert found.pending == {"acme": len(OTHER)}
+    assert found.pending == {"acme": len(OTHER), "umbrella": 4}
+    assert await redis_state.tenants_use() == (
+        {b"acme": 1, b"umbrella": 1}, {b"acme": len(OTHER), b"umbrella": 4}
+    )  # fmt: skip
     await decide(redis_state, *[claims.ask(f"d{n}", None) for n in range(5)])
     sampled = (await size_of(sample=3)).kinds["outcomes"]
-    assert (sampled.number, sampled.measured) == (7, 3)
+    assert (sampled.number, sampled.measured) == (8, 3)
     await redis.set(f"{prefix}x[ab].s:1", "ours")
     await redis.set(f"{prefix}xa.s:1", "theirs")
     assert numbers(await size_of(f"{prefix}x[ab].")) == {"outcomes": 1}, "a prefix is no pattern"
@@ -255,19 +242,16 @@ async def test_the_command_prints_what_state_takes_and_names_the_setting_of_an_u
 async def test_a_place_takes_at_most_twice_its_canonical_record_and_900_kb_take_none(
     redis, redis_state, prefix
 ):
-    places, overhead = (
-        10,
-        4_000,
-    )  # bytes besides its record: keys, index, counters, the outcome with its metadata
+    places, overhead = 10, 4_000  # bytes besides the record: keys, index, counters, metadata of the outcome
 
     async def taken() -> int:
         keys = [key async for key in redis.scan_iter(f"{prefix}*")]
         return sum([await redis.memory_usage(key, samples=0) for key in keys])
 
-    def claim(number: int, **fields: object) -> bytes:
+    def claim(number: int, **more: object) -> bytes:
         text = f"Part {number} of the gateway number {number} waits for nobody, whatever it is asked."
         return json.dumps(
-            {"claim_id": f"c{number}", "user_id": f"u{number}", "content": text, **fields}
+            {"claim_id": f"c{number}", "user_id": f"u{number}", "content": text, **more}
         ).encode()
 
     world = World(policy=Policy(dedup_method="partition"), state=redis_state)
@@ -275,20 +259,11 @@ async def test_a_place_takes_at_most_twice_its_canonical_record_and_900_kb_take_
     assert isinstance(result, DeadLetter)
     assert await redis_state.tenants_use() == ({}, {})
     # blanks between fields are not kept; metadata as long as it may be
-    for turn, (blanks, metadata, record) in enumerate(
-        [(880_000, {}, 600), (0, {"note": "x" * 15_000}, 15_600)]
-    ):
+    rows = [(880_000, {}, 600), (0, {"note": "x" * 15_000}, 15_600)]
+    for turn, (blanks, metadata, record) in enumerate(rows):
         before = await taken()
         numbered = range(turn * places, (turn + 1) * places)
         values = [claim(n, metadata=metadata).replace(b", ", b", " + b" " * blanks, 1) for n in numbered]
         results = await world.results(*map(world.record, values))
         assert [r.decision.facts.place for r in results if isinstance(r, Decided)] == [Place.FREE] * places
         assert places * 100 < await taken() - before < places * (2 * record + overhead)
-
-
-async def test_places_and_bytes_are_counted_by_tenant(redis_state, claims):
-    asks = [claims.ask(f"c{n}", f"Fact {n} of nobody in particular {n}.", 2, user=f"u{n}") for n in range(3)]
-    other = claims.ask("c9", tier=2, tenant="umbrella")
-    await decide(redis_state, *asks, other)
-    sizes = {b"acme": sum(len(ask.record) for ask in asks), b"umbrella": len(other.record)}
-    assert await redis_state.tenants_use() == ({b"acme": 3, b"umbrella": 1}, sizes)

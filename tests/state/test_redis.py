@@ -31,7 +31,9 @@ from groundwire.state.model import (
 from groundwire.state.redis import RedisState
 from groundwire.state.server import SharedConnection, connect
 from tests.state.claims import (
+    FULL,
     LIMITS,
+    LONG,
     OTHER,
     SCHEME,
     TEXT,
@@ -40,7 +42,6 @@ from tests.state.claims import (
     P,
     People,
     R,
-    V,
     decide,
     dedup,
     review_one,
@@ -135,7 +136,7 @@ async def test_only_outcomes_without_a_place_in_index_or_queue_expire(redis_stat
     await decide(redis_state, claims.again(asks["joined"]))
     for name in ("refused", "refused before"):
         asks[name] = claims.ask(name, f"something else entirely {name}", 2)
-        await decide(redis_state, asks[name], limits=QueueLimits(per_user=0))
+        await decide(redis_state, asks[name], limits=FULL)
     await decide(redis_state, claims.again(asks["refused before"]))
     asks["waiting"] = claims.ask("w", wait=True)
     await redis_state.step([asks["waiting"]], LIMITS)
@@ -144,60 +145,51 @@ async def test_only_outcomes_without_a_place_in_index_or_queue_expire(redis_stat
     pending = {"pending", "refused before", "waiting", "response pending"}
     assert kept == {"approved", "response approved"} | pending
     assert all(31 * DAY - 60 < seconds[name] <= 31 * DAY for name in seconds if name not in kept)
-    for key in await redis.keys(f"{prefix}*"):
-        if not key.startswith((f"{prefix}s:".encode(), f"{prefix}r:".encode())):
-            assert await redis.ttl(key) == -1, key
+    others = [key for key in await redis.keys(f"{prefix}*") if key[len(prefix) :][:2] not in (b"s:", b"r:")]
+    assert {await redis.ttl(key) for key in others} == {-1}
 
 
 async def test_actions_and_what_people_blocked_live_91_days_or_as_set(
     redis_server, redis, prefix, claims, people
 ):
     for name, days, options in (("a.", 91, {}), ("b.", 200, {"action_ttl": 200 * DAY})):
-        state = await start(state_at(redis_server.url, prefix + name, **options))
-        asks = {
-            action: claims.ask(action, f"{action} {TEXT}", 2)
-            for action in ("approve", "edit", "reject", "expire")
-        }
-        outcomes = await decide(state, *asks.values())
+        state, own = await start(state_at(redis_server.url, prefix + name, **options)), prefix + name
+        asks = {how: claims.ask(how, f"{how} {TEXT}", 2) for how in ("approve", "edit", "reject", "expire")}
+        lost = (await decide(state, *asks.values()))[3]
         acts = [people.act(action, ask) for action, ask in asks.items()]
         answers = await state.review([*acts, people.act("reject", claims.ask("nobody"))])
-        ttls = [await redis.ttl(key) for key in await redis.keys(f"{prefix}{name}a:*")]
-        assert len(ttls) == 5
-        ttls += [await redis.ttl(entry_key(prefix + name, asks[action])) for action in ("reject", "expire")]
-        lost = replace(outcomes[3], **BLOCKED, fresh=False)
+        keys = await redis.keys(f"{own}a:*")
+        blocked = [entry_key(own, asks[action]) for action in ("reject", "expire")]
+        ttls = [await redis.ttl(key) for key in (*keys, *blocked)]
         by_gate = claims.ask("by gate", tier=3)
         (gates,) = await decide(state, by_gate)
-        await rebuild(state, stored(asks["reject"], answers[2].outcome, rejected=True), stored(asks["expire"], lost),
-                      stored(by_gate, replace(gates, fresh=False)))  # fmt: skip
-        ttls += [await redis.ttl(entry_key(prefix + name, asks[action])) for action in ("reject", "expire")]
-        assert all(days * DAY - 60 < ttl <= days * DAY for ttl in ttls), ttls
-        assert 0 < await redis.ttl(entry_key(prefix + name, by_gate)) <= 31 * DAY
+        known = [stored(asks["reject"], answers[2].outcome, rejected=True)]
+        known += [stored(asks["expire"], replace(lost, **BLOCKED, fresh=False))]
+        await rebuild(state, *known, stored(by_gate, replace(gates, fresh=False)))
+        ttls += [await redis.ttl(key) for key in blocked]
+        assert [days * DAY - 60 < ttl <= days * DAY for ttl in ttls] == [True] * 9, ttls
+        assert 0 < await redis.ttl(entry_key(own, by_gate)) <= 31 * DAY
         await state.close()
 
 
-async def test_counters_that_are_back_at_zero_leave_no_key(redis_state, redis, prefix, claims):
-    waiting, ask = claims.ask("w", wait=True), claims.ask("c1", OTHER, 2)
-    await redis_state.step([waiting], LIMITS)
-    _, pending = await decide(redis_state, waiting, ask, deferred=True)
-    await redis_state.reassert([stored(ask, replace(pending, state=A, revision=2, record=b""))])
-    assert not await redis.exists(f"{prefix}q")
-    assert not await redis.exists(f"{prefix}w:{short(digest('acme', 'ada'))}")
-
-
-async def test_a_script_that_fails_in_the_middle_counts_what_it_wrote(redis_state, redis, prefix, claims):
-    ask, waiting, torn = (
-        claims.ask("c1", OTHER, 2),
-        claims.ask("w", wait=True),
-        claims.ask("c2", user="bob", tier=2),
-    )
+async def test_a_script_that_fails_counts_what_it_wrote_and_counters_at_zero_leave_no_key(
+    redis_state, redis, prefix, claims
+):
+    ask, waiting = claims.ask("c1", OTHER, 2), claims.ask("w", wait=True)
+    torn = claims.ask("c2", user="bob", tier=2)
     members = f"{prefix}m:{short(torn.dedup.scope)}"
     await redis.set(members, "not a hash")
     with pytest.raises(StateUnavailable, match="WRONGTYPE"):
         await redis_state.step([ask, waiting, torn], LIMITS)
     assert (await redis_state.queue_depth(), await redis_state.waiting_count()) == (1, 1)
     await redis.delete(members)
-    await decide(redis_state, torn)
+    (pending,) = await decide(redis_state, torn)
     assert await redis_state.queue_depth() == 2
+    _, first = await decide(redis_state, waiting, ask, deferred=True)
+    for each, outcome in ((torn, pending), (ask, first)):
+        await redis_state.reassert([stored(each, replace(outcome, state=A, revision=2, record=b""))])
+    assert not await redis.exists(f"{prefix}q")
+    assert not await redis.exists(f"{prefix}w:{short(digest('acme', 'ada'))}")
 
 
 @pytest.mark.slow
@@ -254,14 +246,10 @@ async def test_too_much_to_compare_fails_deduplication_but_no_approval(redis_ser
         assert statuses == ["ok"] * 4 + ["failed"] * 2
         (outcome,) = await decide(state, claims.ask("c9", circles(1)[0]))
         assert (outcome.state, outcome.tier, outcome.dedup_status) == (P, 2, "failed")
-        answer = await review_one(state, people.act("approve", asks[0]))
-        assert (answer.outcome.state, answer.outcome.dedup_status, list(answer.outcome.matches)) == (
-            A,
-            "failed",
-            [],
-        )
-        answer = await review_one(state, people.act("edit", asks[5], text=OTHER))
-        assert (answer.outcome.state, answer.outcome.dedup_status) == (A, "ok")
+        acts = [people.act("approve", asks[0]), people.act("edit", asks[5], text=OTHER)]
+        outcomes = [answer.outcome for answer in await state.review(acts)]
+        found = [(one.state, one.dedup_status, list(one.matches)) for one in outcomes]
+        assert found == [(A, "failed", []), (A, "ok", [])]
     async with opened(redis_server, f"{prefix}bytes.", max_candidates=1) as state:
         await start(state)
         words = [word(n) for n in range(43)]  # 18 + 9 · 43 bytes: one over 400
@@ -312,7 +300,9 @@ async def test_looking_back_at_thousands_takes_one_call_each(redis_state, claims
     assert [len(command) < 10_010 for command in sent] == [True] * 3, "each subject is sent once"
 
 
-async def test_of_identical_claims_at_once_exactly_one_is_approved(redis_server, redis_state, prefix, claims):
+async def test_of_identical_claims_or_of_two_reviewers_at_once_exactly_one_counts(
+    redis_server, redis_state, prefix, claims, people
+):
     async with opened(redis_server, prefix) as left, opened(redis_server, prefix) as right:
         for turn in range(20):
             text = f"{TEXT} in the round of {word(turn)} and {word(turn + 20)}"
@@ -321,32 +311,16 @@ async def test_of_identical_claims_at_once_exactly_one_is_approved(redis_server,
                 *(state.step([ask], LIMITS) for state, ask in zip((left, right) * 5, asks, strict=True))
             )
             assert sorted(outcome.state for (outcome,) in answers) == [A] + [B] * 9
-
-
-@pytest.mark.slow
-async def test_of_two_reviewers_at_once_one_decides_each_item(
-    redis_server, redis_state, prefix, claims, people
-):
-    asks = [claims.respond(f"r{n}", 2, queued=True) for n in range(200)]
-    await decide(redis_state, *asks, limits=MANY)
-    states = [state_at(redis_server.url, prefix) for _ in range(2)]
-
-    async def race(number: int) -> None:
-        acts = [people.act(action, asks[number]) for action in ("approve", "reject")]
-        acts = acts[:: 1 if number % 2 else -1]
-        answers = await asyncio.gather(*[s.review([act]) for s, act in zip(states, acts, strict=True)])
-        (won,) = [answer for (answer,) in answers if isinstance(answer, Reviewed)]
-        (lost,) = [answer for (answer,) in answers if isinstance(answer, RefusedAction)]
-        assert won.revision == won.outcome.revision == 2
-        assert lost.code in {"stale", "not_pending"}
-        assert lost.current == SubjectStatus(won.outcome.state, 2)
-        assert await redis_state.statuses([asks[number].subject]) == [lost.current]
-
-    for first in range(0, len(asks), 20):
-        await asyncio.gather(*map(race, range(first, first + 20)))
+            ask = claims.respond(f"r{turn}", 2, queued=True)
+            await decide(redis_state, ask)
+            acts = [people.act(action, ask) for action in ("approve", "reject")][:: 1 if turn % 2 else -1]
+            answers = await asyncio.gather(left.review(acts[:1]), right.review(acts[1:]))
+            (won,) = [answer for (answer,) in answers if isinstance(answer, Reviewed)]
+            (lost,) = [answer for (answer,) in answers if isinstance(answer, RefusedAction)]
+            assert lost.code in {"stale", "not_pending"}
+            current = SubjectStatus(won.outcome.state, 2)
+            assert [lost.current] == await redis_state.statuses([ask.subject]) == [current]
     assert await redis_state.queue_depth() == 0
-    for state in states:
-        await state.close()
 
 
 async def test_state_that_lost_its_epoch_is_lost_to_every_call_and_nothing_is_changed(
@@ -384,19 +358,14 @@ async def test_state_that_another_worker_rebuilt_is_lost_until_its_epoch_is_adop
         assert await redis_state.read_epoch() == other.epoch != redis_state.epoch
         assert await redis_state.adopt_epoch() == other.epoch
         await decide(redis_state, claims.ask())
-
-
-async def test_keys_of_another_scheme_are_refused_and_a_rebuild_is_advised(redis_server, redis_state, prefix):
-    other = state_at(redis_server.url, prefix, scheme="partition-9/words-9/signature-9/9000")
+    newer = state_at(redis_server.url, prefix, scheme="partition-9/words-9/signature-9/9000")
     with pytest.raises(SchemeMismatch, match="groundwire rebuild"):
-        await other.open()
-    async with other.rebuilding() as rebuilding:
-        await rebuilding.clear()
-        await rebuilding.start_epoch("new")
-    assert await other.open() == "new"
+        await newer.open()
+    await start(newer)
+    assert await newer.open() == newer.epoch
     with pytest.raises(SchemeMismatch):
         await redis_state.adopt_epoch()
-    await other.close()
+    await newer.close()
 
 
 async def test_a_server_that_lost_its_scripts_gets_them_again(redis_state, redis, claims, people):
@@ -527,103 +496,42 @@ def test_an_address_that_is_no_redis_is_refused_and_no_password_is_shown():
             connect(url)
 
 
-async def test_a_rebuilt_state_answers_as_the_one_before(redis_state, claims):
-    """Outcomes are loaded in any order, several revisions of one subject among them."""
-    limits = QueueLimits(per_user=2)
-    refused = claims.ask("refused", "a text of its own that nobody else has", 2)
-    asks = [
-        claims.ask("approved", parents=[subject("nobody")], tier=2),
-        claims.ask("plain", OTHER),
-        claims.ask("copy", OTHER),
-        claims.ask("joined", tier=2),
-        claims.ask("pending", "something else waits for a person here", 2),
-        refused,
-        *[claims.respond(f"r{tier}", tier) for tier in (1, 2, 3)],
-        claims.respond("r4", 2, queued=True),
-        claims.respond("r5", 2, queued=True, user="bob"),
-    ]
-    outcomes = await decide(redis_state, *asks, limits=limits)
-    assert [outcome.state for outcome in outcomes] == [P, A, B, SubjectState.JOINED, P, R, A, V, B, R, P]
-    human = replace(outcomes[0], state=A, tier=1, revision=2, record=b"", first_origin=asks[0].origin)
-    known = [
-        stored(ask, outcome, joined_to=asks[0].subject if ask is asks[3] else None)
-        for ask, outcome in zip(asks, outcomes, strict=True)
-    ]
-    async with redis_state.rebuilding() as rebuilding:
-        await rebuilding.clear()
-        assert await rebuilding.load([stored(asks[0], human), *reversed(known)]) == 11
-        assert await rebuilding.load(known) == 0
-        await rebuilding.start_epoch("rebuilt")
-    await redis_state.adopt_epoch()
-    again = await decide(redis_state, *asks, limits=limits)
-    assert again == [replace(outcome, fresh=False) for outcome in (human, *outcomes[1:])]
-    assert await redis_state.queue_depth() == 2
-    afresh, pending = await decide(redis_state, claims.again(asks[3]), claims.again(refused), limits=limits)
-    assert [(afresh.state, afresh.revision), (pending.state, pending.revision)] == [(B, 2), (P, 2)]
-
-
 async def test_after_a_rebuild_a_published_action_is_answered_and_a_lost_one_carried_out_again(
     redis_state, claims, people
 ):
     """A revision that was not published is lost: the subject is as pending as before."""
-    published, lost = claims.ask("c1", tier=2), claims.ask("c2", OTHER, 2)
-    outcomes = await decide(redis_state, published, lost)
+    published, lost, unknown = claims.ask("c1", tier=2), claims.ask("c2", OTHER, 2), claims.ask("c3", LONG, 2)
+    outcomes = await decide(redis_state, published, lost, unknown)
     acts = [people.act("approve", ask) for ask in (published, lost)]
-    refused = people.act("reject", lost, revision=9)
-    first, second, third = await redis_state.review([*acts, refused])
+    refused, rejects = people.act("reject", lost, revision=9), people.act("reject", unknown)
+    first, second, third, fourth = await redis_state.review([*acts, refused, rejects])
     pending = stored(lost, replace(outcomes[1], fresh=False))
     await rebuild(redis_state, stored(published, first.outcome), pending)
     assert await redis_state.queue_depth() == 1
     again = people.act("approve", lost, action_id=acts[1].action_id)
-    answers = await redis_state.review([acts[0], again, refused])
-    assert answers == [first, Reviewed(2, replace(second.outcome, origin=again.origin)), third]
+    answers = await redis_state.review([acts[0], again, refused, rejects])
+    expected = Reviewed(2, replace(second.outcome, origin=again.origin))
+    assert answers == [first, expected, third, RefusedAction("unknown", None)]
+    await redis_state.step([replace(unknown, wait=True)], LIMITS)
+    waiting = SubjectStatus(SubjectState.WAITING, 0)
+    assert await review_one(redis_state, rejects) == RefusedAction("waiting", waiting)
+    await redis_state.reassert([stored(unknown, fourth.outcome, rejected=True)])
+    assert await review_one(redis_state, rejects) == fourth, "no refusal took the place of the answer"
     await rebuild(redis_state, pending)
-    await review_one(redis_state, people.act("approve", lost))
+    other = await review_one(redis_state, people.act("approve", lost, action_id="another"))
     stale = RefusedAction("stale", SubjectStatus(A, 2))
     assert await review_one(redis_state, again) == stale, "the revision is another action's by now"
     await review_one(redis_state, people.act("retract", lost, revision=2))
     assert await review_one(redis_state, again) == stale
+    act = people.act("approve", lost, action_id="another")
+    assert await review_one(redis_state, act) == other, "the superseded one keeps its answer"
 
 
-async def test_of_two_actions_with_the_same_revision_the_superseded_one_keeps_its_answer(
-    redis_state, claims, people
-):
-    ask = claims.ask(tier=2)
-    (outcome,) = await decide(redis_state, ask)
-    lost, act = people.act("approve", ask), people.act("approve", ask)
-    await review_one(redis_state, lost)
-    await rebuild(redis_state, stored(ask, replace(outcome, fresh=False)))
-    first, _ = await redis_state.review([act, people.act("retract", ask, revision=2)])
-    assert await review_one(redis_state, lost) == RefusedAction("stale", SubjectStatus(B, 3))
-    assert await review_one(redis_state, act) == first
-
-
-async def test_an_action_on_a_subject_that_a_rebuild_did_not_find_is_unknown(redis_state, claims, people):
-    ask = claims.ask(tier=2)
-    (outcome,) = await decide(redis_state, ask)
-    act = people.act("reject", ask)
-    first = await review_one(redis_state, act)
-    await rebuild(redis_state)
-    assert await review_one(redis_state, act) == RefusedAction("unknown", None)
-    await redis_state.step([replace(ask, wait=True)], LIMITS)
-    assert await review_one(redis_state, act) == RefusedAction(
-        "waiting", SubjectStatus(SubjectState.WAITING, 0)
-    )
-    await redis_state.reassert([stored(ask, first.outcome, rejected=True)])
-    assert await review_one(redis_state, act) == first, "no refusal took the place of the answer"
-    assert outcome.state is P
-
-
-@pytest.mark.parametrize(
-    ("ttl", "held"),
-    [
-        (60, 0),
-        pytest.param(5, 12, marks=pytest.mark.slow),
-    ],  # held longer than the lock lasts unless it is renewed
-)
+@pytest.mark.parametrize(("ttl", "held"), [(60, 0), pytest.param(5, 12, marks=pytest.mark.slow)])
 async def test_only_one_worker_rebuilds_and_keeps_its_lock(
     redis_server, redis_state, redis, prefix, ttl, held
 ):
+    """Held longer than the lock lasts unless it is renewed."""
     async with opened(redis_server, prefix) as other:
         async with redis_state.rebuilding(ttl=ttl) as first:
             await asyncio.sleep(held)
@@ -694,21 +602,15 @@ async def test_marks_and_policies_are_kept(redis_state, redis, prefix):
     assert await redis_state.get_policy("0" * 64) == b'{"version":"default"}'
 
 
-async def test_a_decided_subject_is_never_given_up_and_an_unknown_one_is(redis_state, redis, prefix, claims):
+async def test_a_waiting_claim_that_is_given_up_holds_up_nobody_and_is_unknown_to_people(
+    redis_state, redis, prefix, claims, people
+):
     assert await redis_state.give_up(subject("nobody"))
     assert not await redis.keys(f"{prefix}s:*")
-    for tier in (1, 2, 3):
-        ask = replace(
-            claims.ask(f"c{tier}", tier=tier), record=b'{\n"text":\n\n"a record with an empty line"}'
-        )
-        (before,) = await decide(redis_state, ask)
-        assert not await redis_state.give_up(ask.subject)
-        assert await decide(redis_state, ask) == [replace(before, fresh=False)]
-
-
-async def test_a_waiting_claim_that_is_given_up_holds_up_nobody_and_is_unknown_to_people(
-    redis_state, claims, people
-):
+    decided = replace(claims.ask("decided", LONG), record=b'{\n"text":\n\n"a record with an empty line"}')
+    (before,) = await decide(redis_state, decided)
+    assert not await redis_state.give_up(decided.subject), "what is decided is not given up"
+    assert await decide(redis_state, decided) == [replace(before, fresh=False)]
     ask, other = claims.ask(tier=2, wait=True), claims.ask("c2", "quite another text that nobody sent before")
     later = claims.again(ask)
     assert await redis_state.step([ask, later], LIMITS) == [Waiting(publish=True), Waiting(publish=False)]
@@ -719,9 +621,8 @@ async def test_a_waiting_claim_that_is_given_up_holds_up_nobody_and_is_unknown_t
     assert await redis_state.step([ask, later], LIMITS) == [GivenUp()] * 2
     for each in (redis_state.held, redis_state.statuses, redis_state.payloads):
         assert await each([ask.subject]) == [None]
-    assert await review_one(redis_state, people.act("approve", ask, revision=0)) == RefusedAction(
-        "unknown", None
-    )
+    act = people.act("approve", ask, revision=0)
+    assert await review_one(redis_state, act) == RefusedAction("unknown", None)
     (afresh,) = await decide(redis_state, claims.again(ask, wait=False))
     assert (afresh.state, afresh.revision) == (P, 1)
     assert (await review_one(redis_state, people.act("approve", ask))).revision == 2
@@ -729,7 +630,7 @@ async def test_a_waiting_claim_that_is_given_up_holds_up_nobody_and_is_unknown_t
 
 async def test_giving_up_a_record_leaves_the_outcome_before_it(redis_state, claims, people):
     ask = claims.ask("refused", OTHER, 2)
-    await decide(redis_state, ask, limits=QueueLimits(per_user=0))
+    await decide(redis_state, ask, limits=FULL)
     later = claims.again(ask, wait=True)
     await redis_state.step([later], LIMITS)
     await redis_state.give_up(ask.subject)
@@ -752,36 +653,31 @@ async def test_giving_up_a_record_leaves_the_outcome_before_it(redis_state, clai
     assert await decide(redis_state, first, second, claims.again(joined)) == [answer.outcome] * 3
 
 
-async def call(line: SharedConnection, *command: str) -> object:
-    return await (await line.send(*command))
+async def test_commands_take_effect_in_order_each_gets_its_own_answer_and_a_broken_connection_is_replaced(
+    redis_server, prefix
+):
+    async def call(*command: str) -> object:
+        return await (await line.send(*command))
 
-
-async def test_commands_take_effect_in_order_and_each_gets_its_own_answer(redis, prefix):
+    redis = connect(redis_server.url.removesuffix("/0") + "/7", patience=20.0)
     line = SharedConnection(redis, 20.0)
-    tasks = [asyncio.create_task(call(line, "APPEND", prefix, "x")) for _ in range(100)]
+    tasks = [asyncio.create_task(call("APPEND", prefix, "x")) for _ in range(100)]
     assert await asyncio.gather(*tasks) == list(range(1, 101))
     with pytest.raises(StateUnavailable, match="INCR: ResponseError"):
-        await call(line, "INCR", prefix)
+        await call("INCR", prefix)
     for turns in range(12):
-        first = asyncio.create_task(call(line, "ECHO", "mine"))
-        second = asyncio.create_task(call(line, "GET", prefix))
+        first = asyncio.create_task(call("ECHO", "mine"))
+        second = asyncio.create_task(call("GET", prefix))
         for _ in range(turns):
             await asyncio.sleep(0)
         first.cancel()
         answer = (await asyncio.gather(first, second, return_exceptions=True))[1]
         assert answer == b"x" * 100 or isinstance(answer, StateUnavailable)
-        assert await call(line, "GET", prefix) == b"x" * 100
-    await line.close()
-
-
-async def test_a_broken_connection_is_replaced_and_closed(redis_server, prefix):
-    redis = connect(redis_server.url.removesuffix("/0") + "/7", patience=20.0)
-    line = SharedConnection(redis, 20.0)
-    await call(line, "SET", prefix, "text")
-    await redis.client_kill_filter(_id=await call(line, "CLIENT", "ID"))
+        assert await call("GET", prefix) == b"x" * 100
+    await redis.client_kill_filter(_id=await call("CLIENT", "ID"))
     with suppress(StateUnavailable):  # what is under way when it breaks
-        await call(line, "GET", prefix)
-    assert await call(line, "GET", prefix) == b"text"
+        await call("GET", prefix)
+    assert await call("GET", prefix) == b"x" * 100
     await line.close()
     assert [client["db"] for client in await redis.client_list()].count("7") == 1, "the client's own is left"
     await redis.aclose()

@@ -125,29 +125,36 @@ async def test_an_approved_text_is_compared_once_more(new_state):
         if (answer.outcome.state, seen, await state.queue_depth()) != (to, matches, 0):
             wrong.append((text, action, changes, answer.outcome.state, seen))
     assert wrong == []
-
-
-async def test_neither_a_pending_nor_a_rejected_match_stops_a_person(state: State, claims, people):
-    texts = {"c1": OTHER, "c2": LONG.replace("upload", "download"), "c3": LONG}
-    asks = {name: claims.ask(name, text, 2) for name, text in texts.items()}
-    await decide(state, *asks.values())
-    await review_one(state, people.act("reject", asks["c2"]))
-    answer = await review_one(state, people.act("edit", asks["c1"], text=texts["c3"]))
-    assert answer.outcome.state is A
-    assert {m.subject_id: m.match_class for m in answer.outcome.matches} == {"c2": REJECTED, "c3": PENDING}
+    state, claims = await new_state(), Claims()
+    people, words = People(claims), [f"word{n}" for n in range(60)]
+    texts = [" ".join(words[n:] + words[:n]) for n in range(3)]
+    first, second = [claims.ask(name, texts[n], 2) for n, name in enumerate(("first", "second"))]
+    rejected = claims.ask("rejected", LONG.replace("upload", "download"), 2)
+    pending, edited = claims.ask("pending", LONG, 2), claims.ask("edited", OTHER, 2)
+    await decide(state, first, second, rejected, pending, edited)
+    acts = [people.act("reject", rejected), people.act("edit", edited, text=LONG)]
+    outcome = (await state.review(acts))[1].outcome
+    assert outcome.state is A, "neither a pending nor a rejected match stops a person"
+    classes = {match.subject_id: match.match_class for match in outcome.matches}
+    assert classes == {"rejected": REJECTED, "pending": PENDING}
+    await state.review([people.act("approve", second), people.act("approve", first)])
+    (outcome,) = await decide(state, claims.ask("c9", texts[2], 3))
+    assert [match.subject_id for match in outcome.matches] == ["second", "first"], (
+        "the earlier approval first"
+    )
+    ask = claims.ask("limited", tier=2)
+    await decide(state, ask)
+    act = people.act("approve", ask)
+    await review_one(state, replace(act, horizon=act.origin.timestamp + 2))
+    finds = [await found(state, claims), await found(state, claims)]
+    assert finds == [[("limited", APPROVED)], []], "the horizon given with an approval counts"
 
 
 async def test_parents_stay_as_the_person_knew_them_and_uncompared_facts_stay(state: State, claims, people):
-    await decide(state, claims.ask("dup", LONG, 2))
-    asks = {
-        action: claims.ask(
-            action, NEVER, 2, user=action, parents=[subject("p", user=action), subject("q", user=action)]
-        )
-        for action in ("edit", "reject", "expire", "retract")
-    }
-    for action, ask in asks.items():
-        await decide(state, claims.ask("dup", LONG, 2, user=action))
-        (before,) = await decide(state, ask)
+    for action in ("edit", "reject", "expire", "retract"):
+        parents = [subject(name, user=action) for name in ("p", "q")]
+        ask = claims.ask(action, NEVER, 2, user=action, parents=parents)
+        _, before = await decide(state, claims.ask("dup", LONG, 2, user=action), ask)
         assert [m.subject_id for m in before.matches] == ["dup"]
         await decide(state, claims.ask("p", "what the claim rests on", user=action))
         revision = 1
@@ -158,24 +165,6 @@ async def test_parents_stay_as_the_person_knew_them_and_uncompared_facts_stay(st
         assert after.parents == [ParentFact(id=name, state="unknown") for name in ("p", "q")]
         facts = ("ok", []) if action == "edit" else (before.dedup_status, before.matches)
         assert (after.dedup_status, after.matches, after.place) == (*facts, Place.NOT_NEEDED)
-
-
-async def test_of_equally_near_texts_the_earlier_approval_comes_first(state: State, claims, people):
-    words = [f"word{n}" for n in range(60)]
-    texts = [" ".join(words[n:] + words[:n]) for n in range(3)]
-    first, second = claims.ask("first", texts[0], 2), claims.ask("second", texts[1], 2)
-    await decide(state, first, second)
-    await state.review([people.act("approve", second), people.act("approve", first)])
-    (outcome,) = await decide(state, claims.ask("c9", texts[2], 3))
-    assert [match.subject_id for match in outcome.matches] == ["second", "first"]
-
-
-async def test_the_horizon_given_with_an_approval_counts(state: State, claims, people):
-    ask = claims.ask("c1", tier=2)
-    await decide(state, ask)
-    act = people.act("approve", ask)
-    await review_one(state, replace(act, horizon=act.origin.timestamp + 2))
-    assert [await found(state, claims), await found(state, claims)] == [[("c1", APPROVED)], []]
 
 
 async def test_a_rejection_counts_against_the_same_id_and_outlives_later_claims(state: State, claims, people):
@@ -257,37 +246,27 @@ async def test_an_action_on_an_unknown_subject_is_refused(state: State, claims, 
     assert unseen == RefusedAction("unknown", SubjectStatus(P, 1))
     assert await state.queue_depth() == 1
     assert await state.review([]) == await state.held([]) == await state.statuses([]) == []
-
-
-async def test_of_two_actions_in_one_batch_the_first_counts(state: State, claims, people):
-    ask = claims.ask(tier=2)
-    await decide(state, ask)
-    first, *others = await state.review(
-        [people.act("reject", ask), people.act("approve", ask), people.act("approve", ask, revision=2)]
-    )
-    assert isinstance(first, Reviewed)
+    act = people.act("approve", claims.ask())
+    later = people.act("approve", claims.ask(), action_id=act.action_id)
+    answers = await state.review([act, later])
+    assert [answer.at for answer in answers] == [act.origin.timestamp] * 2, "when it was first refused"
+    acts = [("reject", 1), ("approve", 1), ("approve", 2)]
+    first, *others = await state.review([people.act(how, ask, revision=number) for how, number in acts])
+    assert isinstance(first, Reviewed), "of several in one batch the first counts"
     assert others == [RefusedAction(code, SubjectStatus(B, 2)) for code in ("stale", "not_pending")]
 
 
 async def test_an_action_that_comes_again_gets_its_answer_again(new_state):
-    for action in FOUR:
-        state, claims = await new_state(), Claims()
-        people, ask = People(claims), claims.ask(tier=2, parents=[subject("p")])
-        await decide(state, ask)
-        act = people.act(action, ask)
-        first = await review_one(state, act)
-        later = people.act(action, ask, action_id=act.action_id, payload=b'{"by":"another record"}')
-        assert await state.review([act, later]) == [first] * 2
-        assert await review_one(state, replace(act, refused="unauthorized", expected_revision=9)) == first
-
-
-async def test_an_action_known_from_the_topics_alone_is_answered(new_state):
+    """From the same state, and from one that knows the action from the topics alone."""
     for action in ReviewAction:
         state, other, claims = await new_state(), await new_state(), Claims()
-        ask = claims.ask(tier=1 if action == "retract" else 2)
+        people, ask = People(claims), claims.ask(tier=1 if action == "retract" else 2)
         await decide(other, ask)
-        act = People(claims).act(action, ask)
+        act = people.act(action, ask)
         first = await review_one(other, act)
+        later = people.act(action, ask, action_id=act.action_id, payload=b'{"by":"another record"}')
+        acts = [act, later, replace(act, refused="unauthorized", expected_revision=9)]
+        assert await other.review(acts) == [first] * 3
         await state.reassert([stored(ask, first.outcome, rejected=True)])
         refused = replace(act, refused="unauthorized", only_recorded=True)
         for again in (refused, act, act):
@@ -312,7 +291,7 @@ async def test_an_approval_keeps_its_answer_after_its_retraction(new_state):
 
 
 async def test_an_action_id_is_used_once_within_a_tenant(state: State, claims, people):
-    one, two = claims.ask("c1", tier=2), claims.ask("c2", OTHER, 2)
+    one, two = claims.ask("c1", tier=2), claims.ask("c2", OTHER, 2, user="bob")  # in another bucket
     elsewhere = claims.ask("c1", tier=2, tenant="umbrella")
     await decide(state, one, two, elsewhere)
     act = people.act("approve", one, action_id="x", decisive=b"1" * 16)
@@ -359,13 +338,6 @@ async def test_a_refusal_that_is_not_remembered_does_not_stand(new_state):
         assert await review_one(state, other) == RefusedAction("unattested", SubjectStatus(A, 2))
 
 
-async def test_a_refusal_says_when_it_was_first_made(state: State, claims, people):
-    act = people.act("approve", claims.ask())
-    later = people.act("approve", claims.ask(), action_id=act.action_id)
-    answers = await state.review([act, later])
-    assert [answer.at for answer in answers] == [act.origin.timestamp] * 2
-
-
 def test_a_request_that_says_too_much_or_too_little_is_an_error(claims, people):
     for changes in ({"decisive": b"1" * 17}, {"only_recorded": True}):
         with pytest.raises(ValueError, match=r"decisive|refused"):
@@ -393,21 +365,19 @@ async def test_a_retraction_names_the_approved_claims_that_rest_on_the_subject(s
     assert await review_one(state, act) == answer
     assert (await state.held([parent.subject]))[0].record == answer.outcome.record == b""
     assert await decide(state, parent) == [answer.outcome]
-
-
-async def test_a_claim_may_rest_on_responses_and_on_what_is_approved_later(state: State, claims, people):
     child = claims.ask("c1", OTHER, 2, parents=[subject("r", kind=Kind.RESPONSE)])
     await decide(state, child)
     await review_one(state, people.act("approve", child))
-    response = claims.respond("r")
-    await decide(state, response, claims.ask("c2", TEXT, parents=[subject("r")]))  # on the claim of that name
+    response = claims.respond("r")  # approved later; and a claim of its name is another subject
+    await decide(state, response, claims.ask("c2", TEXT, parents=[subject("r")]))
     answer = await review_one(state, people.act("retract", response))
     assert (answer.affected, answer.affected_total) == (("c1",), 1)
 
 
 async def test_at_most_a_thousand_affected_are_named_by_their_bytes_and_all_are_counted(
-    state: State, claims, people
+    new_state, claims, people
 ):
+    state = await new_state()
     odd = ['a "quote"\\ / \n\t\x7f\x01', "漢", "😀", "ü", "Z", "a", "_", "a-b", "aB", "ab", "a b", "\x1f"]
     names = [*odd, *map(str, range(MAX_AFFECTED))]
     parent = claims.respond("r")
@@ -418,13 +388,10 @@ async def test_at_most_a_thousand_affected_are_named_by_their_bytes_and_all_are_
     assert answer.affected_total == len(names)
     assert list(answer.affected) == sorted(names, key=str.encode)[:MAX_AFFECTED]
     assert await review_one(state, act) == answer
-
-
-async def test_a_retraction_looks_at_a_bounded_number_of_claims(new_state, claims, people):
     state, parent = await new_state(max_candidates=3), claims.respond("r")
     await decide(state, parent, *[claims.ask(f"k{n}", None, parents=[parent.subject]) for n in range(5)])
     answer = await review_one(state, people.act("retract", parent))
-    assert (answer.affected_total, len(answer.affected)) == (3, 3)
+    assert (answer.affected_total, len(answer.affected)) == (3, 3), "no more are looked at"
 
 
 async def test_held_entries_and_statuses_are_those_of_the_steps_in_the_order_asked_for(

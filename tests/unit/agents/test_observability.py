@@ -50,13 +50,8 @@ def test_a_hundred_internal_errors_of_ten_keys_are_too_many_until_a_record_is_de
         decision: Any = SimpleNamespace(reason_code=reason)
         return Decided(InboundRecord("t", 0, 0, 0, b"%d" % key, b"{}"), decision, fresh=True)
 
-    for keys, errors, too_many in (
-        (1, 500, False),
-        (9, 500, False),
-        (10, 99, False),
-        (10, 100, True),
-        (100, 100, True),
-    ):
+    rows = [(1, 500, False), (9, 500, False), (10, 99, False), (10, 100, True), (100, 100, True)]
+    for keys, errors, too_many in rows:
         run = FailureRun()
         for number in range(errors):
             run.count(decided(number % keys, "internal_error"))
@@ -92,13 +87,8 @@ async def test_each_decision_and_action_counts_once_and_everything_else_is_a_rep
     for _ in range(3):  # settled again and again before it is published, as while the broker is away
         results = await gate.apply_step(await gate.prepare(actions))
         fresh |= fresh_of(results)
-    both = {
-        ("approve", "human_approved"): 1,
-        ("retract", "retracted"): 1,
-        ("human_approved",): 1,
-        ("retracted",): 1,
-    }
-    assert counted(results, fresh) == both
+    keys = (("approve", "human_approved"), ("retract", "retracted"), ("human_approved",), ("retracted",))
+    assert counted(results, fresh) == dict.fromkeys(keys, 1)
     repeat = {("groundwire_repeats_total",): 1}
     approved, retracted = results
     assert isinstance(approved, Acted)
@@ -115,15 +105,12 @@ async def test_each_decision_and_action_counts_once_and_everything_else_is_a_rep
     assert counted(results) == {("ungrounded",): 1} | repeat
 
 
-def facts(*calls: ModelCall) -> VerifierFacts:
-    return VerifierFacts(model="haiku", calls=list(calls))
+def facts(*calls: dict[str, object]) -> VerifierFacts:
+    told = [ModelCall.model_validate({"claim_id": "r/claim#1", "kind": "support", **one}) for one in calls]
+    return VerifierFacts(model="haiku", calls=told)
 
 
-def call(**fields: object) -> ModelCall:
-    return ModelCall.model_validate({"claim_id": "r/claim#1", "kind": "support", **fields})
-
-
-def test_questions_are_counted_by_their_result_with_their_cost():
+def test_questions_are_counted_by_their_result_with_their_cost_and_a_paused_service_is_shown():
     names = {
         ("questions_total", "kind", "support", "result", "answered"): 1,
         ("questions_total", "kind", "support", "result", "cached"): 1,
@@ -143,19 +130,13 @@ def test_questions_are_counted_by_their_result_with_their_cost():
         ]
 
     before = values()
-    spent = {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.5}
-    calls = (call(requests=2, **spent), call(cached=True, requests=0), call(fault="timeout", requests=3))
-    count_model(facts(*calls), 1.5)
+    answered = {"requests": 2, "input_tokens": 100, "output_tokens": 20, "cost_usd": 0.5}
+    count_model(facts(answered, {"cached": True, "requests": 0}, {"fault": "timeout", "requests": 3}), 1.5)
     assert [new - old for new, old in zip(values(), before, strict=True)] == list(names.values())
-
-
-def test_a_service_that_is_left_alone_is_shown_until_it_is_asked_again():
-    count_model(facts(call(fault="paused", requests=0)), 0.0)
-    assert value("model_paused") == 1
-    count_model(facts(call(cached=True, requests=0), call(fault="over_budget", requests=0)), 0.0)
-    assert value("model_paused") == 1, "nobody was asked: nothing is known"
-    count_model(facts(call()), 0.0)
-    assert value("model_paused") == 0
+    nobody_asked = [{"cached": True, "requests": 0}, {"fault": "over_budget", "requests": 0}]
+    for calls, paused in (([{"fault": "paused", "requests": 0}], 1), (nobody_asked, 1), ([{}], 0)):
+        count_model(facts(*calls), 0.0)
+        assert value("model_paused") == paused, "until the service is asked again"
 
 
 def test_each_response_that_was_asked_about_is_progress_and_every_fault_is_counted_from_0():
@@ -166,7 +147,7 @@ def test_each_response_that_was_asked_about_is_progress_and_every_fault_is_count
     now[0] = 100.0
     health.tick()
     assert not health.alive(60)
-    assessor.on_answer(facts(call()), 1.0)
+    assessor.on_answer(facts({}), 1.0)
     assert health.alive(60)
     assert health.ready() is False, "it has not joined its group"
     assert assessor.at_once == 3
@@ -178,32 +159,24 @@ TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SENT = f"00-{TRACE}-{PARENT}-01"
 
 
-@pytest.fixture
-def exporter():
-    return InMemorySpanExporter()
-
-
-@pytest.fixture
-def tracing(exporter):
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    return OpenTelemetry("claims", provider.get_tracer("test"))
-
-
 def record(offset: int = 0, traceparent: str | None = SENT) -> InboundRecord:
     headers = ((TRACEPARENT, traceparent.encode()),) if traceparent else ()
     return InboundRecord("groundwire.claims", 3, offset, 1, b"t:secret", b"text", headers)
 
 
-def traced(tracing, *results):
-    with tracing.spans(results, tracing.began()) as carried:
-        return carried(outputs(results))
+def test_what_comes_of_a_record_carries_a_span_between_it_and_the_sender() -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracing = OpenTelemetry("claims", provider.get_tracer("test"))
 
+    def traced(*results) -> tuple[list, list]:
+        exporter.clear()
+        with tracing.spans(results, tracing.began()) as carried:
+            found = carried(outputs(results))
+        return found, exporter.get_finished_spans()
 
-def test_what_comes_of_a_record_carries_a_span_between_it_and_the_sender(tracing, exporter) -> None:
     other = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
-    output, second = traced(tracing, Deferred(record(7)), Deferred(record(0, other)))
-    span, _ = exporter.get_finished_spans()[::-1]
+    (output, second), (_, span) = traced(Deferred(record(7)), Deferred(record(0, other)))
     assert (header(second.headers, TRACEPARENT) or "").split("-")[1] == "a" * 32, "each has its own trace"
     assert (span.context.trace_id, span.parent.span_id) == (int(TRACE, 16), int(PARENT, 16))
     assert header(output.headers, TRACEPARENT) == f"00-{TRACE}-{span.context.span_id:016x}-01"
@@ -216,31 +189,17 @@ def test_what_comes_of_a_record_carries_a_span_between_it_and_the_sender(tracing
         "messaging.kafka.offset": 7,
         "groundwire.outcome": "deferred",
     }
-
-
-def test_a_record_without_a_readable_trace_begins_one(tracing, exporter) -> None:
     for sent in (None, "", "00-zz-yy-01", "00-" + "0" * 32 + "-" + "0" * 16 + "-01", "x" * 5000):
-        exporter.clear()
-        (output,) = traced(tracing, Deferred(record(traceparent=sent)))
-        (span,) = exporter.get_finished_spans()
+        (output,), (span,) = traced(Deferred(record(traceparent=sent)))
         assert span.parent is None
         sent_on = header(output.headers, TRACEPARENT) or ""
         assert sent_on.startswith(f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-")
-
-
-def test_a_dead_letter_keeps_the_headers_that_its_record_had_and_its_audit_event_goes_on(
-    tracing, exporter
-) -> None:
-    letter, event = traced(tracing, DeadLetter(record(), RecordError(ErrorCode.INVALID_JSON, "no")))
-    (span,) = exporter.get_finished_spans()
-    assert header(letter.headers, TRACEPARENT) == SENT
+    (letter, event), (span,) = traced(DeadLetter(record(), RecordError(ErrorCode.INVALID_JSON, "no")))
+    assert header(letter.headers, TRACEPARENT) == SENT, "a dead letter keeps the headers of its record"
     assert f"{span.context.span_id:016x}" in (header(event.headers, TRACEPARENT) or "")
     assert span.attributes["groundwire.error"] == "invalid_json"
-
-
-def test_what_was_not_acknowledged_ends_as_an_error(tracing, exporter) -> None:
-    result = Deferred(record())
-    with pytest.raises(BrokerUnavailable), tracing.spans([result], tracing.began()):
+    exporter.clear()
+    with pytest.raises(BrokerUnavailable), tracing.spans([Deferred(record())], tracing.began()):
         raise BrokerUnavailable("text")
     (span,) = exporter.get_finished_spans()
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "BrokerUnavailable")
@@ -253,7 +212,8 @@ def test_tracing_without_its_packages_says_what_to_install(monkeypatch) -> None:
         open_tracing("claims", enabled=True)
     off = open_tracing("claims", enabled=False)
     assert type(off) is Tracing
-    (output,) = traced(off, Deferred(record()))
+    with off.spans([sent := Deferred(record())], off.began()) as carried:
+        (output,) = carried(outputs([sent]))
     assert header(output.headers, TRACEPARENT) == SENT, "the sender's context is passed on"
 
 

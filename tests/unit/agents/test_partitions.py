@@ -59,8 +59,12 @@ class Marks:
         self.answered = mark
 
 
+def batch(*rows: tuple[bytes | None, int]) -> list[InboundRecord]:
+    return [InboundRecord("t", 0, offset, 0, key, b"x" * size) for offset, (key, size) in enumerate(rows)]
+
+
 def records(first: int, last: int) -> list[InboundRecord]:
-    return [InboundRecord("t", 0, offset, 0, None, b"") for offset in range(first, last + 1)]
+    return batch(*[(None, 0)] * (last + 1))[first:]
 
 
 async def test_what_was_in_flight_at_a_crash_is_isolated():
@@ -78,22 +82,11 @@ async def test_what_was_in_flight_at_a_crash_is_isolated():
     for left, batches, expected in rows:
         guard = CrashGuard(Marks(left), "t", 0)
         await guard.load()
-        found = [
-            [
-                (portion[0].offset, portion[-1].offset, crashes)
-                for portion, crashes in guard.portions(records(*batch))
-            ]
-            for batch in batches
-        ]
-        assert found == expected
+        found = [guard.portions(records(*each)) for each in batches]
+        assert [[(of[0].offset, of[-1].offset, n) for of, n in each] for each in found] == expected
 
 
-@given(
-    st.integers(0, 30),
-    st.integers(0, 30),
-    st.integers(0, 4),
-    st.lists(st.integers(1, 8), min_size=1, max_size=8),
-)
+@given(*[st.integers(0, most) for most in (30, 30, 4)], st.lists(st.integers(1, 8), min_size=1, max_size=8))
 def test_portions_are_the_batch_in_its_order_and_every_suspect_carries_its_crashes(
     first, more, crashes, sizes
 ):
@@ -124,19 +117,12 @@ async def test_a_mark_is_sent_before_the_work_and_its_answer_is_waited_for_only_
     assert state.answered == InFlightMark(3, 7, 1)
     await guard.unmark_now(records(3, 7))
     assert state.answered is None, "a worker that exits cleanly leaves no mark"
-
-
-async def test_state_that_takes_no_mark_holds_up_nothing():
     guard = CrashGuard(Marks(InFlightMark(0, 1, 2), broken=True), "t", 0)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(60):  # state that takes no mark holds up nothing
         await guard.load()
         await guard.mark(records(0, 1), 0)
         await guard.unmark_now(records(0, 1))
     assert [(len(portion), crashes) for portion, crashes in guard.portions(records(0, 1))] == [(2, 0)]
-
-
-def batch(*rows: tuple[bytes | None, int]) -> list[InboundRecord]:
-    return [InboundRecord("t", 0, offset, 0, key, b"x" * size) for offset, (key, size) in enumerate(rows)]
 
 
 def test_small_records_pass_large_ones_of_other_keys_alone():
@@ -160,14 +146,10 @@ def test_small_records_pass_large_ones_of_other_keys_alone():
         assert [[record.offset for record in part] for part in parts] == expected
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.sampled_from([10, LARGE - 1, LARGE])),
-        min_size=1,
-        max_size=20,
-    ),
-    st.sampled_from([None, 15, LARGE, 3 * LARGE]),
-)
+ROW = st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.sampled_from([10, LARGE - 1, LARGE]))
+
+
+@given(st.lists(ROW, min_size=1, max_size=20), st.sampled_from([None, 15, LARGE, 3 * LARGE]))
 def test_every_record_is_processed_once_and_those_of_a_key_in_their_order(rows, most):
     first, behind = small_first(batch(*rows), most)
     done = [*first, *chain.from_iterable(parts_of(behind, most or 0))]
@@ -226,38 +208,30 @@ async def test_batches_of_a_partition_run_in_order_and_wait_for_no_other_partiti
     assert (office.began, office.health.under_way) == ([1, 3], 3)
     await office.finish(1)
     assert (office.began, office.done, office.health.under_way) == ([1, 3, 2], [1], 2)
-
-
-async def test_nothing_behind_an_unfinished_batch_is_committed():
-    """Each row: how the first batch ends, the batches given back, and whether the process ends."""
+    await office.submit((4, 0))
+    office.workers.release()
+    assert office.lease.over
+    await office.finish(2)
+    assert (office.began, office.done, office.given_back) == ([1, 3, 2], [1, 2], [4]), "nothing else begins"
+    office.workers.stop()
+    await office.submit((5, 2))
+    assert (office.began, office.given_back) == ([1, 3, 2], [4, 5])
     for error, crashed in ((LeaseLost(), []), (MemoryError(), [MemoryError])):
         office = Office()
         await office.submit((1, 0), (2, 0))
         await office.finish(1, error)
-        assert (office.began, office.given_back, office.done) == ([1], [1, 2], [])
-        assert office.crashed == crashed
+        found = office.began, office.given_back, office.done, office.crashed
+        assert found == ([1], [1, 2], [], crashed), "nothing behind an unfinished batch is committed"
         office.workers.take_over()
         await office.submit((3, 0))
         await office.finish(3)
         assert office.done == [3], "the next lease begins anew"
 
 
-async def test_after_a_release_work_in_progress_ends_and_nothing_else_begins():
-    office = Office()
-    await office.submit((1, 0), (2, 0), (3, 1))
-    office.workers.release()
-    assert office.lease.over
-    await office.finish(1)
-    assert (office.done, office.given_back) == ([1], [2])
-    office.workers.stop()
-    await office.submit((4, 2))
-    assert (office.began, office.given_back) == ([1, 3], [2, 4])
-
-
 # Health
 
 
-def test_a_worker_is_ready_once_it_has_joined_and_while_it_waits_for_nothing():
+def test_a_worker_is_ready_while_it_waits_for_nothing_and_dead_when_it_stalls_for_no_known_reason():
     time = [1000.0]
     health = Health(lambda: time[0])
     health.state_answered()
@@ -271,13 +245,9 @@ def test_a_worker_is_ready_once_it_has_joined_and_while_it_waits_for_nothing():
     assert not health.ready()
     health.end("state")
     assert health.ready()
-
-
-def test_a_worker_is_dead_when_its_loop_or_its_work_stalls_for_no_known_reason():
-    time = [1000.0]
     health = Health(lambda: time[0])
     time[0] += 10 * STALL_SECONDS
-    assert not health.alive(STALL_SECONDS)
+    assert not health.alive(STALL_SECONDS), "its loop stalls"
     health.tick()
     assert health.alive(STALL_SECONDS), "an idle worker"
     health.start_batch()

@@ -38,17 +38,6 @@ def _results_are_published(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "outputs", list)
 
 
-async def test_an_answer_that_is_too_old_to_publish_is_asked_for_again():
-    bench = Bench()
-    bench.slow = module.STALE + 1
-    running = await bench.begin(record())
-    asked = bench.asked
-    bench.slow = 0.0
-    await running
-    assert bench.asked == asked + 1 > 1
-    assert len(bench.published) == 1
-
-
 async def test_after_a_failed_publication_state_is_asked_again_and_each_decision_counts_once():
     def sample(name: str, **labels: str) -> float:
         return REGISTRY.get_sample_value(f"groundwire_{name}_total", labels) or 0.0
@@ -61,16 +50,13 @@ async def test_after_a_failed_publication_state_is_asked_again_and_each_decision
     assert (sample("decisions", **labels), sample("repeats")) == (before[0] + 1, before[1])
     await bench.run(record(1))
     assert sample("repeats") == before[1] + 1, "a decision that another record brought about"
-
-
-async def test_an_unreachable_broker_is_logged_once_a_minute():
     bench = Bench()
     with capture_logs() as lines:
         for minute in (0, 1):
             bench.now = 60.0 * minute
             bench.publish_errors = [BrokerUnavailable("away")] * 8 + [None]
             await bench.run(record())
-    assert [line["event"] for line in lines].count("broker.unavailable") == 2
+    assert [line["event"] for line in lines].count("broker.unavailable") == 2, "once a minute"
 
 
 async def test_state_is_waited_for_within_the_grace_of_each_outage_and_then_decided_without():
@@ -124,38 +110,29 @@ async def test_an_answer_to_another_partition_begins_the_grace_anew_but_not_that
     assert found == [(Decided, 1), (Provisional, 0), (Decided, 2)]
 
 
-async def test_without_a_grace_state_is_waited_for_until_the_partition_is_released():
-    bench = Bench("deferred", grace=None)
-    bench.state_errors = [AWAY] * 10_000
-    running = await bench.begin(record())
-    bench.lease.end()
-    with pytest.raises(LeaseLost):
-        await running
-    assert (bench.published, bench.marked[-1]) == ([], None)
-
-
-async def test_lost_state_is_recovered_and_outcomes_are_reasserted_before_every_step():
+async def test_state_is_asked_again_after_a_loss_an_error_of_our_own_and_an_answer_too_old_to_publish():
     bench = Bench()
     bench.state_errors = [StateLost("flushed"), None]
     await bench.run(record())
     assert (bench.recovered, bench.asked, bench.reasserted) == (1, 2, 2)
-
-
-async def test_an_error_of_our_own_is_tried_again_and_never_raised():
     bench = Bench()
     bench.prepare_errors = [RuntimeError("ours"), KeyError("ours"), None]
     await bench.run(record())
     assert (bench.prepared, bench.health.current) == (3, frozenset())
-
-
-async def test_users_of_other_shards_are_published_first_and_those_away_after_the_grace():
     bench = Bench()
-    bench.slow = 6.0
-    bench.fail("ada", noticed=False)
-    await bench.run(*[record(at, user) for at, user in enumerate(("ada", "bob", "ada", "eve"))])
-    assert bench.offsets == [[1, 3], [0, 2]]
-    assert [type(batch[0]) for batch in bench.published] == [Decided, Provisional]
-    assert bench.health.current == {"shard"}
+    bench.slow = module.STALE + 1
+    running = await bench.begin(record())
+    asked, bench.slow = bench.asked, 0.0
+    await running
+    assert bench.asked == asked + 1 > 1
+    assert len(bench.published) == 1
+    bench = Bench("deferred", grace=None)
+    bench.state_errors = [AWAY] * 10_000
+    running = await bench.begin(record())
+    bench.lease.end()
+    with pytest.raises(LeaseLost):  # without a grace only then
+        await running
+    assert (bench.published, bench.marked[-1]) == ([], None)
 
 
 async def test_who_waits_for_a_shard_and_in_which_order_all_are_published():
@@ -186,6 +163,13 @@ async def test_who_waits_for_a_shard_and_in_which_order_all_are_published():
         if (bench.offsets, seen, bench.health.current) != (expected, waits, frozenset()):
             wrong.append((role, users, bench.offsets, seen))
     assert wrong == []
+    bench = Bench()
+    bench.slow = 6.0
+    bench.fail("ada", noticed=False)
+    await bench.run(*[record(at, user) for at, user in enumerate(("ada", "bob", "ada", "eve"))])
+    assert bench.offsets == [[1, 3], [0, 2]]
+    assert [type(batch[0]) for batch in bench.published] == [Decided, Provisional], "after the grace"
+    assert bench.health.current == {"shard"}
 
 
 async def test_later_batches_and_shards_that_are_back_wait_for_no_other_shard():
@@ -258,11 +242,10 @@ async def test_whichever_shards_are_away_when_each_record_is_decided_once_and_th
             assert of_key == sorted(of_key), seed
 
 
-def of_many_keys(value: bytes, first: int, end: int) -> list[InboundRecord]:
-    return [record(n, str(n), value) for n in range(first, end)]
-
-
 async def test_after_a_hundred_internal_errors_one_record_at_a_time_is_tried_until_one_is_decided():
+    def of_many_keys(value: bytes, first: int, end: int) -> list[InboundRecord]:
+        return [record(n, str(n), value) for n in range(first, end)]
+
     bench = Bench()
     bad = of_many_keys(b"internal", 0, 203)
     await bench.run(*bad[:99])
@@ -276,10 +259,7 @@ async def test_after_a_hundred_internal_errors_one_record_at_a_time_is_tried_unt
     assert not bench.health.current, "it waits no longer once one is decided"
     await bench.run(record(204), record(205))
     assert bench.offsets[-1] == [204, 205]
-
-
-async def test_broken_records_neither_pause_a_worker_nor_prolong_its_pause():
-    bench = Bench()
+    bench = Bench()  # broken records neither pause a worker nor prolong its pause
     await bench.run(*of_many_keys(b"bad", 0, 500))
     assert (bench.lease.pauses, len(bench.published)) == ([], 1)
     await bench.run(*of_many_keys(b"internal", 0, 99), *of_many_keys(b"bad", 99, 200))
@@ -291,7 +271,7 @@ async def test_broken_records_neither_pause_a_worker_nor_prolong_its_pause():
     assert bench.lease.pauses == [5, 10]
 
 
-async def test_what_becomes_of_a_record_at_its_crashes():
+async def test_what_becomes_of_a_record_at_its_crashes(monkeypatch):
     """Each row: crashes before, whether state holds its outcome, how often it is prepared, the first marks."""
     rows = [
         (2, False, 0, [InFlightMark(5, 5, 3), InFlightMark(5, 5, 2)]),
@@ -306,8 +286,6 @@ async def test_what_becomes_of_a_record_at_its_crashes():
         (result,) = bench.published[0]
         assert isinstance(result, Decided) if held else result.error.code == "worker_crash"
 
-
-async def test_a_crash_over_the_identity_itself_counts_and_one_while_state_is_asked_does_not(monkeypatch):
     async def too_large(_record, _give_up):
         raise MemoryError
 
@@ -315,20 +293,18 @@ async def test_a_crash_over_the_identity_itself_counts_and_one_while_state_is_as
         bench.lease.end()
         raise AWAY
 
-    for abandon, error, last in (
-        (too_large, MemoryError, InFlightMark(5, 5, 3)),
-        (away, LeaseLost, InFlightMark(5, 5, 2)),
-    ):
+    # a crash over the identity itself counts, and one while state is asked does not
+    for abandon, error, crashes in ((too_large, MemoryError, 3), (away, LeaseLost, 2)):
         bench = Bench()
         bench.left = InFlightMark(5, 5, 2)
         monkeypatch.setattr(bench, "abandon", abandon)
         with pytest.raises(error):
             await bench.run(record(5, value=CLAIM))
-        assert [mark for mark in bench.marked if mark][-1] == last
+        assert [mark for mark in bench.marked if mark][-1] == InFlightMark(5, 5, crashes)
 
 
-async def test_the_model_is_asked_before_state_and_waits_for_state_that_is_away():
-    errors, order = [StateUnavailable("1"), StateLost("2"), None], []
+async def test_the_model_is_asked_before_state_and_cancelled_when_the_partition_is_revoked():
+    errors, order, cancelled = [StateUnavailable("1"), StateLost("2"), None], [], asyncio.Event()
 
     async def ask_model(batch):
         order.append(bench.asked)
@@ -337,23 +313,18 @@ async def test_the_model_is_asked_before_state_and_waits_for_state_that_is_away(
             raise error
         return batch
 
-    bench = Bench("responses", 1e6, ask_model=ask_model)
-    await bench.run(record())
-    assert (errors, order, bench.asked, bench.recovered) == ([], [0, 0, 0], 1, 1)
-    assert not bench.health.current
-
-
-async def test_the_model_is_cancelled_when_the_partition_is_revoked_and_nothing_is_decided():
-    cancelled = asyncio.Event()
-
-    async def ask_model(_batch):
+    async def revoke(_batch):
         bench.lease.end()
         try:
             await asyncio.Event().wait()
         finally:
             cancelled.set()
 
-    bench = Bench("responses", ask_model=ask_model)
+    bench = Bench("responses", 1e6, ask_model=ask_model)
+    await bench.run(record())
+    assert (errors, order, bench.asked, bench.recovered) == ([], [0, 0, 0], 1, 1)
+    assert not bench.health.current
+    bench = Bench("responses", ask_model=revoke)
     for _ in range(2):
         with pytest.raises(LeaseLost):
             await bench.run(record())
@@ -361,34 +332,31 @@ async def test_the_model_is_cancelled_when_the_partition_is_revoked_and_nothing_
     assert (bench.asked, bench.published) == (0, [])
 
 
-@pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """A bench that prepares large records no further until `enough` is set."""
-    bench = Bench("responses")
-    bench.enough, bench.preparing = asyncio.Event(), 0
-    prepare = bench.prepare
+async def test_small_records_of_later_batches_pass_large_ones_and_those_of_their_key_wait():
+    large, read_on = b"x" * LARGE, []
 
-    async def hold(records, *, ask_network):
-        if any(len(one.value) >= LARGE for one in records):
-            bench.preparing += 1
-            await bench.enough.wait()
-            bench.preparing -= 1
-        return await prepare(records, ask_network=ask_network)
+    def slow_bench() -> Bench:
+        """Return a bench that prepares large records no further until `enough` is set."""
+        bench = Bench("responses")
+        bench.enough, bench.preparing, prepare = asyncio.Event(), 0, bench.prepare
 
-    monkeypatch.setattr(bench, "prepare", hold)
-    return bench
+        async def hold(records, *, ask_network):
+            if any(len(one.value) >= LARGE for one in records):
+                bench.preparing += 1
+                await bench.enough.wait()
+                bench.preparing -= 1
+            return await prepare(records, ask_network=ask_network)
 
+        bench.prepare = hold
+        return bench
 
-async def test_small_records_of_later_batches_pass_large_ones_and_those_of_their_key_wait(slow):
-    read_on, large = [], b"x" * LARGE
+    slow = slow_bench()
     batches = [
         [record(0, "mallory", large), record(1, "ann"), record(2, "mallory", large)],
         [record(3, "ann"), record(4, "mallory")],
         [record(5, "bob"), record(6, "mallory")],
     ]
-    tasks = [
-        await slow.begin(*batch, read_on=lambda n=n: read_on.append(n)) for n, batch in enumerate(batches)
-    ]
+    tasks = [await slow.begin(*one, read_on=lambda n=n: read_on.append(n)) for n, one in enumerate(batches)]
     assert (slow.offsets, read_on) == ([[1], [3], [5]], [0, 1, 2])
     assert not any(task.done() for task in tasks)
     assert InFlightMark(0, 3, 0) in slow.marked, "the mark covers what is behind and what passes it"
@@ -399,31 +367,24 @@ async def test_small_records_of_later_batches_pass_large_ones_and_those_of_their
     assert slow.offsets[-1] == [7], "no key is held longer than its records"
     await asyncio.sleep(0)
     assert slow.marked[-1] is None
-
-
-async def test_large_records_that_have_not_begun_when_the_lease_ends_are_left(slow):
-    tasks = [await slow.begin(record(at, "mallory", b"x" * LARGE)) for at in range(2)]
+    slow = slow_bench()  # large records that have not begun when the lease ends are left
+    tasks = [await slow.begin(record(at, "mallory", large)) for at in range(2)]
     slow.lease.end()
     slow.enough.set()
     done, left = await asyncio.gather(*tasks, return_exceptions=True)
     assert (done, type(left), slow.offsets) == (None, LeaseLost, [[0]])
-
-
-async def test_nothing_runs_beside_what_was_in_flight_at_a_crash(slow):
+    slow = slow_bench()  # nothing runs beside what was in flight at a crash
     slow.left = InFlightMark(0, 1, 0)
-    tasks = [await slow.begin(record(0, "mallory", b"x" * LARGE), record(1, "ann"))]
+    tasks = [await slow.begin(record(0, "mallory", large), record(1, "ann"))]
     tasks.append(await slow.begin(record(2, "bob")))
     assert slow.offsets == [[1]]
     slow.enough.set()
     await asyncio.gather(*tasks)
     assert slow.offsets == [[1], [0], [2]]
-
-
-async def test_large_records_of_several_partitions_are_checked_one_at_a_time(slow):
-    tasks = []
+    slow, tasks = slow_bench(), []  # large records of several partitions are checked one at a time
     for _ in range(3):
         slow.lease = InstantLease()
-        tasks.append(await slow.begin(record(0, "mallory", b"x" * LARGE)))
+        tasks.append(await slow.begin(record(0, "mallory", large)))
     assert slow.preparing == 1
     slow.enough.set()
     await asyncio.gather(*tasks)

@@ -9,6 +9,7 @@ import gc
 import json
 import math
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from aiokafka.errors import (
@@ -54,30 +55,27 @@ class Producer:
         return {0, 1, 2}
 
     def create_batch(self):
-        return Batch()
+        batch = SimpleNamespace(values=[])  # takes the values of three records
+
+        def append(*, value, **_):
+            if len(batch.values) < 3:
+                batch.values.append(value)
+                return value
+            return None
+
+        batch.append = append
+        return batch
 
     async def send_batch(self, batch, topic, *, partition):
-        for value in batch:
-            if value in self.refused:
-                raise self.refused[value]
-        self.sent += [(topic, value) for value in batch]
+        if refused := [value for value in batch.values if value in self.refused]:
+            raise self.refused[refused[0]]
+        self.sent += [(topic, value) for value in batch.values]
         future = asyncio.get_running_loop().create_future()
-        failed = [value for value in batch if value in self.failed]
-        if failed:
+        if failed := [value for value in batch.values if value in self.failed]:
             future.set_exception(self.failed[failed[0]])
-        elif b"silence" not in batch:
+        elif b"silence" not in batch.values:
             future.set_result(None)
         return future
-
-
-class Batch(list):
-    """Takes the values of three records."""
-
-    def append(self, *, timestamp, key, value, headers):
-        if len(self) == 3:
-            return None
-        super().append(value)
-        return value
 
 
 def output(value: bytes, *, large: bool = False) -> Output:
@@ -104,7 +102,7 @@ def test_a_key_has_the_partition_that_aiokafka_gives_it(key, count):
     assert partition_of(None, partitions) in partitions
 
 
-async def test_records_are_sent_in_order_and_one_that_is_too_large_is_a_dead_letter(publisher, producer):
+async def test_records_are_sent_in_order_and_what_the_broker_refuses_is_a_dead_letter(publisher, producer):
     await publisher.publish([output(b"%d" % n) for n in range(8)])
     assert producer.sent == [("p.approved", b"%d" % n) for n in range(8)]
     producer.sent.clear()
@@ -113,9 +111,6 @@ async def test_records_are_sent_in_order_and_one_that_is_too_large_is_a_dead_let
     largest = b"x" * 1_047_990
     await publisher.publish([output(largest)])
     assert producer.sent[3:] == [("p.dead-letter", largest)], "the largest that a topic holds fits there"
-
-
-async def test_what_the_broker_refuses_is_a_dead_letter_with_all_of_its_batch(publisher, producer):
     producer.failed[b"wrong"] = InvalidMessageError()
     send = producer.send_batch
 
@@ -125,8 +120,10 @@ async def test_what_the_broker_refuses_is_a_dead_letter_with_all_of_its_batch(pu
         return await send(batch, topic, partition=partition)
 
     producer.send_batch = sending
+    producer.sent.clear()
     await publisher.publish([output(value) for value in (b"1", b"wrong", b"3", b"4")])
-    assert [value for topic, value in producer.sent if topic == "p.dead-letter"] == [b"1", b"wrong", b"3"]
+    letters = [value for topic, value in producer.sent if topic == "p.dead-letter"]
+    assert letters == [b"1", b"wrong", b"3"], "with all of its batch"
     assert ("p.approved", b"4") in producer.sent
 
 
@@ -247,6 +244,12 @@ async def test_a_seal_names_what_was_published_of_the_committed_offsets_in_one_c
     await desk.commit(p0=7)
     second, third = (seal.head for seal in desk.published[1:])
     assert (third.first, third.before) == (second.end, second.sha256)
+    desk.note(7, 7, (7, b"{}", TopicName.DEFERRED), (7, b"{}", TopicName.DEAD_LETTER))
+    desk.note(4, tp=TP1)
+    await desk.commit(p0=8, p1=9)
+    one, other = (seal.head for seal in desk.published[3:])
+    found = one.partition, one.count, other.partition, other.count, other.first
+    assert found == (0, 1, 1, 0, 4), "each partition its chain, and a stretch without sealed outputs too"
 
 
 async def test_what_a_crash_left_uncommitted_is_sealed_again_and_another_decision_beside_the_first(desk):
@@ -279,15 +282,7 @@ async def test_nothing_is_committed_that_could_not_be_sealed(desk):
         assert [len(seal.outputs) for seal in desk.published] == [1] * (offset + 1)
 
 
-async def test_partitions_have_chains_of_their_own_and_a_stretch_without_sealed_outputs_is_sealed_too(desk):
-    desk.note(0, 0, (0, b"{}", TopicName.DEFERRED), (0, b"{}", TopicName.DEAD_LETTER))
-    desk.note(4, tp=TP1)
-    await desk.commit(p0=1, p1=9)
-    one, other = (seal.head for seal in desk.published)
-    assert (one.partition, one.count, other.partition, other.count, other.first) == (0, 1, 1, 0, 4)
-
-
-async def test_a_backlog_is_sealed_in_several_seals_of_one_chain_limited_per_commit(desk):
+async def test_a_backlog_is_sealed_in_several_seals_of_one_chain_limited_per_commit(desk, monkeypatch):
     end = 9 * MAX_OUTPUTS
     desk.note(0, *range(end))
     assert (await desk.commit(p0=end))[TP0][0] == 8 * MAX_OUTPUTS
@@ -297,16 +292,12 @@ async def test_a_backlog_is_sealed_in_several_seals_of_one_chain_limited_per_com
     assert {head.count for head in heads} == {MAX_OUTPUTS}
     assert [(one.end, one.sha256) for one in heads[:-1]] == [(one.first, one.before) for one in heads[1:]]
     assert [each.offset for seal in desk.published for each in seal.outputs] == list(range(end))
-
-
-async def test_a_sealer_is_full_until_what_it_holds_is_sealed(desk, monkeypatch):
     monkeypatch.setattr("agents.sealing._MOST_HELD", 3)
-    desk.note(0, 0, 1, 1)
-    assert not desk.sealer.is_full
-    desk.note(0, 2)
-    assert desk.sealer.is_full
-    await desk.commit(p0=3)
-    assert not desk.sealer.is_full
+    for more, is_full in (([end, end + 1, end + 1], False), ([end + 2], True)):
+        desk.note(end, *more)
+        assert desk.sealer.is_full is is_full
+    await desk.commit(p0=end + 3)
+    assert not desk.sealer.is_full, "what it holds is sealed"
 
 
 async def test_a_recreated_topic_begins_a_chain_and_metadata_of_another_tool_is_no_seal(desk):
@@ -399,39 +390,27 @@ class Servers:
         self.read_since: list[datetime] = []
         self.since = math.inf
         self.asserted: list[object] = []
-        self.unreadable = False
-        self.server = self
-        self.epoch: str | None = "first"
+        self.unreadable = self.refuses_policies = False
+        self.server, self.epoch = self, "first"
         self.kept: list[object] = []
-        self.takes_policies = True
+        self.watch_servers, self.bucket_of = lambda: None, lambda _subject: 0
+        self.doubtful, self.doubted_at = lambda: self.in_doubt, lambda _buckets: self.since
         self.subject = StateReconciler(self, "policy", self, self.read, clock=lambda: 10_000.0)
 
     async def put(self, policy):
-        if not self.takes_policies:
+        if self.refuses_policies:
             raise StateUnavailable("away")
         self.kept.append(policy)
-
-    def watch_servers(self):
-        pass
 
     def suspect(self):
         self.in_doubt = {0: 0, 1: 0}
 
-    def doubtful(self):
-        return self.in_doubt
-
     async def server_runs(self, buckets):
         return {bucket: self.runs[bucket] for bucket in buckets if bucket in self.runs}
-
-    def doubted_at(self, buckets):
-        return self.since
 
     def trust(self, runs, doubtful):
         assert doubtful.keys() >= runs.keys()
         self.in_doubt = dict.fromkeys(self.in_doubt.keys() - runs.keys(), 0)
-
-    def bucket_of(self, subject):
-        return 0
 
     async def read(self, since):
         self.read_since.append(since)
@@ -487,6 +466,16 @@ async def test_what_is_reasserted_depends_on_which_servers_answer_after_an_outag
     unnamed.runs[0] = ("", None)
     await unnamed.outage(None)
     assert unnamed.asserted == [b"a", b"c"], "an unidentified server counts as new"
+    bench = servers()
+    await bench.subject.before_step()
+    bench.subject.answered()
+    bench.subject.failed()
+    del bench.runs[0]
+    await bench.subject.before_step()
+    assert (bench.in_doubt, bench.asserted) == ({0: 0}, []), "a bucket that does not answer is compared later"
+    bench.runs[0] = ("", "two")
+    await bench.subject.before_step()
+    assert (bench.in_doubt, bench.asserted) == ({}, [b"a", b"c"])
 
 
 async def test_nothing_is_asked_of_state_until_the_topics_are_read_and_the_policy_is_stored(servers):
@@ -498,23 +487,10 @@ async def test_nothing_is_asked_of_state_until_the_topics_are_read_and_the_polic
     await bench.subject.before_step()
     assert bench.asserted == [b"a", b"c"]
     bench = servers()
-    bench.takes_policies = False
+    bench.refuses_policies = True
     with pytest.raises(StateUnavailable):
         await bench.subject.before_step()
-    bench.takes_policies = True
+    bench.refuses_policies = False
     for bench.epoch in ("first", "first", "second"):
         await bench.subject.before_step()
     assert bench.kept == ["policy", "policy"], "once an epoch"
-
-
-async def test_a_bucket_that_does_not_answer_is_compared_once_it_does(servers):
-    bench = servers()
-    await bench.subject.before_step()
-    bench.subject.answered()
-    bench.subject.failed()
-    del bench.runs[0]
-    await bench.subject.before_step()
-    assert (bench.in_doubt, bench.asserted) == ({0: 0}, [])
-    bench.runs[0] = ("", "two")
-    await bench.subject.before_step()
-    assert (bench.in_doubt, bench.asserted) == ({}, [b"a", b"c"])
