@@ -124,9 +124,7 @@ async def test_a_load_joins_what_is_there_unless_it_replaces_it(corpus):
     ]
     wrong += [{"relations": [one]} for one in ({"subject": "a", "relation": "b"}, {**SUED, "when": 1})]
     for load in (*wrong, {"relations": truths}):
-        with pytest.raises(
-            ValueError, match="more than 48000 bytes" if load.get("relations") == truths else ""
-        ):
+        with pytest.raises(ValueError, match=r"more than 48000 bytes|validation error|16000"):
             await corpus.load("globex", **load)
         assert not await corpus.loaded("globex")
     fields = {"id": "e1", "confidence": 0.5, "": 1, "further": "kept"}

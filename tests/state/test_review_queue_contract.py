@@ -259,28 +259,42 @@ async def test_after_a_failure_the_item_is_pending_again_in_its_old_place(queue,
     assert (item.last_error, item.attempts) == ("store_failed", 2)
 
 
-async def test_a_lease_holds_to_its_last_instant_and_a_late_memory_counts(make, clock):
-    """Each row: what the first and the second approval do once the lease of the first is over, and the answers."""
-    hanging, failure = Hanging(), OSError()
-    queue = make(hanging)
-    rows = [("m", None, ["m"]), (failure, "m", [ReviewStoreFailed, "m"]), ("m", failure, ["m", "m"])]
-    for first, second, expected in rows:
+async def test_a_lease_holds_to_its_last_instant_and_a_late_success_counts(make, clock):
+    queue = make(hanging := Hanging())
+    task, end = await hanging.approve(queue, await put(queue))
+    clock.now += 59.999
+    assert await queue.get_pending("ada") == []
+    clock.now += 0.001
+    assert [item.last_error for item in await queue.get_pending("ada")] == ["store_interrupted"]
+    end.set_result("m")
+    assert await task == "m"
+    assert await queue.get_pending("ada") == []
+
+
+async def test_who_is_late_takes_the_item_from_nobody_and_its_memory_counts(make, clock):
+    queue = make(hanging := Hanging())
+    for first_fails in (True, False):
         queue_id = await put(queue)
-        tasks = [await hanging.approve(queue, queue_id)]
-        clock.now += 59.999
-        assert await queue.get_pending("ada") == []
-        clock.now += 0.001
-        assert [item.last_error for item in await queue.get_pending("ada")] == ["store_interrupted"]
-        tasks += [await hanging.approve(queue, queue_id)] * (second is not None)
-        answers = []
-        for (task, end), outcome in zip(tasks, (first, second), strict=False):
-            end.set_exception(failure) if outcome is failure else end.set_result(outcome)
-            (answer,) = await asyncio.gather(task, return_exceptions=True)
-            answers.append(answer if isinstance(answer, str) else type(answer))
-            assert await queue.get_pending("ada") == [], "whoever is late takes the item from nobody"
-        assert answers == expected
+        first, first_end = await hanging.approve(queue, queue_id)
+        clock.now += 60
+        second, second_end = await hanging.approve(queue, queue_id)
+        (first_end.set_exception(OSError()) if first_fails else first_end.set_result("m"))
+        if first_fails:
+            with pytest.raises(ReviewStoreFailed):
+                await first
+            assert (await queue.get_by_id(queue_id, "ada")).state == "approving"
+            assert await queue.get_pending("ada") == []
+            second_end.set_result("m")
+        else:
+            assert await first == "m"
+            second_end.set_exception(OSError())
+        assert await second == "m"
         with pytest.raises(ReviewNotFound, match="stored"):
             await queue.approve(queue_id, "ada")
+
+
+async def test_a_memory_stored_after_the_item_was_rejected_is_an_error_that_names_it(make, clock):
+    queue = make(hanging := Hanging())
     queue_id = await put(queue)
     task, end = await hanging.approve(queue, queue_id)
     clock.now += 60
