@@ -120,7 +120,8 @@ async def test_a_fetch_that_waits_for_a_node_that_is_away_does_not_keep_the_cons
     assert waiting.cancelled()
 
 
-def test_a_busy_partition_waits_a_tenth_of_a_second_at_most_for_a_fetch_of_silent_ones(monkeypatch):
+async def test_a_busy_partition_waits_a_tenth_of_a_second_at_most_for_a_fetch_of_silent_ones(monkeypatch):
+    """And the broker answers soon while records of a partition wait here for a moment."""
     as_faust_makes_it: Any = SimpleNamespace(
         _fetch_max_wait_ms=1500, _client=SimpleNamespace(_metadata_update=None), commit=None
     )
@@ -128,6 +129,17 @@ def test_a_busy_partition_waits_a_tenth_of_a_second_at_most_for_a_fetch_of_silen
     consumer = LoopConsumer.__new__(LoopConsumer)._create_worker_consumer(None)
     assert consumer._fetch_max_wait_ms == FETCH_WAIT == 100
     assert consumer._isolation_level == "read_committed"
+    monkeypatch.setattr(AIOKafkaConsumerThread, "on_start", AsyncMock())
+    waits: list[int] = []
+    fetcher: Any = SimpleNamespace(_records={}, _fetch_max_wait_ms=None, _update_fetch_positions=None)
+    fetcher._get_actions_per_node = lambda _: waits.append(fetcher._fetch_max_wait_ms)
+    thread = LoopConsumer.__new__(LoopConsumer)
+    thread._consumer = SimpleNamespace(_fetcher=fetcher)
+    await thread.on_start()
+    new, old = (SimpleNamespace(_created=time.monotonic() - age) for age in (0.1, 60))
+    for fetcher._records in ({A: old, B: new}, {A: old}, {}):
+        fetcher._get_actions_per_node(None)
+    assert waits == [10, FETCH_WAIT, FETCH_WAIT], "one whose batches take for long is in no hurry"
 
 
 async def test_a_fetch_that_waits_takes_the_records_of_a_partition_that_has_room_again(monkeypatch):
@@ -147,23 +159,6 @@ async def test_a_fetch_that_waits_takes_the_records_of_a_partition_that_has_room
     ready.add(A)
     thread.wake()
     assert await asyncio.wait_for(fetching, 5) == {A: ["a record"]}
-
-
-async def test_a_broker_is_asked_to_answer_soon_while_records_of_a_partition_wait_here_for_a_moment(
-    monkeypatch,
-):
-    monkeypatch.setattr(AIOKafkaConsumerThread, "on_start", AsyncMock())
-    waits: list[int] = []
-    fetcher: Any = SimpleNamespace(_records={}, _fetch_max_wait_ms=None, _update_fetch_positions=None)
-    fetcher._get_actions_per_node = lambda _: waits.append(fetcher._fetch_max_wait_ms)
-    thread = LoopConsumer.__new__(LoopConsumer)
-    thread._consumer = SimpleNamespace(_fetcher=fetcher)
-    await thread.on_start()
-    new, old = (SimpleNamespace(_created=time.monotonic() - age) for age in (0.1, 60))
-    for records in ({A: old, B: new}, {A: old}, {}):
-        fetcher._records = records
-        fetcher._get_actions_per_node(None)
-    assert waits == [10, FETCH_WAIT, FETCH_WAIT], "one whose batches take for long is in no hurry"
 
 
 async def test_topics_are_subscribed_once_those_of_every_agent_are_known_unless_the_worker_ends() -> None:
