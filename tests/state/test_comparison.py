@@ -39,7 +39,7 @@ def signatures(draw) -> bytes:
     return b"".join((header, *values, *content, *others))
 
 
-@pytest.mark.parametrize("examples", [25, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [25, pytest.param(150, marks=pytest.mark.slow)])
 def test_claims_compare_alike_in_the_script_and_in_python(redis_server, examples):
     """Of one and of many matches both choose the same, of rejected claims among them."""
 

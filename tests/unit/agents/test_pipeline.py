@@ -461,7 +461,9 @@ async def test_an_outage_copies_a_claim_three_times_a_minute_at_most_beside_its_
     assert max(topic.copies.values()) <= 600 / COPY_AGE + look_ups
 
 
-async def test_a_claim_that_can_be_decided_waits_behind_an_outage_for_one_copy_at_most(monkeypatch):
+async def test_a_claim_that_can_be_decided_waits_for_one_copy_at_most_and_what_falls_due_for_its_time(
+    monkeypatch,
+):
     topic = Topic(monkeypatch, 150)
     await topic.run(90)
     written = topic.time - topic.began
@@ -470,9 +472,6 @@ async def test_a_claim_that_can_be_decided_waits_behind_an_outage_for_one_copy_a
     where, at = topic.decided["plain"]
     assert where is TopicName.APPROVED
     assert at - written <= COPY_AGE + 1
-
-
-async def test_what_is_due_is_decided_before_the_pause_and_what_falls_due_in_it_at_its_time(monkeypatch):
     topic = Topic(monkeypatch, 3)
     await topic.run(15)
     topic.write(topic.world.claim("plain", "The parser reads tokens", source="user"))
