@@ -7,7 +7,6 @@ import json
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 
 import pytest
@@ -27,49 +26,8 @@ from tests.unit.faults.unfaulted import LIMITS, PREFIX, Run, a_run
 pytestmark = pytest.mark.slow  # decides and checks a whole run for every fault
 
 
-@cache
-def clean() -> tuple[History, dict[Subject, SubjectStatus | None]]:
-    run, standings = a_run()
-    return run.history(), standings
-
-
 def broken(history: History) -> dict[str, list[Violation]]:
     return {promise: violations for promise, violations in check(history).items() if violations}
-
-
-def holding(topic: str, records: Iterable[Seen]) -> History:
-    """The history with other records on a topic."""
-    return replace(clean()[0], records={**clean()[0].records, topic: list(records)})
-
-
-def without(topic: str, *gone: Seen) -> History:
-    return holding(topic, [seen for seen in clean()[0].of(topic) if seen not in gone])
-
-
-def appended(seen: Seen, **fields: Any) -> History:
-    """The history with a record at the end of its topic."""
-    log = clean()[0].of(fields.get("topic", seen.topic))
-    return holding(fields.get("topic", seen.topic), [*log, replace(seen, offset=len(log), **fields)])
-
-
-def changed(seen: Seen, change: Callable[[dict[str, Any]], None]) -> bytes:
-    fields = json.loads(seen.value or b"")
-    change(fields)
-    return json.dumps(fields).encode()
-
-
-def rewritten(seen: Seen, change: Callable[[dict[str, Any]], None]) -> History:
-    """The history with other bytes in a record's place."""
-    other = replace(seen, value=changed(seen, change))
-    return holding(seen.topic, [other if each is seen else each for each in clean()[0].of(seen.topic)])
-
-
-def approved(reason: str = "trusted_source") -> Seen:
-    return next(seen for seen in clean()[0].of("approved") if seen.json["reason_code"] == reason)
-
-
-def seals() -> list[Seen]:
-    return [seen for seen in clean()[0].of("audit") if seen.json["type"] == "seal"]
 
 
 @settings(max_examples=8)
@@ -81,8 +39,9 @@ def test_a_run_in_which_nothing_breaks_passes(seed: int):
     assert list(compare_state(history, standings)) == []
 
 
-def test_a_run_passes_that_has_something_of_everything_that_is_checked():
-    history, standings = clean()
+def test_a_run_with_something_of_everything_passes_and_every_fault_in_it_is_found_by_its_rule():
+    run, standings = a_run()
+    history = run.history()
     assert broken(history) == {}
     assert list(compare_state(history, standings)) == []
     assert {"approved", "review", "blocked", "dead-letter", "audit", "retractions"} <= set(history.records)
@@ -95,11 +54,36 @@ def test_a_run_passes_that_has_something_of_everything_that_is_checked():
     assert list(pending(history))
     assert len(RULES) == len(check(history)) == 13
 
+    def holding(topic: str, records: Iterable[Seen]) -> History:
+        """The history with other records on a topic."""
+        return replace(history, records={**history.records, topic: list(records)})
 
-def test_every_fault_is_found_by_its_rule():
+    def without(topic: str, *gone: Seen) -> History:
+        return holding(topic, [seen for seen in history.of(topic) if seen not in gone])
+
+    def appended(seen: Seen, **fields: Any) -> History:
+        """The history with a record at the end of its topic."""
+        log = history.of(fields.get("topic", seen.topic))
+        return holding(fields.get("topic", seen.topic), [*log, replace(seen, offset=len(log), **fields)])
+
+    def changed(seen: Seen, change: Callable[[dict[str, Any]], None]) -> bytes:
+        fields = json.loads(seen.value or b"")
+        change(fields)
+        return json.dumps(fields).encode()
+
+    def rewritten(seen: Seen, change: Callable[[dict[str, Any]], None]) -> History:
+        """The history with other bytes in a record's place."""
+        other = replace(seen, value=changed(seen, change))
+        return holding(seen.topic, [other if each is seen else each for each in history.of(seen.topic)])
+
+    def approved(reason: str = "trusted_source") -> Seen:
+        return next(seen for seen in history.of("approved") if seen.json["reason_code"] == reason)
+
+    one = approved()
+    seals = [seen for seen in history.of("audit") if seen.json["type"] == "seal"]
+
     def faulty() -> Iterator[tuple[str, History, str]]:
         """Yield a fault, a history that has it, and the rule that finds it."""
-        history, one = clean()[0], approved()
         human = approved("human_approved")
         yield "a dead letter is missing", without("dead-letter", history.of("dead-letter")[0]), "loss"
         first = next(seen for seen in history.of("claims") if place_of(seen) == history.sent[0].place)
@@ -167,11 +151,9 @@ def test_every_fault_is_found_by_its_rule():
         name_ = b"00000000-0000-5000-8000-000000000000"
         yield "no seal names an event", appended(event, headers=(("ce_id", name_),)), "unsealed"
         yield "a seal has other bytes", rewritten(one, lambda d: d.update(engine="9.9.9")), "unsealed"
-        alone = next(seal for seal in seals() if len(seal.json["detail"]["outputs"]) == 1)
+        alone = next(seal for seal in seals if len(seal.json["detail"]["outputs"]) == 1)
         yield "no seal names a decision", without("audit", alone), "unsealed"
-        seal, following, *_ = [
-            one for one in seals() if one.json["detail"]["seal"]["topic"].endswith("claims")
-        ]
+        seal, following, *_ = [one for one in seals if one.json["detail"]["seal"]["topic"].endswith("claims")]
         yield "a seal is missing", without("audit", seal), "broken_chain"
         emptied = rewritten(following, lambda told: told["detail"]["outputs"].clear())
         yield "a seal was changed", emptied, "bad_seal"
@@ -179,73 +161,51 @@ def test_every_fault_is_found_by_its_rule():
         yield "a chain begins anew", anew, "broken_chain"
 
     wrong = []
-    for fault, history, rule in faulty():
-        found = {violation.rule for violations in broken(history).values() for violation in violations}
+    for fault, faulty_history, rule in faulty():
+        found = {violation.rule for violations in broken(faulty_history).values() for violation in violations}
         if rule not in found:
             wrong.append((fault, found))
     assert wrong == []
+    assert broken(appended(one)) == {}, "a repeat with the same bytes is allowed"
 
-
-def test_a_decision_that_is_missing_is_a_loss_of_its_record():
-    lost = approved()
-    found = broken(without("approved", lost))["every input is decided or a dead letter"]
-    topic, partition, offset = clean()[0].origin(lost.json)
-    assert ("loss", f"{topic}/{partition}@{offset}") in {(v.rule, v.record) for v in found}
-
-
-def test_a_repeat_with_the_same_bytes_is_allowed_and_one_with_other_bytes_is_found():
-    seen = approved()
-    assert broken(appended(seen)) == {}
-    other = changed(seen, lambda decision: decision.update(decided_at="2026-01-31T12:00:01Z"))
-    (violation,) = broken(appended(seen, value=other))["an id's bytes never change"]
+    # what is found names the record, the fields or the limit
+    (topic, partition, offset) = history.origin(one.json)
+    lost = broken(without("approved", one))["every input is decided or a dead letter"]
+    assert ("loss", f"{topic}/{partition}@{offset}") in {(v.rule, v.record) for v in lost}
+    other = changed(one, lambda decision: decision.update(decided_at="2026-01-31T12:00:01Z"))
+    (violation,) = broken(appended(one, value=other))["an id's bytes never change"]
     assert violation.detail.endswith("decided_at")
-
-
-def test_more_places_than_there_are_are_found():
-    history = clean()[0]
+    limits = "review limits are never exceeded"
     nobody_acts = replace(history, acted_at=dict.fromkeys(history.acted_at, history.ended))
-    details = [violation.detail for violation in broken(nobody_acts)["review limits are never exceeded"]]
-    expected = f"{LIMITS.total + 1} places are taken of {LIMITS.total} (total)"
-    assert any(expected in detail for detail in details)
-    fewer = broken(replace(history, limits=replace(LIMITS, user=1)))["review limits are never exceeded"]
+    details = [violation.detail for violation in broken(nobody_acts)[limits]]
+    assert any(f"{LIMITS.total + 1} places are taken of {LIMITS.total} (total)" in each for each in details)
+    fewer = broken(replace(history, limits=replace(LIMITS, user=1)))[limits]
     assert fewer
     assert all("2 places are taken of 1" in violation.detail for violation in fewer)
-
-
-def test_an_audit_event_that_is_missing_is_found():
     for kind in ("enqueue", "review_action", "refused_action", "retraction", "dead_letter"):
-        gone = next(seen for seen in clean()[0].of("audit") if seen.json["type"] == kind)
-        found = broken(without("audit", gone))["audit is complete"]
-        assert {violation.rule for violation in found} == {"audit"}, kind
+        gone = next(seen for seen in history.of("audit") if seen.json["type"] == kind)
+        assert {v.rule for v in broken(without("audit", gone))["audit is complete"]} == {"audit"}, kind
 
-
-def test_state_that_has_forgotten_or_adds_an_approval_is_found():
-    history, standings = clean()
-    one = approved().json
-    subject = Subject(*(one[part] for part in ("tenant_id", "user_id", "kind", "subject_id")))
-    subject = next(each for each in history.subjects if each == subject)
-    revision = max(history.subjects[subject])
-    for wrong in (
+    # state that has forgotten or adds an approval
+    subject = Subject(*(one.json[part] for part in ("tenant_id", "user_id", "kind", "subject_id")))
+    revision = max(next(found for each, found in history.subjects.items() if each == subject))
+    for status in (
         None,
         SubjectStatus(SubjectState.BLOCKED, revision),
         SubjectStatus(SubjectState.APPROVED, revision + 1),
     ):
-        found = list(compare_state(history, {**standings, subject: wrong}))
-        assert [violation.rule for violation in found] == ["state"]
+        of_state = list(compare_state(history, {**standings, subject: status}))
+        assert [violation.rule for violation in of_state] == ["state"]
 
-
-def test_an_unsealed_decision_that_a_sealed_one_supersedes_is_no_breach():
-    """A worker that was killed decided it; the next one read the record again, after a person had acted on it."""
-    history = clean()[0]
+    # a worker that was killed decided it; the next one read the record again, after a person had acted on it
     by_revision = next(each for each in history.subjects.values() if {1, 2} <= set(each))
-
-    def seal_of(revision: int) -> Seen:
-        name_ = by_revision[revision].json["decision_id"]
-        return next(seal for seal in seals() if name_ in str(seal.json["detail"]["outputs"]))
-
-    found = list(everything_is_sealed(without("audit", seal_of(1))))
-    assert not [each for each in found if each.record.startswith("review/")], found
-    both = list(everything_is_sealed(without("audit", seal_of(1), seal_of(2))))
+    first, second = (
+        next(seal for seal in seals if by_revision[number].json["decision_id"] in str(seal.json["detail"]))
+        for number in (1, 2)
+    )
+    unsealed = list(everything_is_sealed(without("audit", first)))
+    assert not [each for each in unsealed if each.record.startswith("review/")], unsealed
+    both = list(everything_is_sealed(without("audit", first, second)))
     assert {name(by_revision[1]), name(by_revision[2])} <= {each.record for each in both}
 
 
