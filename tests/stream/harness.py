@@ -85,8 +85,6 @@ class Seen:
 
 
 class Worker:
-    """A worker process with a log file of its own."""
-
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path, port: int) -> None:
         self.port = port
         self.log = log
@@ -108,7 +106,6 @@ class Worker:
         return self
 
     async def says(self, pattern: str) -> None:
-        """Wait until its log holds a pattern."""
         await until(
             lambda: re.search(pattern, self.text) is not None,
             lambda: f"{self.log.name} says {pattern!r} (exit {self.process.poll()})",
@@ -131,8 +128,6 @@ class Worker:
         return self.process.wait()
 
     async def get(self, path: str) -> tuple[int, str]:
-        """Ask its metrics port: status and text."""
-
         def ask() -> tuple[int, str]:
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
@@ -144,7 +139,6 @@ class Worker:
         return await asyncio.to_thread(ask)
 
     async def answers(self, path: str, status: int) -> str:
-        """Wait until a page of its port has a status; return its text."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 found, text = await self.get(path)
@@ -238,34 +232,30 @@ class Deployment:
 
     @property
     def policies(self) -> dict[str, str]:
-        """Where workers keep the policies by which they decide."""
         name = "GROUNDWIRE_POLICIES_DIR"
         return {name: self.environment.get(name, str(self.folder / f"{self.prefix}policies"))}
 
     @property
     def sealing(self) -> dict[str, str]:
-        """By which key workers seal, and only they."""
         return {"GROUNDWIRE_SEAL_KEY": str(self.seal_key)} if self.seal_key else {}
 
     def settings(self, **more: str) -> dict[str, str]:
-        """The environment of a process of this deployment."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("GROUNDWIRE_")}
-        return {
-            **kept,
-            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
-            "GROUNDWIRE_BROKERS": self.broker.bootstrap,
-            "GROUNDWIRE_REDIS_URL": self.redis.url,
-            "GROUNDWIRE_TOPIC_PREFIX": self.prefix,
-            "GROUNDWIRE_GROUP_PREFIX": self.prefix,
-            "GROUNDWIRE_PARTITIONS": str(self.partitions),
-            "GROUNDWIRE_REPLICATION": str(self.broker.replication),
-            "GROUNDWIRE_SESSION_TIMEOUT": str(SESSION),
-            "GROUNDWIRE_REBUILD_WAIT": "1",
-            "GROUNDWIRE_NO_NETWORK": "1",
-            "GROUNDWIRE_CITATION_PATIENCE": "0",
-            **self.environment,
-            **more,
+        own = {
+            "BROKERS": self.broker.bootstrap,
+            "REDIS_URL": self.redis.url,
+            "TOPIC_PREFIX": self.prefix,
+            "GROUP_PREFIX": self.prefix,
+            "PARTITIONS": str(self.partitions),
+            "REPLICATION": str(self.broker.replication),
+            "SESSION_TIMEOUT": str(SESSION),
+            "REBUILD_WAIT": "1",
+            "NO_NETWORK": "1",
+            "CITATION_PATIENCE": "0",
         }
+        kept |= {f"GROUNDWIRE_{name}": value for name, value in own.items()}
+        kept["PYTHONPATH"] = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
+        return kept | self.environment | more
 
     def start_worker(self, role: str, *options: str, faulty: str | None = None, **more: str) -> Worker:
         """Start a worker with options of its command; `faulty`: a fault of `tests.stream.faulty`, built in."""
@@ -279,7 +269,6 @@ class Deployment:
         return worker
 
     async def start_workers(self, *roles: str, **more: str) -> list[Worker]:
-        """Start workers side by side and wait until all are ready."""
         workers = [self.start_worker(role, **more) for role in roles]
         for worker in workers:
             await worker.ready()
@@ -296,13 +285,11 @@ class Deployment:
         )
 
     async def command(self, *arguments: str, **options: str) -> tuple[int, str, str]:
-        """Run a command to its end: status, standard output and error."""
         process = await self.start_command(*arguments, **options)
         out, err = await process.communicate()
         return process.returncode or 0, out.decode(), err.decode()
 
     async def succeeds(self, *arguments: str, **options: str) -> tuple[str, str]:
-        """Run a command that must end with 0: standard output and error."""
         status, out, err = await self.command(*arguments, **options)
         assert status == 0, f"{arguments}: {out}{err}"
         return out, err
@@ -352,15 +339,12 @@ class Deployment:
         return self.seen["dead-letter"]
 
     def first_decisions(self) -> dict[tuple[str, str, str], Seen]:
-        """The decision of revision 1 of each subject."""
         return {seen.subject: seen for seen in self.decisions if seen.json["revision"] == 1}
 
     def decided(self, claim_id: str) -> list[Seen]:
-        """All decisions of a claim id, in no order across topics."""
         return [seen for seen in self.decisions if seen.json["subject_id"] == claim_id]
 
     async def decision(self, claim_id: str, *, revision: int = 1) -> Seen:
-        """Wait for a claim's decision."""
         found: list[Seen] = []
 
         def there() -> bool:
@@ -384,7 +368,6 @@ class Deployment:
         return {tuple(d.header(f"__connect.errors.{n}") or "" for n in names): d for d in self.dead}  # type: ignore[misc]
 
     async def quiet(self, seconds: float = 0.7) -> None:
-        """Wait until nothing has been published for a while."""
         last, since = -1, time.monotonic()
         while time.monotonic() - since < seconds:
             count = sum(map(len, self.seen.values()))
@@ -407,7 +390,6 @@ class Deployment:
                 await asyncio.sleep(0.5)
 
     async def ends(self, topic: str) -> dict[int, int]:
-        """The end offset of each partition of a topic."""
         ends: dict[TopicPartition, int] = await self._consumer.end_offsets(self.places(topic))
         return {place.partition: end for place, end in ends.items()}
 
@@ -417,7 +399,6 @@ class Deployment:
             await redis.delete(*[key async for key in redis.scan_iter(f"{self.prefix}*")])
 
     def dump(self) -> str:
-        """Return what helps to understand a failure."""
         counts = {topic: len(records) for topic, records in self.seen.items()}
         return "\n".join([f"published: {counts}", *(worker.dump() for worker in self.workers)])
 
@@ -480,7 +461,6 @@ class Office:
         deployment.environment = deployment.environment | own
 
     async def pending(self, number: int, **fields: object) -> Seen:
-        """Produce a claim that needs review, and wait for its decision."""
         content = f"Service {number} keeps {number * 7919} sessions"
         claim = good(number, **{"content": content, "source": "ai_synthesis", **fields})
         await self.deployment.produce([claim])
@@ -504,12 +484,10 @@ class Office:
         return str(review["action_id"])
 
     def audited(self, action_id: str) -> list[Seen]:
-        """The audit events of an action."""
         events = self.deployment.seen["audit"]
         return [seen for seen in events if seen.json["detail"].get("action_id") == action_id]
 
     async def outcome(self, action_id: str) -> dict[str, Any]:
-        """Wait for an action's audit event."""
         await until(lambda: bool(self.audited(action_id)), lambda: f"action {action_id} is audited")
         return self.audited(action_id)[0].json
 
@@ -531,7 +509,6 @@ class Site:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What a worker needs so that it may ask this site."""
         allowed = {"GROUNDWIRE_ALLOW_NETWORKS": "127.0.0.0/8", "GROUNDWIRE_ALLOW_PORTS": str(self.port)}
         return {"GROUNDWIRE_NO_NETWORK": "", **allowed}
 
@@ -568,7 +545,6 @@ def good(number: int, **fields: object) -> dict[str, object]:
 
 
 async def until(true: Callable[[], object], what: Callable[[], str] | str, seconds: float = PATIENCE) -> None:
-    """Wait until something holds. Raises: TimeoutError saying what did not."""
     end = time.monotonic() + seconds
     while not true():
         if time.monotonic() > end:

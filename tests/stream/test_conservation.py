@@ -142,8 +142,11 @@ async def test_the_same_claim_again_gets_its_decision_again_and_other_content_is
 
 @pytest.mark.smoke
 @pytest.mark.slow
-async def test_two_equal_claims_that_race_under_different_keys_have_one_approval(deployment: Deployment):
-    workers = await deployment.start_workers("claims", "claims")
+async def test_two_equal_claims_that_race_under_different_keys_have_one_approval_even_if_one_waits(
+    deployment: Deployment, site: Site
+):
+    deployment.environment |= site.settings
+    workers = await deployment.start_workers("claims", "claims", "deferred")
     rounds = 60
     for number in range(rounds):
         one = good(5 * number + 5, claim_id=f"race{number}")
@@ -165,24 +168,15 @@ async def test_two_equal_claims_that_race_under_different_keys_have_one_approval
             assert {twin["reason_code"] for twin in twins_seen} >= {"duplicate"}
     assert sum([await worker.metric("groundwire_miskeyed_total") for worker in workers]) >= 3 * rounds
 
-
-@pytest.mark.slow
-async def test_a_claim_that_waits_and_its_twin_that_does_not_have_one_approval(
-    deployment: Deployment, site: Site
-):
-    deployment.environment |= site.settings
-    await deployment.start_workers("claims", "deferred")
     text = f"The queue of module seven holds nine items, see {site.url}/ok/twin"
     waits = {"claim_id": "waits", "user_id": "u", "content": text, "source": "user"}
-    await asyncio.gather(
-        await deployment.send(waits, partition=0),
-        await deployment.send({**waits, "claim_id": "other"}, partition=1),
-        await deployment.send(waits, partition=2),
-    )
-    await deployment.settled(2)
+    await deployment.send(waits, partition=0)
+    await deployment.send({**waits, "claim_id": "other"}, partition=1)
+    await deployment.send(waits, partition=2)
+    await deployment.settled(3 * rounds + 2)
     await deployment.quiet()
-    verdicts = {seen.json["subject_id"]: seen.json["verdict"] for seen in deployment.decisions}
-    assert sorted(verdicts.values()) == ["approved", "blocked"]
+    found = {seen.json["verdict"] for name in ("waits", "other") for seen in deployment.decided(name)}
+    assert found == {"approved", "blocked"}
     assert_one_truth(deployment.decisions)
 
 
@@ -278,36 +272,6 @@ async def test_a_record_whose_result_the_broker_cannot_take_is_a_dead_letter(
     assert {letter.value for letter in deployment.dead} == {json.dumps(good(1, user_id="one")).encode(), b"{"}
 
 
-@pytest.mark.parametrize("role", ["claims", "responses"])
-@pytest.mark.slow
-async def test_broken_records_of_many_keys_become_letters_while_all_others_are_decided(
-    deployment: Deployment, role: str
-):
-    topic = {"claims": "claims", "responses": "llm-responses"}[role]
-    broken = [
-        *(b'{"claim_id": "x"', b"[1]", b'{"user_id": "ann"}', b"\xff", b"null"),
-        b'{"claim_id": "1", "response_id": "1", "user_id": "ann", "content": "x", "answer": "x", "x": 1}',
-        b'{"claim_id": "1", "response_id": "1", "user_id": "ann", "schema_version": "9"}',
-    ]
-    sent: list[dict[str, object] | bytes] = []
-    for number in range(150):
-        one = good(number)
-        if role == "responses":
-            one = {"response_id": one["claim_id"], "user_id": one["user_id"], "answer": one["content"]}
-        sent += [*broken * 2, one]  # 2,100 of them
-    sent += [*broken * 20, b'"' + b"x" * 900_000 + b'"']
-    places = [
-        await deployment.send(one, topic=topic, key=b"default:u%d" % (n % 50)) for n, one in enumerate(sent)
-    ]
-    await asyncio.gather(*places)
-    worker = await deployment.start_worker(role).ready()
-    await deployment.settled(150, len(sent) - 150)
-    assert "paused" not in worker.text
-    assert await worker.metric("groundwire_paused") == 0
-    codes = {letter.header("gw-error") for letter in deployment.dead}
-    assert codes == {"invalid_json", "invalid_record", "unsupported_version", "too_large"}
-
-
 @pytest.mark.slow
 async def test_metrics_count_decisions_checks_latency_and_dead_letters(deployment: Deployment):
     worker = await deployment.start_worker("claims").ready()
@@ -366,14 +330,13 @@ async def test_a_users_claims_are_decided_in_order_behind_one_that_waits(deploym
     assert {seen.json["origin"]["topic"] for seen in deployment.decisions} == {deployment.prefix + "claims"}
 
 
-@pytest.mark.parametrize("patience", ["60", "600"])
 @pytest.mark.slow
 async def test_claims_that_cite_a_failing_host_wait_without_flooding_deferred_or_holding_up_others(
-    deployment: Deployment, site: Site, patience: str
+    deployment: Deployment, site: Site
 ):
     """A claim comes to `deferred`, again after its first look-up, and then three times a minute at most."""
-    count = {"60": 3, "600": 600}[patience]
-    deployment.environment |= site.settings | {"GROUNDWIRE_CITATION_PATIENCE": patience}
+    count = 3
+    deployment.environment |= site.settings | {"GROUNDWIRE_CITATION_PATIENCE": "60"}
     await deployment.start_workers("claims", "deferred")
     content = f"Rule {{n}} of the harbour, see {site.url}/ill/{{n}}"
     ill = [{"claim_id": f"ill{n}", "user_id": f"u{n}", "content": content.format(n=n)} for n in range(count)]
@@ -385,12 +348,9 @@ async def test_claims_that_cite_a_failing_host_wait_without_flooding_deferred_or
         await deployment.decision(f"next{n}")
     assert not any(deployment.decided(f"ill{n}") for n in range(count))
     assert count <= sum((await deployment.ends("deferred")).values()) <= count * 4
-    if count == 3:
-        site.is_well = True
-        for n in range(count):
-            assert (await deployment.decision(f"ill{n}")).json["reason_code"] == "verified_citation"
-    else:
-        deployment.verified = False  # they are not decided yet
+    site.is_well = True
+    for n in range(count):
+        assert (await deployment.decision(f"ill{n}")).json["reason_code"] == "verified_citation"
     assert_one_truth(deployment.decisions)
 
 

@@ -28,82 +28,6 @@ from tests.services.serving import HOST, serving
 from tests.stream.harness import COMMAND, ROOT, Deployment, Office, Site, Worker, good, response
 
 FOLDER = ROOT / "deploy" / "prometheus"
-LAG = (
-    b'kafka_consumergroup_lag{consumergroup="groundwire-claims",partition="0",topic="groundwire.claims"} 0\n'
-)
-"""What kafka-exporter 1.9 answers, by its documentation: no package brings it here, so this is no proof of it."""
-SEAL = """
-mount --make-rprivate / && mount --bind / / && cd "$PWD" && mount -o remount,bind,ro / \
-&& mount -t tmpfs -o mode=1777 tmpfs "$TMPDIR" \
-&& exec setpriv --no-new-privs --bounding-set -all --inh-caps -all "$@"
-"""
-"""Runs a command as its container does: without privileges, and with nothing to write to but its TMPDIR."""
-
-
-async def ask(port: int, path: str, **parameters: str) -> Any:
-    """Ask Prometheus' HTTP API."""
-
-    def answer() -> Any:
-        query = urllib.parse.urlencode(parameters).encode() if parameters else None
-        with urllib.request.urlopen(f"http://{HOST}:{port}/api/v1/{path}", data=query, timeout=10) as said:
-            return json.load(said)["data"]
-
-    return await asyncio.to_thread(answer)
-
-
-async def values(port: int, query: str) -> list[float]:
-    """The current values of a query's series, without those that are no number."""
-    found = (await ask(port, "query", query=query))["result"]
-    return [value for series in found if (value := float(series["value"][1])) == value]
-
-
-@asynccontextmanager
-async def prometheus(folder: Path, targets: Mapping[str, int], redis_url: str) -> AsyncIterator[int]:
-    """Run Prometheus with the rules of the repository, every second, over metrics ports by role; its port."""
-    names = ("prometheus", "prometheus-redis-exporter")
-    server, exporter = [or_skip(lambda n=name: find_program(n, f"Debian's package {n}")) for name in names]  # type: ignore[misc]
-    port, redis_port = free_port(), free_port()
-    file = folder / "prometheus.yml"
-    exporting = [f"-redis.addr={redis_url}", f"-web.listen-address={HOST}:{redis_port}"]
-    scraping = [f"--config.file={file}", f"--storage.tsdb.path={folder / 'prometheus'}"]
-    scraping.append(f"--web.listen-address={HOST}:{port}")
-    servers = {
-        redis_port: ServerProcess("redis exporter", [exporter, *exporting], folder / "redis-exporter.log"),
-        port: ServerProcess("prometheus", [server, *scraping], folder / "prometheus.log"),
-    }
-
-    async def say_lag(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        head = (
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
-        )
-        writer.write(head % len(LAG) + LAG)
-        await writer.drain()
-        writer.close()
-
-    async with serving(say_lag) as lag:
-        config: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
-        config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-        config["rule_files"] = [str(FOLDER / name) for name in config["rule_files"]]
-        for job in config["scrape_configs"]:
-            if job["job_name"] == "groundwire":  # names of containers, which compose's own resolver knows
-                assert set(job.pop("dns_sd_configs")[0]["names"]) == set(targets)
-                assert job.pop("relabel_configs")[0]["target_label"] == "role"
-                job["static_configs"] = [
-                    {"targets": [f"{HOST}:{at}"], "labels": {"role": role}} for role, at in targets.items()
-                ]
-            else:
-                at = {"redis": redis_port, "kafka": lag}[job["job_name"]]
-                job["static_configs"] = [{"targets": [f"{HOST}:{at}"]}]
-        file.write_text(yaml.safe_dump(config))
-        try:
-            for at, each in servers.items():
-                each.start()
-                await asyncio.to_thread(each.wait_until, lambda at=at: listening(at), 30)
-            yield port
-        finally:
-            for each in servers.values():
-                each.stop()
 
 
 @pytest.mark.stream
@@ -116,6 +40,77 @@ async def prometheus(folder: Path, targets: Mapping[str, int], redis_url: str) -
 async def test_every_panel_and_every_rule_has_data_under_load_and_health_checks_tell_who_lives(
     deployment: Deployment, office: Office, site: Site, tmp_path: Path
 ):
+    async def ask(port: int, path: str, **parameters: str) -> Any:
+        """Ask Prometheus' HTTP API."""
+
+        def answer() -> Any:
+            query = urllib.parse.urlencode(parameters).encode() if parameters else None
+            with urllib.request.urlopen(
+                f"http://{HOST}:{port}/api/v1/{path}", data=query, timeout=10
+            ) as said:
+                return json.load(said)["data"]
+
+        return await asyncio.to_thread(answer)
+
+    async def values(port: int, query: str) -> list[float]:
+        """The current values of a query's series, without those that are no number."""
+        found = (await ask(port, "query", query=query))["result"]
+        return [value for series in found if (value := float(series["value"][1])) == value]
+
+    @asynccontextmanager
+    async def prometheus(targets: Mapping[str, int]) -> AsyncIterator[int]:
+        """Run Prometheus with the rules of the repository, every second, over metrics ports by role."""
+        names = ("prometheus", "prometheus-redis-exporter")
+        server, exporter = [
+            or_skip(lambda n=name: find_program(n, f"Debian's package {n}")) for name in names
+        ]  # type: ignore[misc]
+        port, redis_port = free_port(), free_port()
+        file = tmp_path / "prometheus.yml"
+        exporting = [f"-redis.addr={deployment.redis.url}", f"-web.listen-address={HOST}:{redis_port}"]
+        scraping = [f"--config.file={file}", f"--storage.tsdb.path={tmp_path / 'prometheus'}"]
+        scraping.append(f"--web.listen-address={HOST}:{port}")
+        servers = {
+            redis_port: ServerProcess(
+                "redis exporter", [exporter, *exporting], tmp_path / "redis-exporter.log"
+            ),
+            port: ServerProcess("prometheus", [server, *scraping], tmp_path / "prometheus.log"),
+        }
+
+        async def say_lag(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            # what kafka-exporter 1.9 answers, by its documentation: no package brings it here
+            labels = b'consumergroup="groundwire-claims",partition="0",topic="groundwire.claims"'
+            lag = b"kafka_consumergroup_lag{%s} 0\n" % labels
+            await reader.readuntil(b"\r\n\r\n")
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+            writer.write(head % len(lag) + lag)
+            await writer.drain()
+            writer.close()
+
+        async with serving(say_lag) as lag_port:
+            config: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
+            config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+            config["rule_files"] = [str(FOLDER / name) for name in config["rule_files"]]
+            for job in config["scrape_configs"]:
+                if job["job_name"] == "groundwire":  # names of containers, which compose's own resolver knows
+                    assert set(job.pop("dns_sd_configs")[0]["names"]) == set(targets)
+                    assert job.pop("relabel_configs")[0]["target_label"] == "role"
+                    job["static_configs"] = [
+                        {"targets": [f"{HOST}:{at}"], "labels": {"role": role}}
+                        for role, at in targets.items()
+                    ]
+                else:
+                    at = {"redis": redis_port, "kafka": lag_port}[job["job_name"]]
+                    job["static_configs"] = [{"targets": [f"{HOST}:{at}"]}]
+            file.write_text(yaml.safe_dump(config))
+            try:
+                for at, each in servers.items():
+                    each.start()
+                    await asyncio.to_thread(each.wait_until, lambda at=at: listening(at), 30)
+                yield port
+            finally:
+                for each in servers.values():
+                    each.stop()
+
     panels = [
         query.expr.replace("$__rate_interval", "30s")
         for row in ROWS
@@ -154,6 +149,12 @@ async def test_every_panel_and_every_rule_has_data_under_load_and_health_checks_
                 if len(decided) % 3:
                     await office.act("approve", seen)
 
+    # runs a command as its container does: without privileges, and with nothing to write to but its TMPDIR
+    seal = """
+mount --make-rprivate / && mount --bind / / && cd "$PWD" && mount -o remount,bind,ro / \
+&& mount -t tmpfs -o mode=1777 tmpfs "$TMPDIR" \
+&& exec setpriv --no-new-privs --bounding-set -all --inh-caps -all "$@"
+"""
     # it takes root, and a kernel that gives namespaces away
     seals = os.geteuid() == 0 and all(map(shutil.which, ("unshare", "setpriv")))
     trial = ["unshare", "--mount", "mount", "--make-rprivate", "/"]
@@ -168,7 +169,7 @@ async def test_every_panel_and_every_rule_has_data_under_load_and_health_checks_
         more |= {"GROUNDWIRE_METRICS_PORT": str(port), "TMPDIR": str(temporary)}
         command = [*own, *arguments]
         if seals:
-            command = ["unshare", "--mount", "sh", "-ec", SEAL, "sh", *command]
+            command = ["unshare", "--mount", "sh", "-ec", seal, "sh", *command]
             more["PYTHONDONTWRITEBYTECODE"] = "1"
         log = deployment.folder / f"{service}.log"
         worker = Worker(command, deployment.settings(**more), log, port)
@@ -193,7 +194,7 @@ async def test_every_panel_and_every_rule_has_data_under_load_and_health_checks_
     port = str(free_port())
     desk = start("console", GROUNDWIRE_CONSOLE_KEY="console", GROUNDWIRE_CONSOLE_PORT=port)
     targets = {role: worker.port for role, worker in (workers | {"console": desk}).items()}
-    async with prometheus(tmp_path, targets, deployment.redis.url) as server:
+    async with prometheus(targets) as server:
         behind = [  # deferred waits for pages that never come
             f"max(max_over_time({metric}{{role='deferred'}}[10m])) > 0"
             for metric in ("groundwire_lag_records", "groundwire_commit_age_seconds")

@@ -169,41 +169,41 @@ async def test_the_consumer_keeps_the_highest_revision_and_skips_what_is_no_deci
     assert (process.returncode, process.errors) == (0, b"")
 
 
-def weak(response_id="r1", **fields):
-    """A response that the gate might ask to have answered again."""
-    given = {"tenant_id": "acme", "user_id": "maria", "query": "How many results?", "mode": "thinking"}
-    one = {"response_id": response_id, **given, "answer": "`limit` is 7", "scope": "docs", "chunks": CHUNKS}
-    return one | fields
+async def test_a_request_is_answered_once_with_a_new_response_that_quotes_the_sources_of_its_own_user(
+    topics, tmp_path
+):
+    """What cannot be answered is skipped; the first record of an id counts; only the latest are kept."""
 
+    def weak(response_id="r1", **fields):
+        """A response that the gate might ask to have answered again."""
+        given = {"tenant_id": "acme", "user_id": "maria", "query": "How many results?", "mode": "thinking"}
+        given |= {"answer": "`limit` is 7", "scope": "docs", "chunks": CHUNKS}
+        return {"response_id": response_id, **given, **fields}
 
-def request(response_id="r1", **fields):
-    """The gate's request for a better one."""
-    names = {"request_id": f"q-{response_id}", "response_id": response_id, "decision_id": "d1"}
-    owner = {"tenant_id": "acme", "user_id": "maria"}
-    rest = {"attempt": 1, "why": "low_confidence", "prompt": "Answer from the sources.", "flagged": []}
-    made = {**names, **owner, "query": "How many results?", "mode": "auto", **rest, **fields}
-    return RegenerateRequest.model_validate(made).model_dump(mode="json")
+    def request(response_id="r1", **fields):
+        """The gate's request for a better one."""
+        names = {"request_id": f"q-{response_id}", "response_id": response_id, "decision_id": "d1"}
+        owner = {"tenant_id": "acme", "user_id": "maria"}
+        rest = {"attempt": 1, "why": "low_confidence", "prompt": "Answer from the sources.", "flagged": []}
+        made = {**names, **owner, "query": "How many results?", "mode": "auto", **rest, **fields}
+        return RegenerateRequest.model_validate(made).model_dump(mode="json")
 
+    async def asked(responses, requests, headers=()):
+        await topics.produce(responses, topic="llm-responses", key=KEY)
+        await topics.produce(requests, topic="regenerate", key=KEY, headers=headers)
 
-async def asked(topics, responses, requests, headers=()):
-    await topics.produce(responses, topic="llm-responses", key=KEY)
-    await topics.produce(requests, topic="regenerate", key=KEY, headers=headers)
+    async def generate(*more, idle="3"):
+        """Run the generator until nothing more comes; its errors, and its answers so far."""
+        options = following(topics, tmp_path / "db", "--exit-when-idle", idle, *more)
+        done = await run("generator.py", *options)
+        assert done.returncode == 0, done.stderr
+        answers = [seen for seen in await topics.stored("llm-responses") if b"in_reply_to" in seen.value]
+        return done.stderr, [(seen, decode_response(seen.value)) for seen in answers]
 
-
-async def generate(topics, database, *more, idle="3"):
-    """Run the generator until nothing more comes; its output, and its answers so far."""
-    options = following(topics, database, "--exit-when-idle", idle, *more)
-    done = await run("generator.py", *options)
-    assert done.returncode == 0, done.stderr
-    answers = [seen for seen in await topics.stored("llm-responses") if b"in_reply_to" in seen.value]
-    return done, answers, [decode_response(seen.value) for seen in answers]
-
-
-async def test_a_request_is_answered_with_a_new_response_that_quotes_the_sources(topics, tmp_path):
     revisions = {"docs/search.md": "a1b2c3d"}
     trace = ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-    await asked(topics, [weak(current_revisions=revisions)], [request()], [trace, ("ce_id", b"q-r1")])
-    _, (answer,), (made,) = await generate(topics, tmp_path / "db")
+    await asked([weak(current_revisions=revisions)], [request()], [trace, ("ce_id", b"q-r1")])
+    _, ((answer, made),) = await generate()
     assert (answer.key, answer.headers) == (KEY, (trace,))
     assert (made.tenant_id, made.user_id, made.query) == ("acme", "maria", "How many results?")
     assert (made.in_reply_to, made.mode, made.scope) == ("r1", "auto", "docs")
@@ -219,47 +219,38 @@ async def test_a_request_is_answered_with_a_new_response_that_quotes_the_sources
     quoted = weak("q", chunks=[{**CHUNKS[0], "content": content}])
     again = [request("q", request_id=mode, mode=mode) for mode in modes]
     again += [request("r2", query="Who wrote the manual?"), request("r3"), request("r4", query=None)]
-    await asked(topics, [quoted, weak("r2"), weak("r3", chunks=[]), weak("r4")], again)
-    found = (await generate(topics, tmp_path / "db"))[2]
-    assert {one.mode: len(one.sources) for one in found if one.in_reply_to == "q"} == modes
-    empty = [(one.answer, one.sources) for one in found if one.in_reply_to not in ("r1", "q")]
-    assert empty == [("Not found in provided sources", [])] * 3
-
-
-async def test_requests_that_cannot_be_answered_are_skipped_and_the_first_record_of_an_id_counts(
-    topics, tmp_path
-):
-    """Of its own user; and only the latest are kept."""
-    bad_chunks = [[1], [{}], "text", [{"content": 1}]]
-    large = [{**CHUNKS[0], "content": "x" * 899_000}]
     stranger = weak("good", user_id="mallory", chunks=[{**CHUNKS[0], "content": "Many results: none."}])
-    responses = [b"{", b"[]", b"null", b'"r1"', {"response_id": "r9"}, weak("large", chunks=large)]
-    responses += [weak(f"bad{number}", chunks=chunks) for number, chunks in enumerate(bad_chunks)]
-    responses += [weak(user_id="other"), stranger, weak("good"), weak("good", chunks=stranger["chunks"])]
-    requests = [b"{", b"[]", b"null", b"{}", request("unknown"), request("r1")]
-    requests += [request(f"bad{number}") for number in range(len(bad_chunks))]
-    requests += [request("large", prompt="", query="x" * 3000), {**request("good"), "request_id": {}}]
-    requests += [{**request("good"), "request_id": "q-fast", "mode": "fast"}]
-    requests += [json.dumps({**request("good"), "request_id": "\ud800"}).encode()]
-    await asked(topics, responses, [*requests, request("good")])
-    done, _, (made,) = await generate(topics, tmp_path / "db")
-    assert done.stderr.count("skipped") == len(requests), done.stderr
-    assert made.in_reply_to == "good"
-    assert [chunk.content for chunk in made.chunks] == [chunk["content"] for chunk in CHUNKS]
+    twice = [stranger, weak("good"), weak("good", chunks=stranger["chunks"])]
+    bad_chunks = [[1], [{}], "text", [{"content": 1}]]
+    large = weak("large", chunks=[{**CHUNKS[0], "content": "x" * 899_000}])
+    bad = [weak(f"bad{number}", chunks=chunks) for number, chunks in enumerate(bad_chunks)]
+    bad += [b"{", b"[]", b"null", b'"r1"', {"response_id": "r9"}, large, weak("other", user_id="other")]
+    skipped = [b"{", b"[]", b"null", b"{}", request("unknown"), request("other")]
+    skipped += [request(f"bad{number}") for number in range(len(bad_chunks))]
+    skipped += [request("large", prompt="", query="x" * 3000), {**request("good"), "request_id": {}}]
+    skipped += [{**request("good"), "request_id": "q-fast", "mode": "fast"}]
+    skipped += [json.dumps({**request("good"), "request_id": "\ud800"}).encode()]
+    responses = [quoted, weak("r2"), weak("r3", chunks=[]), weak("r4"), *bad, *twice]
+    await asked(responses, [*again, *skipped, request("good")])
+    errors, found = await generate()
+    assert errors.count("skipped") == len(skipped), errors
+    assert {one.mode: len(one.sources) for _, one in found if one.in_reply_to == "q"} == modes
+    of = {one.in_reply_to: one for _, one in found}
+    assert of.keys() == {"r1", "q", "r2", "r3", "r4", "good"}
+    empty = [(of[name].answer, of[name].sources) for name in ("r2", "r3", "r4")]
+    assert empty == [("Not found in provided sources", [])] * 3
+    assert [chunk.content for chunk in of["good"].chunks] == [chunk["content"] for chunk in CHUNKS]
     names = [f"n{number}" for number in range(5)]
-    await asked(topics, map(weak, names), map(request, names))
-    done, _, made = await generate(topics, tmp_path / "db", "--remember", "2")
-    assert done.stderr.count("the response is not known here") == 3
-    assert {one.in_reply_to for one in made} == {"good", "n3", "n4"}
+    await asked(map(weak, names), map(request, names))
+    errors, found = await generate("--remember", "2")
+    assert errors.count("the response is not known here") == 3
+    assert {one.in_reply_to for _, one in found} - of.keys() == {"n3", "n4"}
 
-
-async def test_a_generator_that_is_ended_and_killed_again_and_again_answers_each_request_once(
-    topics, tmp_path
-):
+    # ended and killed again and again, it answers each request once
     ends = (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL)
     for number, end in enumerate(ends):
-        names = [f"r{number}-{each}" for each in range(20)]
-        await asked(topics, map(weak, names), map(request, names))
+        names = [f"k{number}-{each}" for each in range(20)]
+        await asked(map(weak, names), map(request, names))
         options = following(topics, tmp_path / "db")
         async with running("generator.py", *options, stdout=subprocess.PIPE) as process:
             assert b"answered" in await process.stdout.readline()
@@ -267,18 +258,19 @@ async def test_a_generator_that_is_ended_and_killed_again_and_again_answers_each
             await process.wait()
         assert (process.returncode, process.errors) == (0 if end == signal.SIGTERM else -end, b"")
     # an idle time that is longer than the session of the one that was killed
-    await generate(topics, tmp_path / "db", idle="15")
-    await asked(topics, [], [request("r0-1")])
-    _, answers, made = await generate(topics, tmp_path / "other", "--group", f"{topics.prefix}other")
-    found = {}
-    for seen, one in zip(answers, made, strict=True):
-        assert found.setdefault(one.in_reply_to, seen.value) == seen.value, "the same bytes, whoever answers"
-    assert len(found) == 20 * len(ends)
-    again = request(made[0].response_id, mode="instant", attempt=2)
-    await asked(topics, [], [again])
-    _, _, made = await generate(topics, tmp_path / "db")
-    (second,) = [one for one in made if one.mode == "instant"]
-    assert second.in_reply_to == again["response_id"], "its own answer can be asked about again"
+    await generate(idle="15")
+    await asked([], [request("k0-1")])
+    other = ("--database", tmp_path / "other", "--group", f"{topics.prefix}other")
+    _, found = await generate(*other)
+    answers = {}
+    for seen, one in found:
+        if one.in_reply_to.startswith("k"):
+            assert answers.setdefault(one.in_reply_to, seen.value) == seen.value, "the same, whoever answers"
+    assert len(answers) == 20 * len(ends)
+    replied = next(one for _, one in found if one.in_reply_to == "k0-1")
+    await asked([], [request(replied.response_id, mode="instant", attempt=2)])
+    _, found = await generate()
+    assert replied.response_id in {one.in_reply_to for _, one in found}, "its own answer is answered, too"
 
 
 async def test_a_weak_response_is_answered_again_until_it_holds(deployment: Deployment, tmp_path):
@@ -286,7 +278,9 @@ async def test_a_weak_response_is_answered_again_until_it_holds(deployment: Depl
     options = following(deployment, tmp_path / "db")
     async with running("generator.py", *options, stdout=subprocess.DEVNULL) as process:
         invented = "`maxRows`, `minRows` and `rowLimit` set it."
-        await deployment.produce([weak(answer=invented)], topic="llm-responses")
+        weak = {"response_id": "r1", "tenant_id": "acme", "user_id": "maria", "query": "How many results?"}
+        weak |= {"mode": "thinking", "answer": invented, "scope": "docs", "chunks": CHUNKS}
+        await deployment.produce([weak], topic="llm-responses")
         first = await deployment.decision("r1")
         assert first.json["reason_code"] == "low_confidence"
 

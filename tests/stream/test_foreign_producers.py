@@ -37,34 +37,17 @@ def claims(name: str, count: int = 8) -> list[dict[str, object]]:
     ]
 
 
-class Foreign:
-    """A producer of librdkafka; its calls, which block, run in a thread."""
-
-    def __init__(self, deployment: Deployment, **settings: object) -> None:
-        self._topic = deployment.prefix + "claims"
-        where = {"bootstrap.servers": deployment.broker.bootstrap, "linger.ms": 50}
-        self.producer = Producer({**where, **settings})
-
-    async def send(self, *values: dict[str, object]) -> None:
-        """Send claims in one batch, and wait for the broker."""
-        for value in values:
-            self.producer.produce(self._topic, json.dumps(value).encode(), key=b"default:ann", partition=0)
-        assert await asyncio.to_thread(self.producer.flush, PATIENCE) == 0
-
-    async def commit(self) -> None:
-        await asyncio.to_thread(self.producer.commit_transaction, PATIENCE)
-
-    async def abort(self) -> None:
-        await asyncio.to_thread(self.producer.abort_transaction, PATIENCE)
-
-
-async def transaction(deployment: Deployment, name: str, **settings: object) -> Foreign:
-    """Send claims in a transaction, which stays open."""
-    identity = {"transactional.id": deployment.prefix + name, "transaction.timeout.ms": 300_000}
-    made = Foreign(deployment, **identity, **settings)
-    await asyncio.to_thread(made.producer.init_transactions, PATIENCE)
-    made.producer.begin_transaction()
-    await made.send(*claims(name))
+async def send(deployment: Deployment, values: list[dict[str, object]], **settings: object) -> Producer:
+    """Send claims in one batch by librdkafka, in a transaction that stays open where it has an id."""
+    where = {"bootstrap.servers": deployment.broker.bootstrap, "linger.ms": 50}
+    made = Producer({**where, **settings})
+    if "transactional.id" in settings:
+        await asyncio.to_thread(made.init_transactions, PATIENCE)
+        made.begin_transaction()
+    for value in values:
+        sent = json.dumps(value).encode()
+        made.produce(deployment.prefix + "claims", sent, key=b"default:ann", partition=0)
+    assert await asyncio.to_thread(made.flush, PATIENCE) == 0
     return made
 
 
@@ -100,31 +83,35 @@ async def assert_all_commands_read(deployment: Deployment, decided: int) -> None
     assert len([change async for change in changes(ApprovedTable(), until_end=True, **where)]) == decided
 
 
-async def test_claims_in_any_codec_are_decided_and_read(deployment: Deployment):
+@pytest.mark.parametrize("compressing", [False, pytest.param(True, marks=apache_kafka)])
+async def test_claims_in_any_codec_are_decided_and_read_even_where_the_broker_compresses_every_topic(
+    deployment: Deployment, *, compressing: bool
+):
+    if compressing:
+        topics = (
+            "claims",
+            "approved",
+            "review",
+            "blocked",
+            "retractions",
+            "audit",
+            "dead-letter",
+            "deferred",
+        )
+        admin = AIOKafkaAdminClient(bootstrap_servers=deployment.broker.bootstrap)
+        await admin.start()
+        for topic, codec in zip(topics, CODECS[1:] * len(topics), strict=False):
+            resource = ConfigResource(ConfigResourceType.TOPIC, deployment.prefix + topic)
+            resource.configs = {"compression.type": codec}
+            await admin.alter_configs([resource])
+        await admin.close()
     worker = await deployment.start_worker("claims").ready()
     for codec in CODECS:
-        await Foreign(deployment, **{"compression.type": codec}).send(*claims(codec))
+        await send(deployment, claims(codec), **{"compression.type": codec})
     await all_decided(deployment, *CODECS)
     await no_lag(deployment, worker)
     assert await worker.stop() == 0
     await assert_all_commands_read(deployment, 8 * len(CODECS))
-
-
-@apache_kafka
-async def test_topics_that_the_broker_compresses_are_read_and_written(deployment: Deployment):
-    topics = ("claims", "approved", "review", "blocked", "retractions", "audit", "dead-letter", "deferred")
-    admin = AIOKafkaAdminClient(bootstrap_servers=deployment.broker.bootstrap)
-    await admin.start()
-    for topic, codec in zip(topics, CODECS[1:] * len(topics), strict=False):
-        resource = ConfigResource(ConfigResourceType.TOPIC, deployment.prefix + topic)
-        resource.configs = {"compression.type": codec}
-        await admin.alter_configs([resource])
-    await admin.close()
-    worker = await deployment.start_worker("claims").ready()
-    await Foreign(deployment).send(*claims("a"))
-    await all_decided(deployment, "a")
-    assert await worker.stop() == 0
-    await assert_all_commands_read(deployment, 8)
 
 
 async def test_a_codec_that_is_not_installed_ends_workers_and_commands_with_what_to_install(
@@ -134,7 +121,7 @@ async def test_a_codec_that_is_not_installed_ends_workers_and_commands_with_what
     without = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{deployment.settings()['PYTHONPATH']}"}
     deployment.verified = False  # nothing is decided
     worker = await deployment.start_worker("claims", **without).ready()
-    await Foreign(deployment, **{"compression.type": "snappy"}).send(*claims("a"))
+    await send(deployment, claims("a"), **{"compression.type": "snappy"})
     assert await worker.ended() == 2
     again = deployment.start_worker("claims", **without)
     assert await again.ended() == 2
@@ -153,49 +140,48 @@ async def test_a_codec_that_is_not_installed_ends_workers_and_commands_with_what
 
 
 @apache_kafka
-async def test_claims_of_an_aborted_transaction_are_never_seen(deployment: Deployment):
+async def test_an_aborted_transaction_is_never_seen_and_an_open_one_hangs_nothing_but_its_partition(
+    deployment: Deployment,
+):
+    async def transaction(name: str, **settings: object) -> Producer:
+        identity = {"transactional.id": deployment.prefix + name, "transaction.timeout.ms": 300_000}
+        return await send(deployment, claims(name), **identity, **settings)
+
     worker = await deployment.start_worker("claims").ready()
-    await (await transaction(deployment, "aborted")).abort()
+    aborted = await transaction("aborted")
+    await asyncio.to_thread(aborted.abort_transaction, PATIENCE)
     await no_lag(deployment, worker)
     assert not deployment.decisions
-    await (await transaction(deployment, "committed")).commit()
-    await Foreign(deployment).send(*claims("plain"))
+    committed = await transaction("committed")
+    await asyncio.to_thread(committed.commit_transaction, PATIENCE)
+    await send(deployment, claims("plain"))
     await all_decided(deployment, "committed", "plain")
-    await (await transaction(deployment, "again", **{"compression.type": "lz4"})).abort()
+    again = await transaction("again", **{"compression.type": "lz4"})
+    await asyncio.to_thread(again.abort_transaction, PATIENCE)
     await no_lag(deployment, worker)
-    await worker.stop()
     await all_decided(deployment, "committed", "plain")
     assert not deployment.dead
     await assert_all_commands_read(deployment, 16)
 
-
-@apache_kafka
-async def test_an_open_transaction_on_an_input_or_output_topic_hangs_nothing_but_its_partition(
-    deployment: Deployment,
-):
-    worker = await deployment.start_worker("claims").ready()
-    await Foreign(deployment).send(*claims("before"))
-    await all_decided(deployment, "before")
-    opened = await transaction(deployment, "open")
-    await Foreign(deployment).send(*claims("behind"))
+    opened = await transaction("open")
+    await send(deployment, claims("behind"))
     await deployment.produce([{**claims("beside", 1)[0], "user_id": "bob"}], partition=1)
     await deployment.decision("beside-0")
     await no_lag(deployment, worker, committed=False)
-    assert len(deployment.first_decisions()) == 9
-    await assert_all_commands_read(deployment, 9)
-    await opened.commit()
-    await deployment.settled(25)
+    assert len(deployment.first_decisions()) == 17
+    await assert_all_commands_read(deployment, 17)
+    await asyncio.to_thread(opened.commit_transaction, PATIENCE)
+    await deployment.settled(33)
     await no_lag(deployment, worker)
     assert {seen.json["verdict"] for seen in deployment.decisions} == {"approved"}
 
-    other = AIOKafkaProducer(
-        bootstrap_servers=deployment.broker.bootstrap, transactional_id=deployment.prefix + "other"
-    )
+    where = {"bootstrap_servers": deployment.broker.bootstrap}
+    other = AIOKafkaProducer(**where, transactional_id=deployment.prefix + "other")
     await other.start()
     await other.begin_transaction()
     for number in range(deployment.partitions):
         await other.send_and_wait(deployment.prefix + "approved", b"{}", partition=number)
-    await assert_all_commands_read(deployment, 25)
+    await assert_all_commands_read(deployment, 33)
     await other.abort_transaction()
     await other.stop()
-    await assert_all_commands_read(deployment, 25)
+    await assert_all_commands_read(deployment, 33)

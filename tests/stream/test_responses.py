@@ -42,8 +42,11 @@ async def test_every_response_has_one_decision_however_often_its_worker_is_kille
     assert await first.stop() == 0
 
 
-async def test_the_largest_response_passes_and_the_next_byte_is_a_clear_dead_letter(deployment: Deployment):
-    await deployment.start_workers("responses")
+async def test_the_largest_response_passes_and_no_text_of_one_reaches_logs_metrics_or_decisions(
+    deployment: Deployment,
+):
+    """The next byte is a dead letter. S1-39: logs hold ids, counts and hashes only, even of a rejected quote."""
+    (worker,) = await deployment.start_workers("responses", GROUNDWIRE_LOG_LEVEL="debug")
     frame = len(json.dumps(response(1, transcript="", evidence={"a": ["x"]})).encode())
     largest = response(1, transcript="a " * ((900_000 - frame) // 2), evidence={"a": ["x"]})
     value = json.dumps(largest).encode().ljust(900_000)
@@ -57,6 +60,20 @@ async def test_the_largest_response_passes_and_the_next_byte_is_a_clear_dead_let
     (letter,) = deployment.dead
     assert letter.header("gw-error") == "too_large"
     assert letter.value == value + b" "
+
+    secret = "the patient was told that the lighthouse keeps its own counsel"
+    quoted = response(2, transcript=f"He said: {secret}.", evidence={"talk": ["the lighthouse lied to him"]})
+    await produce(deployment, quoted)
+    decision = await deployment.decision("r2")
+    await worker.says("evidence_quote_rejected")
+    _, metrics = await worker.get("/metrics")
+    for text in (worker.text, metrics, (decision.value or b"").decode()):
+        assert secret not in text
+        assert "lied to him" not in text
+    failures = [seen.json for seen in deployment.seen["audit"] if seen.json["type"] == "evidence_failure"]
+    assert "EVIDENCE_HALLUCINATION" in {
+        one["detail"]["category"] for one in failures if one["subject_id"] == "r2"
+    }
 
 
 @pytest.mark.smoke
@@ -132,22 +149,6 @@ async def test_without_state_a_response_is_reviewed_provisionally_and_decided_wh
     decision = await deployment.decision("r2")
     assert decision.json["approved"]
     assert_one_truth(deployment.decisions)
-
-
-async def test_no_text_of_a_transcript_or_quote_reaches_logs_metrics_or_decisions(deployment: Deployment):
-    """S1-39: ids, counts and hashes only; a quote that is not there is repeated nowhere."""
-    (worker,) = await deployment.start_workers("responses", GROUNDWIRE_LOG_LEVEL="debug")
-    secret = "the patient was told that the lighthouse keeps its own counsel"
-    quoted = response(1, transcript=f"He said: {secret}.", evidence={"talk": ["the lighthouse lied to him"]})
-    await produce(deployment, quoted)
-    decision = await deployment.decision("r1")
-    await worker.says("evidence_quote_rejected")
-    _, metrics = await worker.get("/metrics")
-    for text in (worker.text, metrics, (decision.value or b"").decode()):
-        assert secret not in text
-        assert "lied to him" not in text
-    (failure,) = [seen for seen in deployment.seen["audit"] if seen.json["type"] == "evidence_failure"]
-    assert failure.json["detail"]["category"] == "EVIDENCE_HALLUCINATION"
 
 
 async def test_entities_are_looked_up_in_the_corpus_that_the_command_loaded(
@@ -227,36 +228,17 @@ async def test_what_a_model_said_outlives_its_worker_and_no_record_that_comes_ag
         assert_one_truth(deployment.decisions)
 
 
-FACT = "The gateway waits for 30 s."
-PROSE = " ".join(f"Part {n} of the gateway waits for part {n + 1}." for n in range(9_000))
-"""Of 820 kB: a fetch brings four of them."""
-
-
-def quoting(tenant: str, name: str, answer: str, evidence: str) -> dict[str, Any]:
-    quoted = chunk(content=evidence)
-    own = {"response_id": name, "tenant_id": tenant, "user_id": "u"}
-    return {**own, "answer": answer, "chunks": [quoted]}
-
-
-async def test_small_responses_wait_for_two_large_ones_of_their_partition_at_most(deployment: Deployment):
-    (worker,) = await deployment.start_workers("responses")
-    large = [quoting("hooli", f"large-{n}", PROSE, PROSE) for n in range(12)]
-    small = [quoting("acme", f"small-{n}", FACT, FACT) for n in range(20)]
-    await deployment.produce([*large, *small], topic="llm-responses", partition=0)
-    await deployment.settled(12 + 20)
-    found = deployment.first_decisions().values()
-    done = {seen.json["subject_id"]: seen.timestamp for seen in found}
-    last = max(done[record["response_id"]] for record in small)
-    assert sum(done[record["response_id"]] < last for record in large) <= 2
-    assert {seen.json["verdict"] for seen in found if seen.json["tenant_id"] == "acme"} == {"approved"}
-    assert not deployment.dead
-    assert await worker.stop() == 0
-
-
 async def test_a_tenant_that_floods_everything_takes_no_place_and_pauses_no_citation_of_another(
     deployment: Deployment, site: Site, tmp_path: Path
 ):
     each = 10  # records of each kind that the good tenant sends behind a flood
+    fact = "The gateway waits for 30 s."
+    # of 820 kB: a fetch brings four of them
+    prose = " ".join(f"Part {n} of the gateway waits for part {n + 1}." for n in range(9_000))
+
+    def quoting(tenant: str, name: str, text: str) -> dict[str, Any]:
+        own = {"response_id": name, "tenant_id": tenant, "user_id": "u"}
+        return {**own, "answer": text, "chunks": [chunk(content=text)]}
 
     def claim(tenant: str, name: str, text: str) -> dict[str, Any]:
         return {"claim_id": name, "tenant_id": tenant, "user_id": name, "content": text}
@@ -270,12 +252,12 @@ async def test_a_tenant_that_floods_everything_takes_no_place_and_pauses_no_cita
         text = f"Rule {{n}} of the {page} harbour, see {site.url}/{page}/{{n}}"
         flood += [claim("hooli", f"{page}-{n}", text.format(n=n)) for n in range(30)]
     await deployment.produce(flood, partition=0)
-    large = [quoting("hooli", f"large-{n}", PROSE, PROSE) for n in range(4)]
+    large = [quoting("hooli", f"large-{n}", prose) for n in range(4)]
     waiting = [claim("acme", f"wait-{n}", f"Order {n} of the bakery has {n} loaves.") for n in range(each)]
     text = f"Oven {{n}} of the bakery, see {site.url}/ok/{{n}}"
     citing = [claim("acme", f"cite-{n}", text.format(n=n)) for n in range(each)]
     await deployment.produce([*waiting, *citing], partition=0)
-    small = [quoting("acme", f"small-{n}", FACT, FACT) for n in range(each)]
+    small = [quoting("acme", f"small-{n}", fact) for n in range(each)]
     await deployment.produce([*large, *small], topic="llm-responses", partition=0)
 
     def good() -> list[dict[str, Any]]:

@@ -13,13 +13,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import redis
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError, for_code
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from deploy.embedded import MissingServiceError, RedisServer, ServiceError
+from deploy.embedded import MissingServiceError, ServiceError
 from deploy.embedded.partitions import OFFSET_OUT_OF_RANGE, OUT_OF_ORDER_SEQUENCE, Partition
 from deploy.embedded.process import ServerProcess, find_program
 from tests.services.brokers import Broker, until_led
@@ -46,27 +45,11 @@ async def create(broker: Broker, name: str) -> str:
     return name
 
 
-@pytest.fixture
-async def topic(broker: Broker) -> str:
-    return await create(broker, f"services-{uuid.uuid4().hex[:8]}")
-
-
-@asynccontextmanager
-async def producing(broker: Broker, **settings: object) -> AsyncIterator[AIOKafkaProducer]:
-    kept = {"enable_idempotence": True, "acks": "all", "request_timeout_ms": OUTAGE * 1_000}
-    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap, **kept, **settings) as producer:
-        yield producer
-
-
 @asynccontextmanager
 async def consuming(broker: Broker, *topics: str, **settings: object) -> AsyncIterator[AIOKafkaConsumer]:
-    consumer = AIOKafkaConsumer(
-        *topics,
-        bootstrap_servers=broker.bootstrap,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        **{"heartbeat_interval_ms": 200, "session_timeout_ms": 6_000, **settings},
-    )
+    options = {"heartbeat_interval_ms": 200, "session_timeout_ms": 30_000, "auto_offset_reset": "earliest"}
+    options |= {"bootstrap_servers": broker.bootstrap, "enable_auto_commit": False, **settings}
+    consumer = AIOKafkaConsumer(*topics, **options)
     async with asyncio.timeout(OUTAGE):
         await consumer.start()
     try:
@@ -76,86 +59,53 @@ async def consuming(broker: Broker, *topics: str, **settings: object) -> AsyncIt
 
 
 @pytest.mark.three_nodes
-async def test_a_record_comes_back_as_it_was_sent_or_is_refused_as_too_large(
-    broker: Broker, topic: str
+async def test_records_are_kept_as_sent_and_found_by_time_and_survive_a_stop_of_the_broker_with_offsets(
+    broker: Broker,
 ) -> None:
-    headers = [("ce_id", b"1"), ("binary", b"\xff\x00"), ("ce_id", b"2")]
-    async with producing(broker, max_request_size=1_000_000) as producer:
-        await producer.send_and_wait(
-            topic, b"x" * 900_000, key=b"t:u", partition=0, headers=headers, timestamp_ms=T0
-        )
-        await producer.send_and_wait(topic, None, key=b"t:u", partition=0, timestamp_ms=T0 + 1)
-    async with consuming(broker, topic) as consumer:
-        large, empty = [await consumer.getone(), await consumer.getone()]
-    assert (large.key, large.value, large.offset) == (b"t:u", b"x" * 900_000, 0)
-    assert list(large.headers) == headers
-    assert (large.timestamp, large.timestamp_type) == (T0, 0)
-    assert (empty.value, empty.offset, empty.timestamp) == (None, 1, T0 + 1)
-    async with producing(broker, max_request_size=3_000_000) as producer:
-        with pytest.raises(MessageSizeTooLargeError):
-            await producer.send_and_wait(topic, b"x" * 2_000_000, partition=0)
+    topic = await create(broker, f"services-{uuid.uuid4().hex[:8]}")
     with pytest.raises(TopicAlreadyExistsError):
         await create(broker, topic)
-    async with consuming(broker) as consumer:
-        assert f"{topic}-nobody" not in await consumer.topics(), "reading creates no topic"
-
-
-async def test_offsets_are_found_at_both_ends_and_by_time(broker: Broker, topic: str) -> None:
     partition = TopicPartition(topic, 0)
-    async with producing(broker) as producer:
-        for second in range(20):
-            await producer.send_and_wait(topic, b"v", partition=0, timestamp_ms=T0 + 1_000 * second)
-    async with consuming(broker) as consumer:
-        assert await consumer.beginning_offsets([partition]) == {partition: 0}
-        assert await consumer.end_offsets([partition]) == {partition: 20}
-        for wanted in (T0 + 6_500, T0 + 7_000):
-            found = await consumer.offsets_for_times({partition: wanted})
-            assert (found[partition].offset, found[partition].timestamp) == (7, T0 + 7_000)
-        assert await consumer.offsets_for_times({partition: T0 + 20_000}) == {partition: None}
+    headers = [("ce_id", b"1"), ("binary", b"\xff\x00"), ("ce_id", b"2")]
+    sending = {"bootstrap_servers": broker.bootstrap, "enable_idempotence": True, "acks": "all"}
+    sending |= {"request_timeout_ms": OUTAGE * 1_000}
+    place = {"key": b"t:u", "partition": 0}
+    async with AIOKafkaProducer(**sending, max_request_size=3_000_000) as producer:
+        with pytest.raises(MessageSizeTooLargeError):
+            await producer.send_and_wait(topic, b"x" * 2_000_000, **place)
+    async with AIOKafkaProducer(**sending) as producer:
+        first = {"headers": headers, "timestamp_ms": T0}
+        await producer.send_and_wait(topic, b"x" * 900_000, **place, **first)
+        await producer.send_and_wait(topic, None, **place, timestamp_ms=T0 + 1_000)
+        async with consuming(broker, topic, group_id=topic) as consumer:
+            large, empty = [await consumer.getone(), await consumer.getone()]
+            assert (large.key, large.value, large.offset) == (b"t:u", b"x" * 900_000, 0)
+            assert list(large.headers) == headers
+            assert (large.timestamp, large.timestamp_type) == (T0, 0)
+            assert (empty.value, empty.offset, empty.timestamp) == (None, 1, T0 + 1_000)
+            assert await consumer.beginning_offsets([partition]) == {partition: 0}
+            assert await consumer.end_offsets([partition]) == {partition: 2}
+            for wanted in (T0 + 1, T0 + 1_000):
+                found = await consumer.offsets_for_times({partition: wanted})
+                assert (found[partition].offset, found[partition].timestamp) == (1, T0 + 1_000)
+            assert await consumer.offsets_for_times({partition: T0 + 1_001}) == {partition: None}
+            assert f"{topic}-nobody" not in await consumer.topics(), "reading creates no topic"
+
+            await consumer.commit()
+            await asyncio.to_thread(broker.stop)
+            sent = await producer.send(topic, b"while down", partition=0)
+            assert not sent.done()
+            await asyncio.to_thread(broker.start)
+            assert (await asyncio.wait_for(sent, OUTAGE)).offset == 2
+            assert (await asyncio.wait_for(consumer.getone(), OUTAGE)).value == b"while down"
+            async with asyncio.timeout(OUTAGE):  # the group's coordinator reads its log first
+                while await consumer.committed(partition) != 2:  # noqa: ASYNC110 - no event says so
+                    await asyncio.sleep(0.1)
 
 
 @pytest.mark.three_nodes
-async def test_members_of_a_group_share_the_partitions_of_one_that_leaves_or_is_killed(
-    broker: Broker, topic: str
-) -> None:
-    program = """
-import asyncio, sys
-from aiokafka import AIOKafkaConsumer
-async def main(bootstrap, topic):
-    consumer = AIOKafkaConsumer(topic, group_id=topic, bootstrap_servers=bootstrap,
-                                session_timeout_ms=4000, heartbeat_interval_ms=200)
-    await consumer.start()
-    print("joined", flush=True)
-    await asyncio.sleep(600)
-asyncio.run(main(*sys.argv[1:]))
-"""
-    async with consuming(broker, topic, group_id=topic, session_timeout_ms=4_000) as first:
-
-        async def has(count: int) -> None:
-            what = f"{count} partitions"
-            await until(lambda: len(first.assignment()) == count, what, OUTAGE)
-
-        await has(2)
-        async with consuming(broker, topic, group_id=topic) as second:
-            await until(lambda: len(first.assignment()) == 1 == len(second.assignment()), "both", OUTAGE)
-            assert first.assignment() | second.assignment() == {TopicPartition(topic, i) for i in (0, 1)}
-        await has(2)
-        command = [sys.executable, "-c", program, broker.bootstrap, topic]
-        other = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
-        assert other.stdout
-        assert await other.stdout.readline() == b"joined\n"
-        await has(1)
-        other.kill()
-        await other.communicate()
-        assert len(first.assignment()) == 1, "nobody knows before the session ends"
-        await has(2)
-
-
-@pytest.mark.three_nodes
-async def test_a_static_member_comes_back_within_its_session_without_a_rebalance(
-    broker: Broker, topic: str
-) -> None:
-    settings = {"group_id": topic, "session_timeout_ms": 30_000}
+async def test_a_static_member_comes_back_within_its_session_without_a_rebalance(broker: Broker) -> None:
+    topic = await create(broker, f"services-{uuid.uuid4().hex[:8]}")
 
     class Rebalances(ConsumerRebalanceListener):
         count = 0
@@ -167,59 +117,17 @@ async def test_a_static_member_comes_back_within_its_session_without_a_rebalance
             self.count += 1
 
     seen = Rebalances()
-    async with consuming(broker, group_instance_id="other", **settings) as other:
+    async with consuming(broker, group_id=topic, group_instance_id="other") as other:
         other.subscribe([topic], listener=seen)
         await until(lambda: seen.count == 1, "the first assignment", OUTAGE)
-        async with consuming(broker, topic, group_instance_id="w-1", **settings) as member:
+        async with consuming(broker, topic, group_id=topic, group_instance_id="w-1") as member:
             await until(lambda: len(member.assignment()) == 1 and seen.count == 2, "both", OUTAGE)
             owned = member.assignment()
         # a static member that stops does not leave
-        async with consuming(broker, topic, group_instance_id="w-1", **settings) as again:
+        async with consuming(broker, topic, group_id=topic, group_instance_id="w-1") as again:
             assert again.assignment() == owned
             await asyncio.sleep(1)  # five heartbeats, in which it would hear of a rebalance
             assert seen.count == 2
-
-
-@pytest.mark.three_nodes
-async def test_records_and_committed_offsets_survive_a_stop_of_the_broker(broker: Broker, topic: str) -> None:
-    partition = TopicPartition(topic, 0)
-    async with producing(broker) as producer, consuming(broker, topic, group_id=topic) as consumer:
-        await producer.send_and_wait(topic, b"before", partition=0)
-        assert (await consumer.getone()).value == b"before"
-        await consumer.commit()
-        await asyncio.to_thread(broker.stop)
-        sent = await producer.send(topic, b"while down", partition=0)
-        assert not sent.done()
-        await asyncio.to_thread(broker.start)
-        assert (await asyncio.wait_for(sent, OUTAGE)).offset == 1
-        assert (await asyncio.wait_for(consumer.getone(), OUTAGE)).value == b"while down"
-        async with asyncio.timeout(OUTAGE):  # the group's coordinator reads its log first
-            while await consumer.committed(partition) != 1:  # noqa: ASYNC110 - nothing tells when it has
-                await asyncio.sleep(0.1)
-
-
-def test_redis_keeps_what_it_acknowledged_evicts_nothing_and_is_silent_while_paused(
-    redis_server: RedisServer,
-) -> None:
-    with redis.Redis.from_url(redis_server.url) as client:
-        client.set("promise", "kept")
-        kept = {"maxmemory-policy": "noeviction", "appendonly": "yes"}
-        assert client.config_get(*kept) == kept
-    redis_server.kill()
-    redis_server.start()
-    with redis.Redis.from_url(redis_server.url) as client:
-        assert client.get("promise") == b"kept"
-    redis_server.stop()
-    redis_server.start(keep_data=False)
-    with redis.Redis.from_url(redis_server.url, socket_timeout=0.3, retry=None) as client:
-        assert client.get("promise") is None
-        redis_server.pause()
-        try:
-            with pytest.raises(redis.TimeoutError):
-                client.ping()
-        finally:
-            redis_server.resume()
-        client.ping()
 
 
 def test_the_embedded_broker_stores_a_repeated_batch_once_and_reads_whole_batches() -> None:
@@ -234,9 +142,7 @@ def test_the_embedded_broker_stores_a_repeated_batch_once_and_reads_whole_batche
 
     log = Partition()
     first, second = batch(b"a", b"b", first_sequence=0), batch(b"c", first_sequence=2)
-    assert log.append(first) == (0, 0)
-    assert log.append(second) == (0, 2)
-    assert log.append(first) == (0, 0)
+    assert [log.append(one) for one in (first, second, first)] == [(0, 0), (0, 2), (0, 0)]
     assert log.end == 3
     assert log.append(batch(b"e", first_sequence=4)) == (OUT_OF_ORDER_SEQUENCE, -1)
     assert log.append(batch(b"d", first_sequence=3)) == (0, 3)
@@ -247,14 +153,12 @@ def test_the_embedded_broker_stores_a_repeated_batch_once_and_reads_whole_batche
     assert log.read(5, 1_000) == (OFFSET_OUT_OF_RANGE, b"")
 
 
-async def test_the_brokers_command_ends_with_its_input_and_at_sigterm() -> None:
+async def test_servers_end_with_their_parent_their_input_or_sigterm_and_a_failed_start_is_reported(
+    tmp_path: Path,
+) -> None:
     for ending in ("end of input", "SIGTERM"):
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "deploy.embedded.broker", "--topic", "x:3"),
-            stdin=PIPE,
-            stdout=PIPE,
-            cwd=ROOT,
-        )
+        command = (sys.executable, "-m", "deploy.embedded.broker", "--topic", "x:3")
+        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, cwd=ROOT)
         assert process.stdin
         assert process.stdout
         assert re.fullmatch(rb"ready 127\.0\.0\.1:\d+\n", await process.stdout.readline())
@@ -265,8 +169,6 @@ async def test_the_brokers_command_ends_with_its_input_and_at_sigterm() -> None:
             assert await process.wait() == 0, ending
         await process.communicate()
 
-
-async def test_no_server_outlives_its_parent_even_if_that_is_killed() -> None:
     program = """
 import time
 from deploy.embedded import EmbeddedBroker, EmbeddedRedis
@@ -287,14 +189,11 @@ time.sleep(600)
     parent = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=PIPE, cwd=ROOT)
     assert parent.stdout
     servers = [int(pid) for pid in (await parent.stdout.readline()).split()]
-    assert len(servers) == 2
-    assert all(map(alive, servers))
+    assert [alive(pid) for pid in servers] == [True, True]
     parent.kill()
     await parent.communicate()
     await until(lambda: not any(map(alive, servers)), "the servers end")
 
-
-def test_a_server_that_does_not_start_and_a_missing_program_are_reported(tmp_path: Path) -> None:
     failing = ["/bin/sh", "-c", "echo no such setting; exit 3"]
     server = ServerProcess("broken server", failing, tmp_path / "log")
     server.start()

@@ -9,8 +9,6 @@ import subprocess
 import sys
 import sysconfig
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,36 +21,6 @@ pytestmark = [pytest.mark.stream, pytest.mark.slow, pytest.mark.wheel]
 
 ROOT = Path(__file__).resolve().parents[2]
 CI = os.environ.get("CI") == "true" and os.environ.get(BROKER_VARIABLE, "embedded") == "embedded"
-CLAIM = {"claim_id": "c1", "user_id": "ann", "content": "Maybe we could try GraphQL"}
-
-
-@dataclass(frozen=True)
-class Environment:
-    """An environment that the wheel is installed in, and a folder in which nothing of the checkout is."""
-
-    folder: Path
-
-    def run(
-        self, *command: str, more: Mapping[str, str] | None = None, given: str = ""
-    ) -> tuple[int, str, str]:
-        """Run a program of the environment: its status, output and errors."""
-        name, *arguments = command
-        done = subprocess.run(
-            [self.folder / "bin" / name, *arguments],
-            cwd=self.folder,
-            env={**bare(), **(more or {})},
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout, done.stderr
-
-    def output(self, *command: str, more: Mapping[str, str], given: str = "") -> str:
-        """Run `groundwire`, which must succeed, and return what it prints."""
-        status, out, err = self.run("groundwire", *command, more=more, given=given)
-        assert status == 0, f"{command}: {out}{err}"
-        return out
 
 
 def bare() -> dict[str, str]:
@@ -75,40 +43,49 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def without(*packages: str) -> str:
-    """A program that is `groundwire` where these packages are not installed."""
-    return (
-        f"import sys; sys.modules.update(dict.fromkeys({packages!r}));"
-        "from groundwire.cli.main import main; main()"
-    )
-
-
-@pytest.fixture(
-    scope="module",
-    params=[False, pytest.param(True, marks=pytest.mark.skipif(not CI, reason="downloads: in CI alone"))],
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    "with_workers",
+    [False, pytest.param(True, marks=pytest.mark.skipif(not CI, reason="downloads: in CI alone"))],
 )
-def installed(
-    request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Environment:
-    """The wheel installed with what workers need, or alone, with what it needs found where tests have it installed."""
-    folder = tmp_path_factory.mktemp("environment")
+def test_an_installed_wheel_declares_topics_and_decides_claims_and_names_the_extra_that_a_command_needs(
+    wheel: Path, broker: Broker, redis_server: RedisServer, tmp_path: Path, *, with_workers: bool
+) -> None:
+    """Installed with what workers need, or alone, with what it needs found where tests have it installed.
+
+    Its programs run in a folder in which nothing of the checkout is. Packages named `agents` or `topics` are
+    installed by other projects.
+    """
+    folder = tmp_path / "environment"
     make = [sys.executable, "-m", "venv", "--without-pip", folder]
     subprocess.run(make, env=bare(), check=True, capture_output=True)
-    python = folder / "bin" / "python"
-    if request.param:
-        pip("--python", python, "install", "--quiet", f"{wheel}[worker]")
+    (packages,) = folder.glob("lib/python*/site-packages")
+    into = ("--python", folder / "bin" / "python", "install", "--quiet")
+    if with_workers:
+        pip(*into, f"{wheel}[worker]")
     else:
-        pip("--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
+        pip(*into, "--no-deps", "--no-index", wheel)
         # a folder that a `.pth` names has its own `.pth` files left unread: the checkout is not found there
-        (packages,) = folder.glob("lib/python*/site-packages")
         (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return Environment(folder)
 
+    def run(name: str, *arguments: str, given: str = "", **more: str) -> tuple[int, str, str]:
+        """Run a program of the environment: its status, output and errors."""
+        options = {"cwd": folder, "capture_output": True, "text": True, "input": given}
+        done = subprocess.run([folder / "bin" / name, *arguments], check=False, env=bare() | more, **options)
+        return done.returncode, done.stdout, done.stderr
 
-@pytest.mark.smoke
-def test_topics_are_declared_and_a_claim_is_decided(
-    installed: Environment, broker: Broker, redis_server: RedisServer, tmp_path: Path
-) -> None:
+    def groundwire(*command: str, given: str = "") -> str:
+        status, out, err = run("groundwire", *command, given=given, **settings)
+        assert status == 0, f"{command}: {out}{err}"
+        return out
+
+    def without(*missing: str) -> str:
+        """A program that is `groundwire` where these packages are not installed."""
+        return (
+            f"import sys; sys.modules.update(dict.fromkeys({missing!r}));"
+            "from groundwire.cli.main import main; main()"
+        )
+
     prefix = f"wheel-{uuid.uuid4().hex[:8]}."
     settings = {
         "GROUNDWIRE_BROKERS": broker.bootstrap,
@@ -121,17 +98,16 @@ def test_topics_are_declared_and_a_claim_is_decided(
         "GROUNDWIRE_LOG_FORMAT": "json",
         "GROUNDWIRE_NONSENSE": "1",  # unknown: one warning in the log, which stays JSON
     }
-    assert installed.output("topics", "declare", more=settings) == "11 topics created, 0 were there\n"
-    installed.output("topics", "check", more=settings)
-    command = [str(installed.folder / "bin" / "groundwire"), "worker", "claims"]
-    environment = {**bare(), **settings}
-    worker = ServerProcess("worker", command, tmp_path / "claims.log", environment, installed.folder)
+    claim = json.dumps({"claim_id": "c1", "user_id": "ann", "content": "Maybe we could try GraphQL"})
+    assert groundwire("topics", "declare") == "11 topics created, 0 were there\n"
+    groundwire("topics", "check")
+    command = [str(folder / "bin" / "groundwire"), "worker", "claims"]
+    worker = ServerProcess("worker", command, tmp_path / "claims.log", bare() | settings, folder)
     worker.start()
     try:
         worker.wait_until(lambda: '"event": "ready"' in worker.log.read_text(), 120)
-        installed.output("produce", "-", more=settings, given=json.dumps(CLAIM))
-        shown = installed.output("tail", "blocked", "--from", "earliest", "--limit", "1", more=settings)
-        decision = json.loads(shown)
+        groundwire("produce", "-", given=claim)
+        decision = json.loads(groundwire("tail", "blocked", "--from", "earliest", "--limit", "1"))
         assert (decision["subject_id"], decision["verdict"]) == ("c1", "blocked")
         worker.stop(60)
     finally:
@@ -139,38 +115,22 @@ def test_topics_are_declared_and_a_claim_is_decided(
     events = [json.loads(line)["event"] for line in worker.log.read_text().splitlines()]
     assert events.count("setting.unknown") == 1
 
-
-def test_every_role_is_there_and_packages_of_the_checkout_s_names_stay_out_of_the_way(
-    installed: Environment,
-) -> None:
-    """Packages named `agents` are installed by other projects."""
     for name in ("agents", "topics"):
-        assert (
-            f"ModuleNotFoundError: No module named '{name}'"
-            in installed.run("python", "-c", f"import {name}")[2]
-        )
-    _, printed, _ = installed.run("python", "-c", "import groundwire; print(groundwire.__file__)")
-    assert printed.startswith(str(installed.folder)), "the wheel's own, not the checkout's"
-    other = next(installed.folder.glob("lib/python*/site-packages")) / "agents.py"
-    other.write_text("raise RuntimeError('the other one')\n")
-    try:
-        for role in ("claims", "deferred", "responses", "reviews"):
-            assert f"groundwire worker {role}" in installed.output("worker", role, "--help", more={})
-    finally:
-        other.unlink()
+        missing = f"ModuleNotFoundError: No module named '{name}'"
+        assert missing in run("python", "-c", f"import {name}")[2]
+    _, printed, _ = run("python", "-c", "import groundwire; print(groundwire.__file__)")
+    assert printed.startswith(str(folder)), "the wheel's own, not the checkout's"
+    (packages / "agents.py").write_text("raise RuntimeError('the other one')\n")
+    for role in ("claims", "deferred", "responses", "reviews"):
+        assert f"groundwire worker {role}" in groundwire("worker", role, "--help")
 
-
-@pytest.mark.smoke
-def test_a_plain_install_checks_claims(installed: Environment) -> None:
+    # a plain install checks claims
     extras = ("aiokafka", "cryptography", "redis", "numpy", "datasketch", "scipy", "faust", "mode", "uvloop")
-    program = without(*extras, "jinja2", "mcp")
-    status, out, err = installed.run("python", "-c", program, "check", given=json.dumps(CLAIM))
+    plain = without(*extras, "jinja2", "mcp")
+    status, out, err = run("python", "-c", plain, "check", given=claim)
     assert (status, err) == (0, "")
     assert json.loads(out)["reason_code"] == "personal_speculation"
-
-
-def test_a_command_and_a_public_name_tell_the_extra_that_they_need(installed: Environment) -> None:
-    for command, package, extra in (
+    for arguments, package, extra in (
         ("produce --help", "aiokafka", "client"),
         ("tail --help", "aiokafka", "client"),
         ("topics --help", "aiokafka", "client"),
@@ -180,13 +140,13 @@ def test_a_command_and_a_public_name_tell_the_extra_that_they_need(installed: En
         ("mcp --help", "mcp", "mcp"),
         *(("worker claims", package, "worker") for package in ("faust", "mode", "uvloop")),
     ):
-        name = "a worker needs it" if extra == "worker" and "claims" in command else ""
-        needs = name or f"`groundwire {command.split()[0]}` needs it"
+        name = "a worker needs it" if arguments == "worker claims" else ""
+        needs = name or f"`groundwire {arguments.split()[0]}` needs it"
         wanted = f"error: {package} is not installed, and {needs}: pip install 'groundwire[{extra}]'\n"
-        assert installed.run("python", "-c", without(package), *command.split()) == (2, "", wanted)
+        assert run("python", "-c", without(package), *arguments.split()) == (2, "", wanted)
     program = "import sys; sys.modules['aiokafka'] = None; from groundwire.client import Producer"
     wanted = "aiokafka is not installed, and Producer needs it: pip install 'groundwire[client]'"
-    assert installed.run("python", "-c", program)[2].endswith(f"ModuleNotFoundError: {wanted}\n")
+    assert run("python", "-c", program)[2].endswith(f"ModuleNotFoundError: {wanted}\n")
 
 
 @pytest.mark.skipif(not CI, reason="downloads: in CI alone")

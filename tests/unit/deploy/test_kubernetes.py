@@ -141,7 +141,7 @@ def test_the_real_kustomize_builds_the_same():
         assert real == {(m["kind"], m["metadata"]["name"]): m for m in manifests}, name
 
 
-def test_every_role_runs_as_the_image_starts_it_and_its_selectors_find_its_own_pods_only():
+def test_every_role_runs_as_the_image_starts_it_is_probed_and_has_selectors_that_find_its_own_pods_only():
     for manifests in BUILT.values():
         names = [(m["kind"], m["metadata"]["name"]) for m in manifests]
         assert len(set(names)) == len(names)
@@ -157,9 +157,7 @@ def test_every_role_runs_as_the_image_starts_it_and_its_selectors_find_its_own_p
                 wanted = spec["selector"].get("matchLabels", spec["selector"])
                 assert [pod for pod, has in labels.items() if wanted.items() <= has.items()] == [name]
 
-
-def test_the_console_finds_every_worker_also_one_that_is_not_ready_and_may_connect_to_it():
-    for manifests in BUILT.values():
+        # the console finds every worker, also one that is not ready, and may connect to it
         console = container(pods(manifests)["groundwire-console"])
         value = next(v["value"] for v in console["env"] if v["name"] == "GROUNDWIRE_CONSOLE_WORKERS")
         services, policies = of_kind(manifests, "Service"), of_kind(manifests, "NetworkPolicy")
@@ -174,9 +172,7 @@ def test_the_console_finds_every_worker_also_one_that_is_not_ready_and_may_conne
         workers = {"podSelector": policies["groundwire"]["podSelector"]}
         assert {"to": [workers], "ports": [{"port": "metrics"}]} in policies["groundwire-console"]["egress"]
 
-
-def test_probes_ask_for_progress_and_readiness_and_pods_get_longer_to_end_than_the_worker_s_deadline():
-    for manifests in BUILT.values():
+        # probes ask for progress and readiness, and pods get longer to end than the worker's deadline
         (settings,) = of_kind(manifests, "ConfigMap").values()
         deadline = float(settings.get("GROUNDWIRE_SHUTDOWN_DEADLINE", Settings().shutdown_deadline))
         for name, pod in pods(manifests).items():
@@ -301,7 +297,7 @@ def test_scaling_follows_the_lag_of_the_role_s_group_and_stays_within_its_partit
     assert [rule["targetLabel"] for rule in endpoint["relabelings"]] == ["role"]
 
 
-def test_nodes_of_the_redis_cluster_persist_and_have_the_names_that_the_settings_use():
+def test_nodes_of_the_redis_cluster_persist_have_the_names_of_the_settings_and_only_workers_reach_them():
     cluster = NAMED["overlays/cluster"]
     spec = cluster["StatefulSet", "groundwire-redis"]["spec"]
     arguments = container(spec["template"])["args"]
@@ -319,9 +315,7 @@ def test_nodes_of_the_redis_cluster_persist_and_have_the_names_that_the_settings
     hosts = [node.partition(":")[0] for node in url.removeprefix("redis+cluster://").split(",")]
     assert hosts == [f"groundwire-redis-{number}.{spec['serviceName']}" for number in range(3)]
 
-
-def test_only_workers_and_the_nodes_themselves_reach_the_redis_cluster():
-    cluster = NAMED["overlays/cluster"]
+    # only workers and the nodes themselves reach it
     policy = cluster["NetworkPolicy", "groundwire-redis"]["spec"]
     clients, nodes = policy["ingress"]
     (names,) = clients["from"][0]["podSelector"]["matchExpressions"]

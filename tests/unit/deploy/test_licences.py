@@ -11,7 +11,9 @@ from click.testing import CliRunner
 from deploy import licences
 
 
-def test_an_expression_counts_before_a_name_and_a_name_before_a_classifier() -> None:
+def test_a_declared_licence_is_accepted_that_asks_for_no_more_than_attribution() -> None:
+    """An expression counts before a name, and a name before a classifier."""
+
     def licence(*headers: tuple[str, str]) -> str:
         package = Message()
         for name, value in headers:
@@ -23,9 +25,6 @@ def test_an_expression_counts_before_a_name_and_a_name_before_a_classifier() -> 
     assert licence(("License", "MIT"), classifier) == "MIT"
     assert licence(("License", "Copyright " * 20), classifier) == "BSD License"
     assert licence(("Classifier", "Topic :: Database")) == ""
-
-
-def test_a_licence_is_accepted_that_asks_for_no_more_than_attribution() -> None:
     accepted = ("MIT", "Apache-2.0 AND MIT", "GPL-3.0-only OR BSD-3-Clause")
     refused = ("GPL-3.0-only AND BSD-3-Clause", "LGPL-2.1-or-later", "GNU Affero General Public License v3")
     assert [name for name in accepted if not licences.permissive(name)] == []

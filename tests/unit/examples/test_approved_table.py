@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from itertools import permutations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy.embedded import MissingServiceError
 from groundwire.messages.decisions import Decision, Kind
 from groundwire.messages.headers import decision_headers
 from groundwire.messages.identity import Subject, decision_id, retraction_id
+from tests.services.fixtures import or_skip
 from tests.services.postgres import PostgresServer
 from tests.unit.examples.loading import load
 
@@ -47,11 +46,12 @@ def retracted(subject, revision):
 
 
 @st.composite
-def histories(draw):
-    """Records of all subjects, and the rows that are true in the end.
+def deliveries(draw):
+    """A history of all subjects as it may be read, its records, and the rows that are true in the end.
 
     Revisions follow one another in any way. Where an approval is blocked, a retraction says so too, and the
-    decision itself may be gone: `blocked` is kept for a shorter time.
+    decision itself may be gone: `blocked` is kept for a shorter time. Each record is read at least once, in any
+    order, in batches of any size.
     """
     records, rows = [], set()
     for subject in draw(st.lists(st.sampled_from(SUBJECTS), unique=True, min_size=1)):
@@ -70,13 +70,6 @@ def histories(draw):
             before = verdict
         if before == "approved" and subject.kind == Kind.CLAIM:  # of a response no text is known
             rows.add((*map(str, subject), len(chain), f"{subject} at {len(chain)}"))
-    return records, rows
-
-
-@st.composite
-def deliveries(draw):
-    """A history as it may be read: each record at least once, in any order, in batches of any size."""
-    records, rows = draw(histories())
     repeats = draw(st.lists(st.sampled_from(records), max_size=len(records)))
     stream = draw(st.permutations([*records, *repeats]))
     if draw(st.booleans()):
@@ -185,31 +178,22 @@ def test_it_reads_a_decision_as_the_gate_writes_it_and_refuses_what_is_none():
 
 
 @pytest.mark.slow
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(deliveries())
-def test_in_postgresql_it_is_the_same_with_two_programs_at_work(in_postgres, delivery):
-    batches, records, rows = delivery
-    first, second = in_postgres
-    first.connection.execute("TRUNCATE decisions, retracted, erased, owners, seen")
-    first.connection.commit()
-    apply(first, batches[::2])
-    apply(second, batches[1::2])
-    assert_right(first, records, rows)
-    assert set(ask(second)) == rows
+def test_in_postgresql_it_is_the_same_with_two_programs_at_work():
+    pytest.importorskip("psycopg")
 
+    @settings(max_examples=40)
+    @given(deliveries())
+    def holds(delivery):
+        batches, records, rows = delivery
+        first.connection.execute("TRUNCATE decisions, retracted, erased, owners, seen")
+        first.connection.commit()
+        apply(first, batches[::2])
+        apply(second, batches[1::2])
+        assert_right(first, records, rows)
+        assert set(ask(second)) == rows
 
-@pytest.fixture(scope="module")
-def in_postgres():
-    """Two tables on one server; skips where none is installed, and fails in CI, which installs it."""
-    try:
-        pytest.importorskip("psycopg")
-        server = PostgresServer()
-    except (MissingServiceError, pytest.skip.Exception) as missing:
-        if os.environ.get("CI") == "true" and "postgresql" in (ROOT / ".ci" / "run").read_text():
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
-    with server:
-        tables = [example.Table(server.url) for _ in range(2)]
-        yield tables
-        for table in tables:
-            table.close()
+    with or_skip(PostgresServer) as server:
+        first, second = (example.Table(server.url) for _ in range(2))
+        holds()
+        first.close()
+        second.close()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -19,59 +18,43 @@ from tests.unit.examples.loading import load
 
 HELD = "The gateway of the service retries each failed request before it gives up."
 OTHER = "The gateway of the service logs the names of its clients in a table of the database."
-EVIDENCE = {"a": HELD, "b": "The cache is in Dublin."}
 
 
 example = load("entailment_server.py")
 
 
-def same(claim: str, passages: Sequence[str]) -> list[float]:
-    """Stand in for a model: a passage states what it says word by word."""
-    return [0.99 if claim in passage else 0.01 for passage in passages]
+def test_the_gate_reads_what_the_server_answers_of_each_claim_and_the_best_passage_decides() -> None:
+    """Without evidence nothing is known; what is no question of the gate is refused."""
 
+    def same(claim: str, passages: Sequence[str]) -> list[float]:
+        """Stand in for a model: a passage states what it says word by word."""
+        return [0.99 if claim in passage else 0.01 for passage in passages]
 
-@contextmanager
-def serving(score) -> Iterator[str]:
-    with example.serve(score, "127.0.0.1", 0) as server:
+    evidence = {"a": HELD, "b": "The cache is in Dublin."}
+    config = VerificationConfig(model_scope="all", mode="full", evidence_scrubbing=False)
+    with example.serve(same, "127.0.0.1", 0) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
+        url = f"http://127.0.0.1:{server.server_port}/v1"
         try:
-            yield f"http://127.0.0.1:{server.server_port}/v1"
+            answer, client = f"{HELD} {OTHER}", OpenAIModel(url)
+            report = detect_hallucinations(answer, evidence, client=client, config=config)
+            questions = (b"", b"{}", b"[]", b'{"messages": [{"content": "hello"}]}')
+            replies = [httpx.post(f"{url}/chat/completions", content=one) for one in questions]
         finally:
             server.shutdown()
             thread.join()
-
-
-def test_the_gate_reads_what_the_server_answers_of_each_claim() -> None:
-    config = VerificationConfig(model_scope="all", mode="full", evidence_scrubbing=False)
-    with serving(same) as url:
-        report = detect_hallucinations(f"{HELD} {OTHER}", EVIDENCE, client=OpenAIModel(url), config=config)
     assert [call.fault for call in report.calls] == [None, None]
     assert [round(claim.evidence_support, 2) for claim in report.claims] == [0.99, 0.01]
-
-
-def test_the_best_passage_decides_and_without_evidence_nothing_is_known() -> None:
+    assert [reply.status_code for reply in replies] == [400] * 4
     for prompt, verdict, probability in (
-        (support_prompt(HELD, EVIDENCE), "supported", 0.99),
-        (support_prompt(OTHER, EVIDENCE), "unsupported", 0.01),
+        (support_prompt(HELD, evidence), "supported", 0.99),
+        (support_prompt(OTHER, evidence), "unsupported", 0.01),
         (support_prompt(OTHER, {}), "unsupported", 0.0),
         (prior_prompt(HELD), "false", 0.02),
     ):
         said = json.loads(example.judge(prompt.user, same))
         assert said == {"verdict": verdict, "probability": probability}, prompt
-
-
-def test_what_is_no_question_of_the_gate_is_refused() -> None:
-    with serving(same) as url:
-        for body in (b"", b"{}", b"[]", b'{"messages": [{"content": "hello"}]}'):
-            assert httpx.post(f"{url}/chat/completions", content=body).status_code == 400, body
-
-
-def test_the_output_for_entailment_is_found_by_its_name() -> None:
-    assert example.output_of({"CONTRADICTION": 0, "ENTAILMENT": 1, "NEUTRAL": 2}) == 1
-    assert example.output_of({"LABEL_0": 0}) is None
-    with pytest.raises(ValueError, match="LABEL_0, LABEL_1"):
-        example.output_of({"LABEL_0": 0, "LABEL_1": 1})
 
 
 @pytest.mark.slow
@@ -98,3 +81,10 @@ def test_a_cross_encoder_is_loaded_from_its_folder_and_scores_every_passage(tmp_
     assert all(0 < found < 1 for found in (one, *others))
     assert score(HELD, [HELD]) == pytest.approx([one], abs=1e-5)
     assert score(f"{HELD} " * 20, [HELD]) == []
+
+
+def test_the_output_for_entailment_is_found_by_its_name() -> None:
+    assert example.output_of({"CONTRADICTION": 0, "ENTAILMENT": 1, "NEUTRAL": 2}) == 1
+    assert example.output_of({"LABEL_0": 0}) is None
+    with pytest.raises(ValueError, match="LABEL_0, LABEL_1"):
+        example.output_of({"LABEL_0": 0, "LABEL_1": 1})
