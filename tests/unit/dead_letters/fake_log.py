@@ -1,7 +1,5 @@
 """Topics in memory, on which a run can crash after any record."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from contextlib import asynccontextmanager
 
@@ -14,7 +12,6 @@ PREFIX = "t."
 DEAD = f"{PREFIX}dead-letter"
 AUDIT = f"{PREFIX}audit"
 CLAIMS = f"{PREFIX}claims"
-START = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
 class CrashError(Exception):
@@ -26,7 +23,7 @@ class FakeLog:
 
     def __init__(self):
         self.topics = defaultdict(list)
-        self.clock = START
+        self.clock = 1_767_225_600_000  # 2026-01-01T00:00:00Z
         self.crash_after = None
         self.crash = CrashError()
         self.read = []
@@ -41,20 +38,12 @@ class FakeLog:
         return record
 
     def bury(
-        self,
-        value=b"{",
-        *,
-        key=b"acme:ann",
-        topic=CLAIMS,
-        code=ErrorCode.WORKER_CRASH,
-        headers=(),
-        offset=None,
+        self, value=b"{", *, key=b"acme:ann", topic=CLAIMS, code="worker_crash", headers=(), offset=None
     ):
         """Append a dead letter as the gate writes it, by default of a new record."""
         offset = len(self.topics[DEAD]) + 7 if offset is None else offset
-        return self.put(
-            DEAD, key, value, dead_letter_headers(RecordError(code, "why"), topic, 2, offset, headers)
-        )
+        error = RecordError(ErrorCode(code), "why")
+        return self.put(DEAD, key, value, dead_letter_headers(error, topic, 2, offset, headers))
 
     def gate_refuses(self):
         """Append a dead letter for each redriven record that has none yet."""
@@ -62,9 +51,8 @@ class FakeLog:
             names = {"__connect.errors.topic": topic.encode(), "__connect.errors.partition": b"0"}
             seen = [one for one in self.topics[DEAD] if names.items() <= dict(one.headers).items()]
             for record in self.topics[topic][len(seen) :]:
-                headers = dead_letter_headers(
-                    RecordError(ErrorCode.INVALID_JSON, "why"), topic, 0, record.offset, record.headers
-                )
+                error = RecordError(ErrorCode.INVALID_JSON, "why")
+                headers = dead_letter_headers(error, topic, 0, record.offset, record.headers)
                 self.put(DEAD, record.key, record.value, headers)
                 self.failed.add(RedrivenPlace(topic, 0, record.offset))
 
