@@ -1,28 +1,43 @@
-"""Replays derive the same decisions from recorded facts, and rebuilds leave out those that do not follow (X-08)."""
+"""Replays derive the same decisions from recorded facts, and rebuilds leave out those that do not follow (X-08).
 
-from __future__ import annotations
+`groundwire verify` and `groundwire replay` as commands: what they print and refuse, and their exit status.
+"""
 
+import asyncio
 import json
 import random
+import sys
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 from aiokafka import TopicPartition
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from groundwire.errors import BrokerUnavailable
+from groundwire.cli.main import main
+from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.kafka import reader
 from groundwire.messages.decisions import Decision, Verdict
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import event_id
 from groundwire.policy import Policy
-from groundwire.replay import reading
+from groundwire.replay import reading, report
 from groundwire.replay.reading import Rate, ReplayReader
 from groundwire.replay.rebuild import Prover, read_places, stored_outcome
-from groundwire.replay.report import as_json, as_table, write_page
+from groundwire.replay.report import (
+    FileWriter,
+    Replayed,
+    ReplayStatus,
+    Summary,
+    as_json,
+    as_table,
+    policy_changes,
+    replay_topic,
+    write_page,
+)
 from groundwire.replay.run import Simulation, Task
 from groundwire.replay.store import Job, OffsetRange, RecordPlace
 from groundwire.replay.verify import VerifyStatus
@@ -51,6 +66,12 @@ def task(*policies, policy=None, simulate=None):
     return Task("again", KnownPolicies(policies or POLICIES, PolicyStore(None, None)), policy, simulate)
 
 
+def unnamed(output):
+    found = [Decision.model_validate_json(line) for line in lines(output)]
+    assert {one.replay for one in found} <= {"again"}
+    return {one.decision_id: one.model_copy(update={"replay": None}).to_bytes() for one in found}
+
+
 @settings(max_examples=3)
 @given(seed=SEEDS)
 async def test_under_the_policies_that_decided_every_byte_is_the_same_but_for_the_name_of_the_replay(
@@ -64,10 +85,7 @@ async def test_under_the_policies_that_decided_every_byte_is_the_same_but_for_th
         summary = await replayed(job, folder / "out", task())
     assert set(summary.statuses) <= {"equal", "repeat", "dead_letter", "refused"}
     assert summary.records == len(place.log)
-    found = [Decision.model_validate_json(line) for line in lines(folder / "out")]
-    assert {one.replay for one in found} == {"again"}
-    plain = {one.decision_id: one.model_copy(update={"replay": None}).to_bytes() for one in found}
-    assert plain == {name: one.to_bytes() for name, one in place.decisions.items()}
+    assert unnamed(folder / "out") == {name: one.to_bytes() for name, one in place.decisions.items()}
 
 
 @pytest.mark.slow
@@ -77,10 +95,9 @@ async def test_a_replay_that_is_interrupted_at_any_record_and_goes_on_gives_the_
     seed, data, tmp_path_factory
 ):
     def result(job, summary, output):
-        page = output.with_suffix(".html")
-        write_page(page, job, summary, [])
-        table = list(as_table(job, summary))
-        return lines(output), list(as_json(job, "again", summary)), table, page.read_text()
+        write_page(folder / "page.html", job, summary, [])
+        reports = list(as_json(job, "again", summary)), list(as_table(job, summary))
+        return lines(output), reports, (folder / "page.html").read_text()
 
     folder = tmp_path_factory.mktemp("town")
     place = town(folder, seed)
@@ -109,14 +126,14 @@ async def test_a_replay_continues_where_it_stopped_and_replaces_the_rest_of_its_
     place = town(tmp_path)
     await place.send(*(place.claim(f"c{n}", f"Service {n} keeps {n} sessions") for n in range(10)))
     (tmp_path / "out").write_bytes(b"older\n" * 10_000)
-    reports: list[tuple[str, int, int]] = []
+    reports = []
     with Job(tmp_path / "job", ORDER) as job:
         place.store_in(job)
         with pytest.raises(InterruptedError):
             await replayed(job, tmp_path / "out", task(place.policy), stop_at=6)
     with Job(tmp_path / "job", ORDER) as job:
-        report = lambda *how: reports.append(how)  # noqa: E731
-        await replayed(job, tmp_path / "out", task(place.policy), report=report)
+        report = {"report": lambda *how: reports.append(how)}
+        await replayed(job, tmp_path / "out", task(place.policy), **report)
     assert reports == [("replayed", done, 10) for done in (6, 8, 10)]
     names = [json.loads(line)["subject_id"] for line in lines(tmp_path / "out")]
     assert names == [f"c{n}" for n in range(10)]
@@ -141,10 +158,9 @@ async def test_a_raised_threshold_gives_the_verdicts_that_the_gate_itself_gives_
         summary = await replayed(job, tmp_path / "out", task(lax, strict, policy=strict))
         report = json.loads("".join(as_json(job, "again", summary)))
     pairs = [(one, brute.decisions[name]) for name, one in place.decisions.items()]
-    expected = Counter(
-        (f"{old.verdict} {old.reason_code}", f"{new.verdict} {new.reason_code}") for old, new in pairs
+    assert summary.reasons == Counter(
+        tuple(f"{one.verdict} {one.reason_code}" for one in pair) for pair in pairs
     )
-    assert summary.reasons == expected
     moved = {old.decision_id: new.reason_code for old, new in pairs if old.reason_code != new.reason_code}
     assert len(moved) > 10
     changes = {one["before"]["decision_id"]: one["after"]["reason_code"] for one in report["changed"]}
@@ -158,19 +174,16 @@ async def test_what_the_facts_cannot_decide_under_another_policy_is_counted_by_i
     own = place.claim("own", "The hall opens at nine", source="user")
     await place.send(cited, own, place.claim("guess", "Maybe the hall opens at ten", source="user"))
     wrong = []
-    for number, (change, unreplayable) in enumerate(
-        (
-            ({"dedup_threshold": 0.5}, {"dedup_threshold": 2}),
-            ({"conflict_threshold": 0.5}, {"conflict_threshold": 2}),
-            ({"rejected_threshold": 0.5}, {"rejected_threshold": 2}),
-            ({"dedup_scope": "user"}, {"dedup_scope": 2}),
-            ({"verify_claim_relevance": True}, {"verify_claim_relevance": 1}),
-            ({"dedup_threshold": 0.99, "conflict_threshold": 0.99}, {}),
-            ({"trusted_sources": []}, {}),
-        )
+    limits = "dedup_threshold", "conflict_threshold", "rejected_threshold"
+    for change, unreplayable in (
+        *(({name: 0.5}, {name: 2}) for name in limits),
+        ({"dedup_scope": "user"}, {"dedup_scope": 2}),
+        ({"verify_claim_relevance": True}, {"verify_claim_relevance": 1}),
+        ({"dedup_threshold": 0.99, "conflict_threshold": 0.99}, {}),
+        ({"trusted_sources": []}, {}),
     ):
         other = Policy(**{**place.policy.model_dump(), **change})
-        with Job(tmp_path / f"job{number}", ORDER) as job:
+        with Job(tmp_path / str(change), ORDER) as job:
             place.store_in(job)
             summary = await replayed(job, tmp_path / "out", task(place.policy, other, policy=other))
             table = "\n".join(as_table(job, summary))
@@ -210,12 +223,9 @@ async def test_a_simulation_decides_as_a_gate_that_had_the_policy_from_that_poin
         simulation = Simulation(job, how.policies, chosen)
         await simulation.load(job.decisions_before(ranges), chosen)
         await replayed(job, folder / "out", replace(how, simulate=simulation))
-    simulated = [Decision.model_validate_json(line) for line in lines(folder / "out")]
     offsets = {record.origin.offset for record in after}
-    expected = [one for one in brute.published.values() if one.origin.offset in offsets]
-    assert {one.decision_id: one.model_copy(update={"replay": None}).to_bytes() for one in simulated} == {
-        one.decision_id: one.to_bytes() for one in expected
-    }
+    expected = {one.decision_id: one for one in brute.published.values() if one.origin.offset in offsets}
+    assert unnamed(folder / "out") == {name: one.to_bytes() for name, one in expected.items()}
 
 
 async def test_a_simulation_knows_the_earlier_decisions_that_people_retract(tmp_path):
@@ -285,9 +295,6 @@ async def test_single_records_are_fetched_unless_retention_has_removed_them_but_
         assert all(map(job.has_record, places))
 
 
-# Rebuilds --------------------------------------------------------------------------------------------------
-
-
 class Log:
     """Reads a town's records, one a batch, and notes which offsets were sought."""
 
@@ -325,12 +332,9 @@ async def test_all_that_a_gate_published_is_kept_in_whatever_order(tmp_path):
     place = town(tmp_path, 1)
     await place.live(15)
     place.ends.clear()
-    by_verdict = [
-        decision.to_bytes()
-        for verdict in (Verdict.BLOCKED, Verdict.APPROVED, Verdict.REVIEW)
-        for decision in place.published.values()
-        if decision.verdict == verdict and decision.revision
-    ]
+    order = Verdict.BLOCKED, Verdict.APPROVED, Verdict.REVIEW
+    published = sorted(place.published.values(), key=lambda one: order.index(one.verdict))
+    by_verdict = [decision.to_bytes() for decision in published if decision.revision]
     assert await kept(place, by_verdict) == (by_verdict, {VerifyStatus.EQUAL: len(by_verdict)})
     assert len(by_verdict) > 50
 
@@ -382,3 +386,189 @@ async def test_records_that_are_close_are_read_in_one_go_and_others_sought(tmp_p
     found = [record.offset async for record in read_places(log, inside, places)]
     assert found == [3, 400, 5_000]
     assert log.sought == [{TOPIC: (3, 401)}, {TOPIC: (5_000, 5_001)}]
+
+
+@pytest.fixture
+def place(tmp_path):
+    place = town(tmp_path)
+    place.policy = Policy(version="of the test")
+
+    async def send():
+        await place.policies.put(place.policy)
+        await place.send(*(place.claim(f"c{n}", f"Service {n} keeps {n} <b>sessions</b>") for n in range(3)))
+
+    asyncio.run(send())
+    place.write(tmp_path)
+    return place
+
+
+def run(*arguments):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def verify(folder, *more):
+    files = "--decisions", folder / "decisions.jsonl", "--records", folder / "records.jsonl"
+    return run("verify", *files, "--policies", folder / "policies", *more)
+
+
+def test_verify_ends_with_0_1_or_3_and_names_decision_line_and_field(place, tmp_path):
+    counts = "3 equal, 0 differs, 0 contradicted, 0 expired, 0 other engine, 0 missing\n"
+    assert verify(tmp_path) == (0, "", counts)
+    name = next(iter(place.decisions))
+    policy = next((tmp_path / "policies").iterdir())
+    decisions, records = tmp_path / "decisions.jsonl", tmp_path / "records.jsonl"
+    to_approved = '"approved":false', '"approved":true'
+    for path, old, new, status, said in (
+        (decisions, *to_approved, 1, [name, "differs", "$.approved"]),
+        (records, "Service 1", "Service 9", 3, ["missing", "record"]),
+        (decisions, '"engine":"', '"engine":"9.', 3, ["other_engine", "9."]),
+        (policy, "of the test", "of another", 3, ["missing", "policy"]),
+        (policy, "", None, 3, ["missing", "policy"]),
+    ):
+        before = path.read_text()
+        assert old in before
+        path.unlink() if new is None else path.write_text(before.replace(old, new, 1))
+        found, out, err = verify(tmp_path)
+        path.write_text(before)
+        assert (found, [part for part in said if part not in out]) == (status, []), said
+        assert out.startswith("line ")
+        assert (", 0 differs" in err) is (status == 3)
+    decisions.write_text(decisions.read_text().replace(*to_approved, 1))
+    expected = {"where": "line 1", "decision_id": name, "status": "differs", "fields": ["$.approved"]}
+    assert json.loads(verify(tmp_path, "--format", "json")[1]) == expected | {"detail": None}
+
+
+def test_verify_accepts_windows_line_ends_and_a_replays_name_and_reports_a_line_that_is_no_decision(
+    place, tmp_path
+):
+    for name in ("decisions", "records"):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n") + b"\n")
+    assert verify(tmp_path)[0] == 0
+    path = tmp_path / "decisions.jsonl"
+    path.write_text(path.read_text().replace('"replay":null', '"replay":"july"'))
+    assert verify(tmp_path, "--replay", "july")[0] == 0
+    status, out, _ = verify(tmp_path)
+    assert (status, "$.replay" in out) == (1, True)
+    with path.open("a") as file:
+        file.write('{"decision_id": "x"}\n')
+    status, out, _ = verify(tmp_path, "--replay", "july")
+    assert (status, out.startswith("line 5  ?  differs  $.revision")) == (1, True)
+
+
+def test_wrong_usage_is_2_and_says_what_to_do_and_a_replay_writes_to_no_live_topic(
+    place, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("GROUNDWIRE_BROKERS", "127.0.0.1:1")
+    output, records = ("--output", tmp_path / "o"), tmp_path / "records.jsonl"
+    policies = ("--policies", tmp_path / "policies")
+    topics = ("approved", "groundwire.approved", "replay.", "replay.a b", "replay.approved", "xreplay.a")
+    wrong = []
+    for arguments, named in (
+        (("verify",), ""),
+        (("verify", "--from-topics", "--records", records), ""),
+        (("verify", "--decisions", records, "--records", tmp_path / "nowhere", *policies), "nowhere"),
+        *((("replay", "--output-topic", name), "--output-topic") for name in topics),
+        (("replay", "--from", "yesterday"), "--from"),
+        (("replay", *output, "--output-topic", "replay.a"), ""),
+        (("replay", *output, "--job", tmp_path / "o"), ""),
+        (("replay", "--topic", "approved"), "--topic"),
+        *(
+            ((*command, "--rate", rate), "--rate")
+            for rate in ("nan", "inf", "-inf", "0", "-1")
+            for command in (["verify", "--from-topics"], ["replay"], ["dead-letters", "redrive"])
+        ),
+    ):
+        status, _, err = run(*arguments)
+        wrong += [(arguments, status, err)] * (status != 2 or named not in err)
+    assert wrong == []
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    status, _, err = run("replay", "--from", "earliest", "--html", tmp_path / "page.html")
+    assert (status, "groundwire[console]" in err) == (2, True), "refused before anything is read"
+    for name in ("replay.july", "groundwire.replay.july"):
+        assert replay_topic(name, "groundwire.") == "groundwire.replay.july"
+    for name in ("replay.july", "replay.claims.july"):
+        assert replay_topic(name, "") == name
+    for name in ("review-decisions", "eu.approved", "a.b.claims", "eu-claims", "euaudit"):
+        with pytest.raises(UsageError, match="live topic"):
+            replay_topic(f"replay.{name}", "")
+
+
+async def test_neither_another_replays_job_nor_a_shorter_output_is_continued(tmp_path):
+    Job(tmp_path / "job", ORDER).close()
+    Job(tmp_path / "job", ORDER).close()
+    for change in ({"name": "other"}, {"engine": "0.0.9"}, {"facts_from": "7"}):
+        with pytest.raises(UsageError, match="another replay"):
+            Job(tmp_path / "job", replace(ORDER, **change))
+    (tmp_path / "text").write_text("no database" * 100)
+    with pytest.raises(UsageError, match="no job file"):
+        Job(tmp_path / "text", ORDER)
+    (tmp_path / "out").write_bytes(b"short")
+    writer = FileWriter(tmp_path / "out")
+    with pytest.raises(UsageError, match="shorter"):
+        await writer.resume(100)
+    writer.close()
+
+
+async def test_a_rate_is_kept_in_the_mean_and_without_one_nothing_waits():
+    now, waited = [0.0], []
+
+    async def sleep(seconds):
+        waited.append(seconds)
+        now[0] += seconds
+
+    rate = Rate(100, clock=lambda: now[0], sleep=sleep)
+    for _ in range(3):
+        await rate.after(50)
+    now[0] += 10
+    await rate.after(50)
+    free = Rate(None, clock=lambda: now[0], sleep=sleep)
+    await free.after(10_000)
+    assert waited == [0.5, 0.5, 0.5, 0.0, 0.0]
+
+
+async def test_the_page_begins_with_range_policies_and_totals_escapes_text_and_stays_below_2_mb(
+    place, tmp_path, monkeypatch
+):
+    """The rest goes to a second file; page and file name each change once, other verdicts first.
+
+    The table shows no text of claims.
+    """
+    monkeypatch.setattr(report, "MAX_BYTES", 60_000)
+    strict = Policy(version="strict", dedup_threshold=0.8)
+    before = next(iter(place.published.values()))
+    order = replace(ORDER, name="<name>", topics=["groundwire.claims"], start="7", end="latest")
+    with Job(tmp_path / "job", order) as job:
+        summary = Summary()
+        for number in range(40):
+            other = {"verdict": Verdict.BLOCKED} if number == 39 else {}
+            after = before.model_copy(update={"subject_id": f"subject-{number}", **other})
+            summary.add(Replayed(ReplayStatus.DIFFERS, before, after, ("$.subject_id",)))
+            values = before.to_bytes(), after.to_bytes()
+            job.add_change(summary.changes, *values, ["$.subject_id"], verdict=bool(other))
+        summary.add(Replayed(ReplayStatus.MISSING, before, None, ("$.subject_id",)))
+        evil = before.to_bytes().replace(b'"subject_id":"c0"', b'"subject_id":"<script>"')
+        job.add_change(summary.changes, evil, None, ["$.subject_id"], verdict=True)
+        monkeypatch.setattr("groundwire.replay.report.MAX_ROWS", 7)
+        table = list(as_table(job, summary))
+        changes = await policy_changes(summary, place.policies, strict)
+        write_page(tmp_path / "page.html", job, summary, changes)
+    page = (tmp_path / "page.html").read_text()
+    rest = [json.loads(line) for line in (tmp_path / "page.rest.jsonl").read_text().splitlines()]
+    assert len(page.encode()) <= 60_000
+    parts = ("groundwire.claims from 7 to latest", "dedup_threshold", "<details>")
+    assert [page.index(part) for part in parts] == sorted(page.index(part) for part in parts)
+    assert page.index("<td>review</td><td>blocked</td>") < page.index("<td>review</td><td>review</td>")
+    assert [text for text in ("<script>", "<name>", "<b>sessions") if text in page] == []
+    assert [text for text in ("&lt;script&gt;", "&lt;b&gt;sessions&lt;/b&gt;") if text not in page] == []
+    assert "sessions" not in "".join(table)
+    assert "review ungrounded -> nothing" in "".join(table)
+    shown = [number for number in range(40) if f">subject-{number}<" in page]
+    assert 39 in shown
+    assert len(shown) + len(rest) == 40
+    assert {each["after"]["subject_id"] for each in rest}.isdisjoint(f"subject-{n}" for n in shown)
+    assert f"{len(rest)} more stand in <code>page.rest.jsonl</code>" in page
+    assert sum(" subject-" in line for line in table) == 6, "the seventh has no decision after"
+    assert table[-1] == "and 34 more: --format json lists them all"

@@ -1,10 +1,8 @@
 """Seals cover the records on topics: histories with crashes verify, and nothing can be changed without a key."""
 
-from __future__ import annotations
-
 import json
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from uuid import NAMESPACE_OID, uuid5
@@ -16,7 +14,7 @@ from aiokafka.structs import OffsetAndMetadata
 from agents.outputs import of_seal
 from groundwire.config import Settings
 from groundwire.errors import UsageError
-from groundwire.keys.attestation import Key, Keys
+from groundwire.keys.attestation import Keys
 from groundwire.keys.file import new_key
 from groundwire.keys.seal_keys import SealKeys
 from groundwire.messages.base import format_time, sha256_hex, to_milliseconds
@@ -45,15 +43,7 @@ def keys_in(folder):
     return SealKeys(path), dict(Keys.load(path))
 
 
-def seal_after(
-    last,
-    signing,
-    offset,
-    outputs=(),
-    *,
-    audit=0,
-    **fields,
-):
+def seal_after(last, signing, offset, outputs=(), *, audit=0, **fields):
     """Return the next seal of a chain, and its record at an offset of a partition of `audit`."""
     first = last.end if last else 0
     rest = {"before": last.sha256 if last else None, "count": len(outputs), "root": root_of(outputs)}
@@ -69,39 +59,29 @@ class Chain:
     def __init__(self, folder):
         keys, self._keys = keys_in(folder)
         self.evidence = SealEvidence(Store(None), "t.", keys, now=NOW)
-        self.last: SealHead | None = None
-        self._offsets = [0, 0]
+        self.last, self._offsets = None, [0, 0]
 
     def seal(self, key="gate", at=NOW, *, audit=0, topic=CLAIMS):
-        offset = self._offsets[audit]
+        fields = {"audit": audit, "at": at, "key": key, "topic": topic}
+        self.last, record = seal_after(self.last, self._keys[key], self._offsets[audit], **fields)
         self._offsets[audit] += 1
-        self.last, record = seal_after(
-            self.last, self._keys[key], offset, audit=audit, at=at, key=key, topic=topic
-        )
         return record
 
     def commit(self):
-        """Commit the end of the last seal."""
-        assert self.last
         committed = OffsetAndMetadata(self.last.end, self.last.sha256)
         self.evidence.committed = {TopicPartition(CLAIMS, 0): committed}
 
     def faults(self, *records):
-        """Add records in this order; return all faults."""
         for record in records:
             self.evidence.note_published(record)
         return [(fault.kind, fault.detail) for fault in self.evidence.faults()]
 
 
-@dataclass
 class History:
     """What workers have published and sealed; `chains` are the seals that others follow."""
 
-    key: Key
-    approved: list[InboundRecord] = field(default_factory=list)
-    audit: list[InboundRecord] = field(default_factory=list)
-    heads: dict[int, SealHead] = field(default_factory=dict)
-    chains: dict[int, list[int]] = field(default_factory=dict)
+    def __init__(self, key):
+        self.key, self.approved, self.audit, self.heads, self.chains = key, [], [], {}, {}
 
     def publish(self, partition, offset, value=None, name=""):
         value = value if value is not None else f"{partition} {offset}".encode()
@@ -122,8 +102,6 @@ class History:
 
 
 class Desk:
-    """Reads histories as somebody has left them on the topics."""
-
     def __init__(self, folder):
         self.keys, keys = keys_in(folder)
         self.key = keys["gate"]
@@ -141,7 +119,6 @@ class Desk:
         return history
 
     def sealed(self, *values):
-        """Return a history of decisions, each under a seal of its own."""
         history = History(self.key)
         for offset, value in enumerate(values):
             output = history.publish(0, offset, value, json.loads(value)["decision_id"])
@@ -150,9 +127,8 @@ class Desk:
 
     def evidence(self, history, audit=None, approved=None, *, cut=False, now=NOW):
         evidence = SealEvidence(Store(None), "t.", self.keys, now=now)
-        for record in history.approved if approved is None else approved:
-            evidence.note_published(record)
-        for record in history.audit if audit is None else audit:
+        given = (history.approved, approved), (history.audit, audit)
+        for record in (one for all_of, some in given for one in (all_of if some is None else some)):
             evidence.note_published(record)
         evidence.audit_is_cut = cut
         evidence.committed = {
@@ -170,32 +146,19 @@ class Desk:
 
 
 def decided(revision, offset=0, text="It holds.", at=NOW):
-    """Return a decision on a claim of acme's user ann, of the record at an offset."""
-    origin = {
-        "topic": CLAIMS,
-        "partition": 0,
-        "offset": offset,
-        "timestamp": format_time(NOW),
-        "sha256": "0" * 64,
-    }
+    origin = {"topic": CLAIMS, "partition": 0, "offset": offset, "sha256": "0" * 64}
+    origin |= {"timestamp": format_time(NOW)}
     fields = {"text": text, "origin": origin, "decided_at": format_time(at)}
     return decision("c1", revision, "approved", **fields).to_bytes()
 
 
 def retraction(key=b"acme:ann"):
-    """Return a Retraction of a decision of acme's user ann, under a key."""
-    value = Retraction(
-        decision_id="00000000-0000-5000-8000-000000000001",
-        supersedes="00000000-0000-5000-8000-000000000000",
-        kind="claim",
-        subject_id="c1",
-        tenant_id="acme",
-        user_id="ann",
-        reason="erased",
-        actor="dpo",
-        at=NOW,
-        affected=[],
-    )
+    ids = {
+        name: f"00000000-0000-5000-8000-00000000000{n}"
+        for n, name in enumerate(("supersedes", "decision_id"))
+    }
+    ids |= {"kind": "claim", "subject_id": "c1", "tenant_id": "acme", "user_id": "ann"}
+    value = Retraction(**ids, reason="erased", actor="dpo", at=NOW, affected=[])
     headers = (("ce_id", retraction_id(value.decision_id).encode()), ("ce_time", format_time(NOW).encode()))
     return InboundRecord("t.retractions", 0, 1, 0, key, value.model_dump_json().encode(), headers)
 
@@ -214,16 +177,10 @@ def desk(tmp_path):
     return Desk(tmp_path)
 
 
-@pytest.fixture
-def chain(tmp_path):
-    return Chain(tmp_path)
-
-
-# Histories ---------------------------------------------------------------------------------------------------
-
-
 @SEEDS
-def test_the_seals_of_workers_that_crash_verify_and_none_can_be_removed_or_moved(desk, seeds):
+def test_the_seals_of_workers_that_crash_verify_and_no_seal_or_record_can_be_removed_changed_or_moved(
+    desk, seeds
+):
     for seed in seeds:
         history, rng = desk.history(seed), Random(seed)
         evidence = desk.evidence(history)
@@ -240,6 +197,13 @@ def test_the_seals_of_workers_that_crash_verify_and_none_can_be_removed_or_moved
             audit[one], audit[other] = replace(audit[other], offset=one), replace(audit[one], offset=other)
             details = [fault.detail for fault in desk.faults(history, audit)]
             assert any("comes after it" in detail for detail in details), (seed, one, other)
+        gone = rng.choice(history.approved)
+        left = [record for record in history.approved if record.value != gone.value]
+        for records in (left, [*left, replace(gone, value=b"changed")]):
+            (fault,) = desk.faults(history, None, records)
+            assert (fault.kind, gone.sha256 in fault.detail) == ("removed", True)
+        later = NOW + timedelta(days=10_000)
+        assert desk.faults(history, None, left, now=later) != [], "approved is kept for ever"
 
 
 def test_no_field_of_a_seal_can_be_changed_and_a_gap_between_two_is_named(desk):
@@ -256,19 +220,6 @@ def test_no_field_of_a_seal_can_be_changed_and_a_gap_between_two_is_named(desk):
     history.seal(0, history.heads[0].end + 9, [], committed=True, gap=2)
     (fault,) = desk.faults(history)
     assert (fault.kind, "it begins at offset" in fault.detail) == ("broken_chain", True)
-
-
-@SEEDS
-def test_a_record_that_is_removed_or_changed_is_named_until_its_retention_has_passed(desk, seeds):
-    for seed in seeds:
-        history, rng = desk.history(seed), Random(seed)
-        gone = rng.choice(history.approved)
-        left = [record for record in history.approved if record.value != gone.value]
-        for records in (left, [*left, replace(gone, value=b"changed")]):
-            (fault,) = desk.faults(history, None, records)
-            assert (fault.kind, gone.sha256 in fault.detail) == ("removed", True)
-        later = NOW + timedelta(days=10_000)
-        assert desk.faults(history, None, left, now=later) != [], "approved is kept for ever"
 
 
 @SEEDS
@@ -302,9 +253,6 @@ def test_an_anchored_head_that_is_gone_is_named_and_what_is_no_head_refused(desk
         read_heads(tmp_path / "heads.jsonl")
 
 
-# Single decisions --------------------------------------------------------------------------------------------
-
-
 def test_a_decision_is_superseded_by_a_sealed_one_of_a_later_revision_unless_an_erasure_separates_them(desk):
     first, second = decided(1, 0), decided(2, 1)
     assert desk.evidence(desk.sealed(second)).is_superseded(first)
@@ -317,7 +265,7 @@ def test_a_decision_is_superseded_by_a_sealed_one_of_a_later_revision_unless_an_
     assert not evidence.is_superseded(later)
 
 
-def test_a_decision_is_unsealed_once_a_seal_or_a_commit_has_passed_its_record(desk):
+def test_a_decision_is_unsealed_once_a_seal_or_commit_has_passed_it_unless_retention_explains_it(desk):
     evidence = desk.evidence(desk.sealed(decided(1, 0)))
     place, unsealed = RecordPlace("t.approved", 0, 9), ("unsealed", "no seal covers it")
     assert evidence.explain(place, decided(1, 0)) is None
@@ -331,9 +279,7 @@ def test_a_decision_is_unsealed_once_a_seal_or_a_commit_has_passed_its_record(de
     for offset in (0, 7):
         status, why = evidence.explain(RecordPlace("t.approved", 0, offset), decided(1, 0, text="Other."))
         assert (status, "differ" in why) == ("unsealed", True), "other bytes under a sealed id"
-
-
-def test_retention_excuses_a_decision_before_the_first_sealed_one_of_its_partition_alone(desk):
+    # retention excuses what comes before the first seal that is kept, on its own partition
     history = desk.sealed(decided(1, 0), decided(2, 1), decided(3, 2))
     unsealed, first = history.approved[0].value or b"", RecordPlace("t.approved", 0, 0)
     evidence = desk.evidence(history, history.audit[1:], cut=True)
@@ -357,9 +303,6 @@ def test_a_seal_off_the_committed_chain_covers_only_what_a_crash_repeated(desk):
     assert evidence.explain(RecordPlace("t.approved", 0, 1), forged) == ("unsealed", "no seal covers it")
 
 
-# Chains whose workers' clocks, keys and partitions differ ----------------------------------------------------
-
-
 def test_clock_skew_key_rotation_copies_and_crashes_break_no_chain(tmp_path):
     for steps in (
         [("gate", minutes) for minutes in (0, 60, 0, -60, 0)],
@@ -377,7 +320,7 @@ def test_clock_skew_key_rotation_copies_and_crashes_break_no_chain(tmp_path):
     assert chain.faults(*seals, chain.seal()) == []
 
 
-def test_a_seal_that_is_back_dated_of_another_deployment_or_a_second_start_is_named(tmp_path):
+def test_a_seal_that_is_back_dated_of_another_deployment_partition_of_audit_or_start_is_named(tmp_path):
     chain = Chain(tmp_path)
     ((kind, detail),) = chain.faults(chain.seal(), chain.seal("old", NOW - 2 * HOUR))
     assert (kind, "back-dated" in detail) == ("bad_seal", True)
@@ -390,9 +333,6 @@ def test_a_seal_that_is_back_dated_of_another_deployment_or_a_second_start_is_na
     chain.last = None
     ((kind, detail),) = chain.faults(chain.seal("gate", NOW + timedelta(seconds=1)))
     assert (kind, "second start" in detail) == ("bad_seal", True)
-
-
-def test_a_seal_on_another_partition_of_audit_is_named_and_ignored(tmp_path):
     for key, starts in (("gate", False), ("gate", True), ("old", False), ("old", True)):
         chain = Chain(tmp_path)
         last = chain.seal()
@@ -423,10 +363,7 @@ def test_seals_that_the_group_has_not_committed_count_only_while_their_key_is_va
     assert chain.evidence.reached(CLAIMS, 0) == 2
 
 
-# Forgeries by whoever may write to output topics, and knows what excuses an unsealed record --------------------
-
-
-def test_an_unsealed_retraction_is_excused_by_records_of_its_own_topic_that_are_under_way_now(tmp_path):
+def test_a_retraction_under_its_key_is_excused_by_records_of_its_own_topic_that_are_under_way(desk, tmp_path):
     wrong = []
     for why, behind, age, named in (
         ("of the topic that it comes of", TopicName.REVIEW_DECISIONS, timedelta(), False),
@@ -439,9 +376,6 @@ def test_an_unsealed_retraction_is_excused_by_records_of_its_own_topic_that_are_
         forged = replace(retraction(), timestamp=to_milliseconds(NOW - age))
         wrong += [why] * (bool(chain.faults(forged)) is not named)
     assert wrong == []
-
-
-def test_a_sealed_retraction_under_another_users_key_is_named(desk):
     evidence = desk.evidence(desk.sealed())
     evidence.note_published(retraction())
     before = len(list(evidence.faults()))
@@ -456,11 +390,11 @@ def test_a_tombstone_excuses_what_it_erases_of_its_own_user_up_to_its_time_alone
         (name, format_time(early).encode() if name == "ce_time" else value)
         for name, value in retraction().headers
     )
-    common = {"at": NOW, "tenant_id": "acme", "actor": "dpo", "subject_id": None, "decision_id": None}
 
     def audited(kind, name, detail):
-        fields = common | {"event_id": name, "type": kind, "detail": detail}
-        value = AuditEvent.model_validate(fields).model_dump_json().encode()
+        fields = {"at": NOW, "tenant_id": "acme", "actor": "dpo", "subject_id": None, "decision_id": None}
+        event = AuditEvent(event_id=name, type=kind, detail=detail, **fields)
+        value = event.model_dump_json().encode()
         return InboundRecord("t.audit", 0, 5, 0, b"acme", value, (("ce_id", name.encode()),))
 
     def erased(kind):
@@ -479,10 +413,7 @@ def test_a_tombstone_excuses_what_it_erases_of_its_own_user_up_to_its_time_alone
     ):
         wrong += [why] * (bool(Chain(tmp_path).faults(tombstone(erasure), record)) is not named)
     assert wrong == []
-
-
-def test_whether_a_record_is_erased_follows_from_its_value_and_not_from_its_key_or_headers():
-    erasures = Erasures()
+    erasures = Erasures()  # whether a record is erased follows from its value alone
     assert not erasures.cover_value(decided(1))
     erasures.note(tombstone(Erasure("acme", "ann", NOW)))
     assert erasures.cover_value(decided(1))
@@ -501,7 +432,6 @@ async def test_before_the_first_seal_a_retraction_is_excused_by_what_its_group_h
 
         def __init__(self, held):
             self._held = held
-            self.positions: dict[TopicPartition, int] = {}
 
         async def ends(self, *topics):
             return {TopicPartition(topic, 0): end if topic in self._held else 0 for topic in topics}
@@ -535,10 +465,8 @@ async def test_before_the_first_seal_a_retraction_is_excused_by_what_its_group_h
         ("the input is dated before all times", None, [10_000 * YEAR], timedelta(), False),
     ):
         dated = [to_milliseconds(now) - each // timedelta(milliseconds=1) for each in kept]
-        inputs = [
-            InboundRecord(partition.topic, 0, end - len(dated) + n, time, None, b"")
-            for n, time in enumerate(dated)
-        ]
+        numbered = enumerate(dated, end - len(dated))
+        inputs = [InboundRecord(partition.topic, 0, n, time, None, b"") for n, time in numbered]
         forged = replace(retraction(), timestamp=to_milliseconds(now - age))
         broker = Broker({partition.topic: inputs, "t.retractions": [forged]})
 

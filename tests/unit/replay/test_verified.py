@@ -1,7 +1,5 @@
 """Verification derives a published decision again (X-08): a forgery is found, and differs from a missing input."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import json
@@ -12,7 +10,6 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 
@@ -59,10 +56,8 @@ async def test_decisions_of_each_version_verify_or_are_of_another_engine():
         assert set(statuses(await verified(folder))) == {expected}, (
             "the same engine decides otherwise: raise the version, or, before it is released, write them anew"
         )
-    kinds = {
-        (d["kind"], min(d["revision"], 2))
-        for d in map(json.loads, lines(GOLDEN / __version__ / "decisions.jsonl"))
-    }
+    decisions = map(json.loads, lines(GOLDEN / __version__ / "decisions.jsonl"))
+    kinds = {(one["kind"], min(one["revision"], 2)) for one in decisions}
     assert kinds == {(kind, revision) for kind in ("claim", "response") for revision in range(3)}
 
 
@@ -92,9 +87,6 @@ def test_two_json_values_differ_where_they_do():
     assert wrong == []
 
 
-# Changed fields ----------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory):
     """A town's folder, and one of its decisions of each kind, revision, reason and set of facts."""
@@ -104,12 +96,9 @@ def lived(tmp_path_factory):
     place.write(folder)
     found = {}
     for plain in map(json.loads, lines(folder / "decisions.jsonl")):
-        shape = (
-            *(plain[name] for name in ("kind", "revision", "reason_code")),
-            *(bool(plain[name]) for name in ("citations", "hedges")),
-            *(bool(fact) for fact in plain["facts"].values()),
-        )
-        found.setdefault(shape, plain)
+        shape = [plain[name] for name in ("kind", "revision", "reason_code")]
+        shape += map(bool, (plain["citations"], plain["hedges"], *plain["facts"].values()))
+        found.setdefault(tuple(shape), plain)
     return folder, list(found.values())
 
 
@@ -145,14 +134,11 @@ async def test_every_change_of_a_single_field_is_found_and_named(lived, check, d
     def paths(value, path=()):
         if path:
             yield path
-        members = (
-            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        )
-        for name, child in members:
+        members = enumerate(value) if isinstance(value, list) else ()
+        for name, child in value.items() if isinstance(value, dict) else members:
             yield from paths(child, (*path, name))
 
     def others(value):
-        """Return values near to one, and of other types."""
         if isinstance(value, bool):
             return [not value, None]
         if value is None:
@@ -170,7 +156,7 @@ async def test_every_change_of_a_single_field_is_found_and_named(lived, check, d
     for decision in draw.sample(lived[1], decisions):
         for path in paths(decision):
             forged = copy.deepcopy(decision)
-            inner: Any = forged
+            inner = forged
             for part in path[:-1]:
                 inner = inner[part]
             value = inner[path[-1]]
@@ -208,10 +194,7 @@ async def test_every_field_that_is_left_out_added_or_made_to_look_approved_is_fo
     assert len(found) > 10
 
 
-# What a decision rests on ------------------------------------------------------------------------------------
-
-
-async def test_a_claim_that_was_refused_and_came_again_is_followed_through_edit_and_retraction(tmp_path):
+async def test_a_claim_is_followed_through_edits_and_retraction_and_keeps_the_text_of_the_last_edit(tmp_path):
     place, two = await decided_again(tmp_path)
     await place.act(place.action("edit", two, content="Uploads are retried five times"))
     await place.act(place.action("retract", place.latest("c"), reason="wrong"))
@@ -219,6 +202,24 @@ async def test_a_claim_that_was_refused_and_came_again_is_followed_through_edit_
     assert (last.revision, last.evidence.metadata) == (4, {"n": 2})
     assert last.evidence.capture_time > last.subject_origin.timestamp
     assert set(statuses(await place.in_files(tmp_path))) == {EQUAL}
+    tmp_path = tmp_path / "edited"
+    place, first = await one_claim(tmp_path, source="ai_synthesis")
+    unsigned = json.loads(place.action("edit", first, content=EVIL).value)
+    await place.act(place.record(json.dumps(unsigned | {"action_id": "a" * 8}).encode(), topic=REVIEWS))
+    await place.act(place.action("edit", first, content="The cache holds ten shards of the ledger"))
+    two = place.latest("c")
+    await place.act(place.action("retract", two, reason="wrong"))
+    three = place.latest("c")
+    assert (first.revision, two.revision, three.revision) == (1, 2, 3)
+    unedited = json.loads(three.to_bytes())["facts"]
+    unedited["review"]["edited"] = False
+    for forged, path in (
+        (with_text(three, EVIL), "$.evidence.claim"),
+        (with_text(three, TEXT, facts=unedited), "$.facts.review.edited"),
+        (with_text(two, EVIL), "$.evidence.claim"),
+    ):
+        true, found = await place.in_files(tmp_path, [two.to_bytes(), forged])
+        assert (true.status, path in found.paths) == (EQUAL, True)
 
 
 async def test_without_a_record_or_a_revision_that_a_decision_needs_it_is_missing(tmp_path):
@@ -240,26 +241,6 @@ async def test_without_a_record_or_a_revision_that_a_decision_needs_it_is_missin
     assert [(one.status, one.detail) for one in found] == [(MISSING, "decision of revision 2")] * 2
 
 
-async def test_the_text_of_a_retraction_is_that_of_the_last_edit_that_was_not_refused(tmp_path):
-    place, first = await one_claim(tmp_path, source="ai_synthesis")
-    unsigned = json.loads(place.action("edit", first, content=EVIL).value)
-    await place.act(place.record(json.dumps(unsigned | {"action_id": "a" * 8}).encode(), topic=REVIEWS))
-    await place.act(place.action("edit", first, content="The cache holds ten shards of the ledger"))
-    two = place.latest("c")
-    await place.act(place.action("retract", two, reason="wrong"))
-    three = place.latest("c")
-    assert (first.revision, two.revision, three.revision) == (1, 2, 3)
-    unedited = json.loads(three.to_bytes())["facts"]
-    unedited["review"]["edited"] = False
-    for forged, path in (
-        (with_text(three, EVIL), "$.evidence.claim"),
-        (with_text(three, TEXT, facts=unedited), "$.facts.review.edited"),
-        (with_text(two, EVIL), "$.evidence.claim"),
-    ):
-        true, found = await place.in_files(tmp_path, [two.to_bytes(), forged])
-        assert (true.status, path in found.paths) == (EQUAL, True)
-
-
 async def test_a_claim_that_broke_the_gate_is_derived_without_breaking_again(tmp_path, monkeypatch):
     place = town(tmp_path)
 
@@ -271,16 +252,12 @@ async def test_a_claim_that_broke_the_gate_is_derived_without_breaking_again(tmp
         await place.send(place.claim("c", TEXT, derived_from=["x"]))
     assert place.latest("c").reason_code == "internal_error"
     await place.act(place.action("approve", place.latest("c")))
-    deep: object = 1
-    for _ in range(60):
-        deep = [deep]
+    deep = json.loads("[" * 60 + "]" * 60)
     await place.send(place.record(claim_bytes("deep", TEXT, metadata={"d": deep}), topic=TOPIC))
     assert set(statuses(await place.in_files(tmp_path))) == {EQUAL}
 
 
-async def test_the_first_record_revision_and_predecessor_of_a_claim_that_was_decided_again_are_checked(
-    tmp_path,
-):
+async def test_the_first_record_and_revision_of_a_claim_that_was_decided_again_are_checked(tmp_path):
     place, two = await decided_again(tmp_path)
     assert statuses(await place.in_files(tmp_path, [two.to_bytes()])) == [EQUAL]
     another = json.loads(place.latest("free").to_bytes())["origin"]
@@ -298,20 +275,12 @@ async def test_the_first_record_revision_and_predecessor_of_a_claim_that_was_dec
     assert (finding.status, set(finding.paths)) == (DIFFERS, named[0]), "the same subject with another text"
     for number in (2**53, 2**63, -(10**30)):  # which canonical JSON cannot hold
         forged = otherwise(two, revision=number)
-        for findings in (
-            await place.in_files(tmp_path, [forged]),
-            await place.on_topics([forged], tmp_path),
-        ):
-            assert [(f.status, "$.revision" in f.paths) for f in findings] == [(DIFFERS, True)], number
+        found = await place.in_files(tmp_path, [forged]) + await place.on_topics([forged], tmp_path)
+        assert [(f.status, "$.revision" in f.paths) for f in found] == [(DIFFERS, True)] * 2, number
     itself = published_record(otherwise(two, supersedes=two.decision_id), 0)
     with Job(tmp_path / "job", ORDER) as job:
         job.add_decision(itself, inside={(TOPIC, 0): OffsetRange(TOPIC, 0, 0, 1_000)}, everything=True)
-        assert len(job.missing_places()) == 1, (
-            "one that supersedes itself ends the search for its first record"
-        )
-
-
-# On topics ---------------------------------------------------------------------------------------------------
+        assert len(job.missing_places()) == 1, "what supersedes itself ends the search for its first record"
 
 
 async def test_on_topics_position_key_headers_and_repeats_are_verified_too(tmp_path):
@@ -368,9 +337,7 @@ async def test_two_decisions_under_one_id_are_found_though_each_follows_from_its
     assert statuses(findings) == [EQUAL, VerifyStatus.OTHER_ENGINE]
 
 
-async def test_decisions_before_and_after_an_erasure_of_their_user_neither_contradict_nor_follow_each_other(
-    tmp_path,
-):
+async def test_decisions_before_and_after_an_erasure_of_their_user_neither_contradict_nor_follow(tmp_path):
     place, decision = await one_claim(tmp_path)
     later = decision.model_copy(update={"decided_at": decision.decided_at + timedelta(milliseconds=1)})
     user = decision.user_id
@@ -390,10 +357,8 @@ async def test_decisions_before_and_after_an_erasure_of_their_user_neither_contr
             sides.append(decision.model_copy(update={"revision": 2, "decided_at": at, "origin": origin}))
             store.note_decision(sides[-1].to_bytes())
         assert [store.revision(one, 2).sha256 for one in sides] == ["b" * 64, "a" * 64]
-
-
-async def test_an_action_closes_nothing_after_the_erasure_of_its_user(tmp_path):
-    place, before = await one_claim(tmp_path, source="ai_synthesis")
+    # nor does an action close anything after it
+    place, before = await one_claim(tmp_path / "closed", source="ai_synthesis")
     (result,) = await place.act(place.action("reject", before, reason="incorrect"))
     event = next(one.value for one in outputs([result]) if b'"review_action"' in (one.value or b""))
     decision = result.decision
@@ -458,10 +423,7 @@ async def test_facts_of_any_shape_and_decisions_of_the_first_day_end_no_verifica
     assert statuses(found) == [VerifyStatus.UNATTESTED]
 
 
-# Another engine ----------------------------------------------------------------------------------------------
-
-
-async def test_decisions_of_an_earlier_engine_are_not_derived_and_a_replay_reports_what_new_rules_change(
+async def test_decisions_of_an_earlier_engine_are_not_derived_but_a_replay_reports_what_new_rules_change(
     tmp_path,
 ):
     """It did not detect denied citations, and its policy is not stored."""

@@ -69,7 +69,6 @@ class Town(Office):
         return next(decision for decision in self.current() if decision.subject_id == name)
 
     def current(self):
-        """Return the highest revision of each subject."""
         by_revision = sorted(self.published.values(), key=lambda decision: decision.revision)
         return list({subject_of_decision(decision): decision for decision in by_revision}.values())
 
@@ -127,22 +126,11 @@ class Town(Office):
 
     def text_of_chance(self, limits):
         """Return one of five subjects, so that texts are alike, with a number and a remark that differ."""
-        words = (
-            "service queue token cache shard replica cluster ledger parser router broker schema index vector"
-        )
-        asides = [
-            "",
-            "",
-            "",
-            " by the way.",
-            " Maybe.",
-            " This might be slow.",
-            " I think so.",
-            " See ADR-003.",
-        ]
-        asides += [" See ADR-999 and ADR-003.", " See https://docs.example/a for more.", " zork"]
-        subject = random.Random(self.random.randrange(5)).choices(words.split(), k=18)
-        return f"The {' '.join(subject)} keeps {self.random.choice(limits)} ms{self.random.choice(asides)}"
+        words = "service queue token cache shard replica cluster ledger parser router broker schema index "
+        asides = "||| by the way.| Maybe.| This might be slow.| I think so.| See ADR-003.| See ADR-999 and "
+        asides += "ADR-003.| See https://docs.example/a for more.| zork"
+        subject = " ".join(random.Random(self.random.randrange(5)).choices((words + "vector").split(), k=18))
+        return f"The {subject} keeps {self.random.choice(limits)} ms{self.random.choice(asides.split('|'))}"
 
     def response_of_chance(self, number):
         draw = self.random
@@ -176,33 +164,28 @@ class Town(Office):
         for _ in range(days):
             self.policy = draw.choice(POLICIES)
             await self.policies.put(self.policy)
-            records = [
-                self.claim_of_chance(draw.randrange(60))
-                if draw.random() < 0.7
-                else self.response_of_chance(draw.randrange(30))
-                for _ in range(draw.randint(1, 6))
-            ]
+            kinds = (self.claim_of_chance, 60), (self.response_of_chance, 30)
+            chosen = (kinds[draw.random() >= 0.7] for _ in range(draw.randint(1, 6)))
+            records = [make(draw.randrange(most)) for make, most in chosen]
             if draw.random() < 0.2:
                 gate = self.gate
                 self.note(gate.provisional(await gate.prepare(records)))
             await self.send(*records)
             if draw.random() < 0.4:  # what was refused, or joined, comes again with other metadata
-                for old in draw.sample(
-                    [one for one in self.log if one.topic != REVIEWS], min(3, len(records))
-                ):
+                olds = [one for one in self.log if one.topic != REVIEWS]
+                for old in draw.sample(olds, min(3, len(records))):
                     value = json.loads(old.value or b"") | {"metadata": {"again": self.offset}}
                     await self.send(self.record(json.dumps(value).encode(), topic=str(old.topic)))
             possible = [one for one in self.current() if one.revision and one.verdict != Verdict.BLOCKED]
             actions = []
             for decision in draw.sample(possible, min(len(possible), draw.randrange(4))):
-                action = draw.choice(["approve", "edit", "reject", "expire"])
-                fields = {}
+                action, fields = draw.choice(["approve", "edit", "reject", "expire"]), {}
                 if decision.verdict == Verdict.APPROVED:
                     action, fields = "retract", {"reason": draw.choice(["wrong", "gone"])}
+                elif action == "edit" and decision.kind == "claim":
+                    fields = {"content": self.text_of_chance([6, 7])}
                 elif action == "edit":
-                    is_claim = decision.kind == "claim"
-                    action = "edit" if is_claim else "approve"
-                    fields = {"content": self.text_of_chance([6, 7])} if is_claim else {}
+                    action = "approve"
                 actions.append(self.action(action, decision, **fields))
             await self.act(*actions)
 
@@ -225,7 +208,6 @@ class Town(Office):
         (folder / "records.jsonl").write_bytes(b"".join((one.value or b"") + b"\n" for one in self.log))
 
     async def in_files(self, folder, values=None):
-        """Verify decisions of a file, by default all."""
         await self.policies.put(self.policy)
         self.write(folder, values)
         return await verified(folder)
@@ -234,16 +216,14 @@ class Town(Office):
         """Verify what is published, in this order; `inputs` is where retention has left the input topics."""
         await self.policies.put(self.policy)
         published = [
-            one if isinstance(one, InboundRecord) else published_record(one, number)
+            published_record(one, number) if isinstance(one, bytes) else one
             for number, one in enumerate(values)
         ]
         town = self
 
         class Reader:
             async def plan(self, topics, start, _end):
-                first = 0 if start == "earliest" else since
-                if not topics[0].endswith(("approved", "review", "blocked")):
-                    first = inputs
+                first = inputs if topics[0] in INPUTS else 0 if start == "earliest" else since
                 return [OffsetRange(topic, 0, first, len(published)) for topic in topics]
 
             async def read(self, job, _inside, outputs, **how):
@@ -259,23 +239,19 @@ class Town(Office):
                         job.add_decision(record, inside={}, **how)
 
         (folder / "verify").unlink(missing_ok=True)
-        reader: Any = Reader()
-        found = verify_topics(reader, "groundwire.", since or "earliest", self.policies, folder, **options)
+        found = verify_topics(Reader(), "groundwire.", since or "earliest", self.policies, folder, **options)
         return [placed.finding async for placed in found]
 
 
 def town(folder, seed=1):
-    """Return a town that keeps its policies in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     adrs = adr_folder(folder / "adr", ADR_003="The service queue token cache shard replica keeps ms")
+    relations = [{"subject": "a", "relation": "calls", "object": "b"}]
     return Town(
         policies=PolicyStore(folder / "policies", None),
         state=MemoryState(),
         verifier=verifier(adr_dir=adrs, urls={"https://docs.example/a": 200}),
-        resolver=resolver(
-            {"e1": {"confidence": 0.9, "role": "service"}},
-            [{"subject": "a", "relation": "calls", "object": "b"}],
-        ),
+        resolver=resolver({"e1": {"confidence": 0.9, "role": "service"}}, relations),
         random=random.Random(seed),
     )
 
@@ -306,7 +282,6 @@ async def decided_again(folder):
 
 
 def published_record(value, offset):
-    """Return a decision's record as the gate publishes it."""
     decision = Decision.model_validate_json(value)
     key = record_key(decision.tenant_id, decision.user_id)
     topic, headers = f"groundwire.{decision.verdict}", decision_headers(decision, ())
@@ -332,7 +307,6 @@ def statuses(findings):
 
 
 async def verified(folder):
-    """Verify the decisions of a folder."""
     decisions = folder / "decisions.jsonl"
     with FileRecords(folder / "records.jsonl", decisions) as records:
         verifier = Verifier(records, PolicyStore(folder / "policies", None))
