@@ -1,7 +1,5 @@
 """People's decisions as records, their outcomes, and the responses that they are about."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -40,12 +38,8 @@ def test_a_decision_reads_back_as_the_gate_reads_it():
         made = review_decision(TARGET, action, "lead", **fields)
         read = decode_review_decision(made.model_dump_json(exclude_none=True).encode())
         assert read == made
-        assert (read.subject_id, read.expected_revision, read.reviewer, read.action) == (
-            "c1",
-            3,
-            "lead",
-            action,
-        )
+        found = read.subject_id, read.expected_revision, read.reviewer, read.action
+        assert found == ("c1", 3, "lead", action)
         assert {name: getattr(read, name) for name in fields} == fields
     first, second = (review_decision(TARGET, "approve", "ann") for _ in range(2))
     assert first.action_id != second.action_id
@@ -72,12 +66,8 @@ def test_an_action_that_the_gate_would_refuse_is_refused_here_by_field():
         with pytest.raises(UsageError, match=r"^content: the edited text is blank"):
             review_decision(TARGET, "edit", "ann", content=content)
         assert review_decision(TARGET, "edit", "ann", content=f"{content}.").content == f"{content}."
-
-
-def test_the_reasons_are_a_closed_list():
-    assert [str(reason) for reason in RejectReason] == [
-        *("incorrect", "outdated", "not_verifiable", "duplicate", "sensitive", "off_topic", "other")
-    ]
+    reasons = "incorrect outdated not_verifiable duplicate sensitive off_topic other"
+    assert [str(reason) for reason in RejectReason] == reasons.split(), "the reasons are a closed list"
 
 
 def test_a_reviewers_key_signs_what_the_gate_accepts_and_another_is_refused():
@@ -96,7 +86,7 @@ def test_a_reviewers_key_signs_what_the_gate_accepts_and_another_is_refused():
             Signer(keys, key_id)
 
 
-def test_an_outcome_says_what_the_audit_says():
+def test_an_outcome_says_what_the_audit_says_in_one_sentence_for_each_code_and_an_unknown_one():
     def event(**changes):
         return AuditEvent.model_validate_json(audit(**changes).value)
 
@@ -106,9 +96,6 @@ def test_an_outcome_says_what_the_audit_says():
     assert (refused.applied, refused.code, refused.verdict) == (False, "unauthorized", None)
     odd = outcome_of(event(detail={"revision": "2", "verdict": 1, "outcome": None}))
     assert (odd.revision, odd.verdict, odd.code) == (None, None, "unknown_code")
-
-
-def test_every_code_has_one_sentence_and_an_unknown_one_too():
     for applied in (True, False):
         for code in [*SENTENCES, "of_a_later_version"]:
             sentence = ActionOutcome("a", applied, code, None, None, None).sentence

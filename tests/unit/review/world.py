@@ -1,7 +1,5 @@
 """Decisions, audit events and dead letters as the topics hold them."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 
@@ -75,7 +73,6 @@ def decision(name="c1", revision=1, verdict="review", *, tenant="acme", user="an
 
 
 def reviewed(name="c1", action="approve", *, reviewer="ann", reason=None, revision=2, **changes):
-    """The Decision that a person's action brought."""
     verdict, code = {
         "approve": ("approved", "human_approved"),
         "edit": ("approved", "human_approved"),
@@ -90,68 +87,47 @@ def reviewed(name="c1", action="approve", *, reviewer="ann", reason=None, revisi
 
 
 def record(made, offset=0, partition=0):
-    """A Decision's record."""
-    return TopicRecord(
-        TopicName.of(made.verdict),
-        partition,
-        offset,
-        to_milliseconds(made.decided_at),
-        record_key(made.tenant_id, made.user_id),
-        made.to_bytes(),
-    )
+    at, key = to_milliseconds(made.decided_at), record_key(made.tenant_id, made.user_id)
+    return TopicRecord(TopicName.of(made.verdict), partition, offset, at, key, made.to_bytes())
 
 
 def records(*made):
-    """The records of Decisions, one offset each."""
     return [record(each, offset) for offset, each in enumerate(made)]
 
 
 class FilledBoard(Board):
-    """A board at NOW that takes Decisions as they are."""
+    """A board at NOW that takes Decisions and records."""
 
     def __init__(self, path=":memory:", *, fts=None):
         super().__init__(path, clock=lambda: NOW, fts=fts)
 
     def put(self, *made):
-        """Add the records of Decisions, one offset each."""
-        self.add(records(*made))
+        self.add([one if isinstance(one, TopicRecord) else record(one, n) for n, one in enumerate(made)])
 
 
 def filled(*made):
-    """A board with these Decisions."""
     board = FilledBoard()
     board.put(*made)
     return board
 
 
 def names(page):
-    """The subject ids of a page, in its order."""
     return [row.subject_id for row in page.rows]
 
 
 def audit(name="c1", action="approve", *, applied=True, tenant="acme", user="ann", offset=0, **changes):
-    """The record of an action's AuditEvent."""
     kind = "review_action" if applied else "refused_action"
-    detail = {
-        "action": action,
-        "action_id": f"{name}-action",
-        "kind": "claim",
-        "user_id": user,
-        "expected_revision": 1,
-        "reason": None,
-        "outcome": "human_approved" if applied else "unauthorized",
-        "revision": 2 if applied else 1,
-        "verdict": "approved" if applied else None,
-    } | changes.pop("detail", {})
+    detail = {"action": action, "action_id": f"{name}-action", "kind": "claim", "user_id": user}
+    outcome = ("human_approved", 2, "approved") if applied else ("unauthorized", 1, None)
+    detail |= {"expected_revision": 1, "reason": None}
+    detail |= dict(zip(("outcome", "revision", "verdict"), outcome, strict=True)) | changes.pop("detail", {})
+    fields = {"at": NOW.isoformat(), "tenant_id": tenant, "actor": "mallory", "subject_id": name}
     event = AuditEvent(
         event_id=event_id(kind, detail["action_id"]),
         type=kind,
-        at=NOW.isoformat(),
-        tenant_id=tenant,
-        actor="mallory",
-        subject_id=name,
         decision_id=None,
         detail=detail,
+        **fields,
         **changes,
     )
     value = event.model_dump_json().encode()
@@ -159,7 +135,6 @@ def audit(name="c1", action="approve", *, applied=True, tenant="acme", user="ann
 
 
 def retraction(name, *affected, more=0, tenant="acme", user="ann", kind="claim", age=30):
-    """The record of a Retraction."""
     subject = Subject(tenant, user, kind, name)
     value = {
         "decision_id": decision_id(subject, 2),
@@ -178,6 +153,5 @@ def retraction(name, *affected, more=0, tenant="acme", user="ann", kind="claim",
 
 
 def dead_letter(key, value, offset=0, error=None):
-    """The record of a dead letter."""
     headers = dead_letter_headers(error, "groundwire.claims", 3, 41, ()) if error else []
     return TopicRecord(TopicName.DEAD_LETTER, 0, offset, to_milliseconds(NOW) + offset, key, value, headers)
