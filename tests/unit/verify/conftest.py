@@ -1,6 +1,4 @@
 import subprocess
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import pytest
 
@@ -8,36 +6,34 @@ from groundwire.verify.pacing import Pacer, PacingLimits
 from groundwire.verify.ssrf import AddressGuard
 from groundwire.verify.url import UrlChecker
 
-from .server import Server, running
+from .server import running
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[Server]:
+async def server():
     async with running() as server:
         yield server
 
 
 @pytest.fixture
-async def urls(server: Server) -> AsyncIterator[UrlChecker]:
+async def urls(server):
     """A checker that may reach the local server, and nothing else on the loopback."""
-    checker = UrlChecker(
-        AddressGuard(["127.0.0.0/8"], ports=[80, 443, server.port]), pacer=Pacer(PacingLimits(spacing=0.0))
-    )
+    guard = AddressGuard(["127.0.0.0/8"], ports=[80, 443, server.port])
+    checker = UrlChecker(guard, pacer=Pacer(PacingLimits(spacing=0.0)))
     yield checker
     await checker.close()
 
 
 @pytest.fixture
-def git(tmp_path: Path) -> Callable[..., str]:
+def git(tmp_path):
     """Run git in `tmp_path/repo`, a fresh repository."""
     repo = tmp_path / "repo"
     repo.mkdir()
-
     environment = {"PATH": "/usr/bin:/bin:/usr/local/bin", "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
     for who in ("AUTHOR", "COMMITTER"):
         environment |= {f"GIT_{who}_NAME": "a", f"GIT_{who}_EMAIL": "a@example.org"}
 
-    def run(*arguments: str, stdin: bytes = b"") -> str:
+    def run(*arguments, stdin=b""):
         command = ["git", "-C", str(repo), *arguments]
         done = subprocess.run(command, input=stdin, capture_output=True, check=True, env=environment)
         return done.stdout.decode().strip()

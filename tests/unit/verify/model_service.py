@@ -36,7 +36,6 @@ def good(api, **other):
 
 
 def replying(server, api, *replies):
-    """Let the server give these replies in turn, the last one again and again."""
     left = list(replies)
     server.routes[PATHS[api]] = lambda _: left.pop(0) if len(left) > 1 else left[0]
 

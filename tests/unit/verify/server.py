@@ -1,7 +1,7 @@
 """A tiny HTTP server on a free loopback port: tests say what each path answers, and read what was asked."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -25,23 +25,20 @@ class Reply:
     raw: bytes | None = None  # sent instead of everything above
 
 
-Handler = Callable[[Asked], "Reply | Awaitable[Reply]"]
-
-
 @dataclass
 class Server:
     port: int = 0
-    routes: dict[str, "Reply | Handler"] = field(default_factory=dict)
+    routes: dict[str, "Reply | Callable[[Asked], Reply | Awaitable[Reply]]"] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     connections: int = 0
     in_flight: int = 0
     most_in_flight: int = 0
     written: int = 0
 
-    def url(self, path: str, host: str = "127.0.0.1") -> str:
+    def url(self, path, host="127.0.0.1"):
         return f"http://{host}:{self.port}{path}"
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader, writer):
         self.connections += 1
         try:
             while await self._one(reader, writer):
@@ -51,7 +48,7 @@ class Server:
         finally:
             writer.close()
 
-    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _one(self, reader, writer):
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, path, _ = head[0].split(" ")
         headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in head[1:] if line)}
@@ -72,7 +69,7 @@ class Server:
         await self._send(writer, method, reply)
         return reply.raw is None
 
-    async def _send(self, writer: asyncio.StreamWriter, method: str, reply: Reply) -> None:
+    async def _send(self, writer, method, reply):
         if reply.raw is not None:
             writer.write(reply.raw)
             await writer.drain()
@@ -89,7 +86,7 @@ class Server:
 
 
 @asynccontextmanager
-async def running(host: str = "127.0.0.1") -> AsyncIterator[Server]:
+async def running(host="127.0.0.1"):
     server = Server()
     async with serving(server.serve, host) as server.port:
         yield server

@@ -9,7 +9,6 @@ import pytest
 
 from groundwire.verify.git import GitRepository, find_repository
 
-UNKNOWN = "unknown", "not a readable git repository"
 EXISTS = "verified", "Commit exists"
 
 
@@ -26,7 +25,6 @@ def repo(git, tmp_path):
 
 @pytest.fixture
 def processes(monkeypatch):
-    """Every program that asyncio started, with its arguments."""
     started, real = [], asyncio.create_subprocess_exec
 
     async def spawn(*arguments, **options):
@@ -40,8 +38,6 @@ def processes(monkeypatch):
 
 @pytest.fixture
 def program(tmp_path):
-    """Make a program that stands in for git."""
-
     def make(script):
         (tmp_path / "other-git").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "other-git").chmod(0o755)
@@ -51,7 +47,6 @@ def program(tmp_path):
 
 
 async def look_up(path, *ids, **options):
-    """Return the state and the detail of each id."""
     checks = await GitRepository(path, **options).check(ids)
     return [(checks[name].state.value, checks[name].detail) for name in ids]
 
@@ -63,12 +58,9 @@ async def until(condition, what):
     assert condition(), what
 
 
-async def test_a_commit_is_verified_by_its_full_and_short_id_and_another_is_not(repo, commit):
-    found = await look_up(repo, commit, commit[:7], commit[:12], "deadbeef")
-    assert found == [EXISTS, EXISTS, EXISTS, ("not_found", "Unknown commit")]
-
-
-async def test_what_is_no_commit_is_none_whatever_it_is_called(git, repo, commit):
+async def test_a_commit_is_verified_by_its_full_and_short_id_and_nothing_else_is_whatever_its_name(
+    git, repo, commit
+):
     git("tag", "-a", "v1", "-m", "tag")
     git("branch", "abcdef1")
     git("tag", "feedface")
@@ -80,6 +72,8 @@ async def test_what_is_no_commit_is_none_whatever_it_is_called(git, repo, commit
     git("replace", "-f", replaced, git("hash-object", "-w", "--stdin", stdin=b"y"))
     (repo / ".git/refs/replace" / replaced).write_text(commit + "\n")
     assert (await look_up(repo, replaced))[0][0] == "not_found"
+    found = await look_up(repo, commit, commit[:7], commit[:12], "deadbeef")
+    assert found == [EXISTS, EXISTS, EXISTS, ("not_found", "Unknown commit")]
 
 
 @pytest.mark.slow
@@ -124,21 +118,23 @@ async def test_bare_repositories_and_worktrees_will_do_and_what_is_none_is_unkno
     (tmp_path / "empty").mkdir()
     for name, state in (
         *(("bare.git", EXISTS), ("tree", EXISTS)),
-        *((name, UNKNOWN) for name in ("repo/a", "file", "empty", "none")),
+        *(
+            (name, ("unknown", "not a readable git repository"))
+            for name in ("repo/a", "file", "empty", "none")
+        ),
     ):
         assert await look_up(tmp_path / name, commit) == [state], name
     assert find_repository(repo / "a" / "b") == repo.resolve()
     assert find_repository(Path("/")) is None
 
 
-async def test_a_git_that_is_missing_or_answers_nonsense_verifies_nothing(repo, commit, program):
+async def test_neither_a_missing_git_nor_nonsense_verifies_and_no_variable_leads_elsewhere(
+    repo, commit, program, tmp_path, monkeypatch
+):
     assert await look_up(repo, commit, git="no-such-git") == [("unknown", "git not found")]
     for script in ("exit 3", "echo nonsense", "echo a b c d e; echo", "printf '\\377\\376'"):
         found = await look_up(repo, commit, git=program(f"cat >/dev/null\n{script}"))
         assert found[0][0] != "verified", script
-
-
-async def test_variables_of_the_environment_do_not_lead_git_elsewhere(repo, commit, tmp_path, monkeypatch):
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_OBJECT_DIRECTORY"):
         monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_TRACE", str(tmp_path / "trace"))

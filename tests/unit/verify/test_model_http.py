@@ -10,10 +10,7 @@ from datetime import UTC, datetime
 import pytest
 import trustme
 
-from groundwire.epistemic.asking import assess
 from groundwire.epistemic.model import ModelRequest
-from groundwire.epistemic.plan import VerifierFacts, plan_response, report_of
-from groundwire.epistemic.types import VerificationConfig
 from groundwire.errors import UsageError
 from groundwire.library.epistemic import detect_hallucinations
 from groundwire.verify.models import ModelLimits, load_model
@@ -22,7 +19,7 @@ from tests.services.serving import serving
 
 from . import model_service as service
 from .model_service import CONTEXT, FULL, KEY, KINDS, PATHS, QUESTION, YES, fault_of, good, model_of, replying
-from .server import Reply, Server
+from .server import Reply
 
 
 @pytest.fixture(params=["openai", "anthropic"])
@@ -39,8 +36,8 @@ def settings(monkeypatch, **values):
         monkeypatch.setenv(f"GROUNDWIRE_MODEL_{name}", str(value))
 
 
-async def test_a_question_goes_to_the_api_as_it_wants_it_and_its_answer_is_counted_by_the_service(
-    server: Server, api
+async def test_a_question_goes_to_the_api_as_it_wants_it_with_the_given_options_and_its_answer_is_counted(
+    server, api
 ):
     replying(server, api, good(api))
     answer = await model_of(api, server, names={"haiku": "small-1"}).answer(QUESTION)
@@ -57,12 +54,8 @@ async def test_a_question_goes_to_the_api_as_it_wants_it_and_its_answer_is_count
         assert (asked.headers["x-api-key"], asked.headers["anthropic-version"]) == (KEY, "2023-06-01")
         assert (body["system"], body["messages"]) == ("the instructions", [user])
     assert await model_of(api, server).complete("prompt", model="m") == YES, "the least port is served too"
-
-
-async def test_options_put_members_into_the_body_or_leave_them_out_and_never_touch_the_prompt(
-    server: Server, api
-):
-    replying(server, api, good(api))
+    # options put members into the body or leave them out, and never touch the prompt
+    server.asked.clear()
     await model_of(api, server, options={"max_tokens": None, "seed": 1}).answer(QUESTION)
     body = json.loads(server.asked[0].body)
     assert (body["seed"], "max_tokens" in body) == (1, False)
@@ -71,13 +64,11 @@ async def test_options_put_members_into_the_body_or_leave_them_out_and_never_tou
             model_of(api, server, options={name: 1})
 
 
-async def test_log_probabilities_are_asked_for_and_read_where_they_are_offered(server: Server):
+async def test_log_probabilities_are_asked_for_and_read_where_they_are_offered(server):
     offered = service.document("openai")
     token = {"token": YES, "logprob": -0.1, "top_logprobs": [{"token": "x", "logprob": -3}]}
     offered["choices"][0]["logprobs"] = {"content": [token]}
-    broken = service.document("openai") | {
-        "choices": [offered["choices"][0] | {"logprobs": {"content": [{}]}}]
-    }
+    broken = offered | {"choices": [offered["choices"][0] | {"logprobs": {"content": [{}]}}]}
     replying(server, "openai", encoded(offered), encoded(broken))
     model = model_of("openai", server, logprobs=True)
     (found,) = (await model.answer(QUESTION)).tokens
@@ -86,15 +77,12 @@ async def test_log_probabilities_are_asked_for_and_read_where_they_are_offered(s
     assert (await model.answer(QUESTION)).tokens == ()
 
 
-async def test_an_answer_that_did_not_end_well_is_none_and_its_tokens_are_paid_for(server: Server, api):
+async def test_an_answer_that_did_not_end_well_or_refuses_is_none_and_its_tokens_are_paid_for(server, api):
     for end, code in (("truncated", "truncated"), ("refused", "refused"), ("tool_use", "malformed")):
         replying(server, api, good(api, end=end))
         fault = await fault_of(model_of(api, server))
         found = fault.code, fault.requests, fault.input_tokens, fault.output_tokens
         assert found == (code, 1, 120, 20)
-
-
-async def test_a_refusal_in_its_own_member_or_as_an_error_is_a_refusal(server: Server):
     refused = service.document("openai", text=None)
     refused["choices"][0]["message"]["refusal"] = "I cannot help with that."
     filtered = Reply(400, body=b'{"error": {"code": "content_filter"}}')
@@ -103,9 +91,7 @@ async def test_a_refusal_in_its_own_member_or_as_an_error_is_a_refusal(server: S
     assert [(await fault_of(model)).code for _ in range(2)] == ["refused", "refused"]
 
 
-async def test_a_body_of_another_shape_size_or_encoding_is_malformed_and_not_asked_for_again(
-    server: Server, api
-):
+async def test_a_body_of_another_shape_size_or_encoding_is_malformed_and_not_asked_for_again(server, api):
     wrong = []
     for body in (
         *(b"", b"{", b"[]", b"null", b"{}", b'"text"', b"[" * 100_000, b"\xff", b'{"choices": []}'),
@@ -126,9 +112,7 @@ async def test_a_body_of_another_shape_size_or_encoding_is_malformed_and_not_ask
     assert server.written < 50_000_000, "an endless one is not read to its end"
 
 
-async def test_only_what_may_succeed_later_is_asked_again_and_at_most_as_often_as_configured(
-    server: Server, api
-):
+async def test_only_what_may_succeed_later_is_asked_again_and_at_most_as_often_as_configured(server, api):
     expected = {429: ("rate_limited", 3), 401: ("unauthorized", 1), 403: ("unauthorized", 1)}
     expected |= dict.fromkeys((408, 500, 503, 529), ("server_error", 3))
     expected |= dict.fromkeys((400, 404, 302), ("rejected", 1))
@@ -144,9 +128,7 @@ async def test_only_what_may_succeed_later_is_asked_again_and_at_most_as_often_a
     assert (fault.code, fault.requests) == ("unreachable", 3), "nobody listens"
 
 
-async def test_an_answer_after_failures_counts_with_all_its_requests_and_none_in_time_ends_them(
-    server: Server, api
-):
+async def test_an_answer_after_failures_counts_with_all_its_requests_and_none_in_time_ends_them(server, api):
     broken = Reply(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
     replying(server, api, Reply(429), broken, good(api))
     answer = await model_of(api, server).answer(QUESTION)
@@ -160,7 +142,7 @@ async def test_an_answer_after_failures_counts_with_all_its_requests_and_none_in
     assert (fault.code, fault.requests, fault.input_tokens) == ("timeout", 1, None)
 
 
-async def test_a_service_is_left_alone_for_as_long_as_it_asks_if_that_is_in_time(server: Server, api):
+async def test_a_service_is_left_alone_for_as_long_as_it_asks_if_that_is_in_time(server, api):
     """A wait is a number of seconds or a date, and never less than nothing."""
     slept = []
 
@@ -179,7 +161,9 @@ async def test_a_service_is_left_alone_for_as_long_as_it_asks_if_that_is_in_time
     assert [text for text in odd if retry_after({"retry-after": text}) is not None] == []
 
 
-async def test_no_more_than_the_limit_is_asked_at_once(server: Server, api):
+async def test_no_more_than_the_limit_is_asked_at_once_and_each_event_loop_has_its_own_connections(
+    server, api
+):
     gate, waiting = asyncio.Event(), asyncio.Semaphore(0)
 
     async def hold(_):
@@ -195,9 +179,13 @@ async def test_no_more_than_the_limit_is_asked_at_once(server: Server, api):
         gate.set()
         await asyncio.gather(*jobs)
     assert (server.most_in_flight, len(server.asked), server.connections) == (2, 6, 2)
+    replying(server, api, good(api))
+    model = model_of(api, server)
+    answers = [await asyncio.to_thread(asyncio.run, model.answer(QUESTION)) for _ in range(2)]
+    assert [answer.text for answer in answers] == [YES, YES]
 
 
-async def test_a_service_that_fails_in_a_row_is_not_asked_for_a_while(server: Server, api):
+async def test_a_service_that_fails_in_a_row_is_not_asked_for_a_while(server, api):
     for status in (500, 401):
         server.asked.clear()
         replying(server, api, Reply(status))
@@ -217,14 +205,7 @@ async def test_a_service_that_fails_in_a_row_is_not_asked_for_a_while(server: Se
     assert model.trouble == "HTTP 500"
 
 
-async def test_each_event_loop_has_its_own_connections_and_limits(server: Server, api):
-    replying(server, api, good(api))
-    model = model_of(api, server)
-    answers = [await asyncio.to_thread(asyncio.run, model.answer(QUESTION)) for _ in range(2)]
-    assert [answer.text for answer in answers] == [YES, YES]
-
-
-async def test_the_key_stands_in_no_error_no_log_and_no_representation(server: Server, api, caplog):
+async def test_the_key_stands_in_no_error_no_log_and_no_representation(server, api, caplog):
     caplog.set_level(logging.DEBUG)
     replying(server, api, Reply(401, body=KEY.encode()), Reply(raw=b"garbage\r\n\r\n"), Reply(400))
     model = model_of(api, server)
@@ -254,7 +235,7 @@ def test_a_key_or_an_address_that_cannot_be_is_refused_unnamed(api):
         assert KINDS[api](f"http://{url}", KEY)
 
 
-async def test_a_service_is_trusted_only_if_somebody_vouches_for_it(server: Server, tmp_path, monkeypatch):
+async def test_a_service_is_trusted_only_if_somebody_vouches_for_it(server, tmp_path, monkeypatch):
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
@@ -268,16 +249,14 @@ async def test_a_service_is_trusted_only_if_somebody_vouches_for_it(server: Serv
         assert (await load_model().answer(QUESTION)).text == YES
 
 
-def test_without_settings_there_is_no_model_and_without_a_network_neither(monkeypatch):
-    assert load_model() is None
-    settings(monkeypatch, API="anthropic", KEY=KEY)
-    assert repr(load_model()) == "AnthropicModel('https://api.anthropic.com/v1/messages')"
-    assert load_model(network=False) is None
-
-
-async def test_a_key_comes_from_a_file_and_names_and_options_from_the_environment(
-    server: Server, tmp_path, monkeypatch
+async def test_a_model_with_its_key_file_names_and_options_comes_from_the_environment_and_only_with_a_network(
+    server, tmp_path, monkeypatch
 ):
+    assert load_model() is None
+    with monkeypatch.context() as patch:
+        settings(patch, API="anthropic", KEY=KEY)
+        assert repr(load_model()) == "AnthropicModel('https://api.anthropic.com/v1/messages')"
+        assert load_model(network=False) is None
     (tmp_path / "key").write_text(f"{KEY}\n")
     replying(server, "anthropic", good("anthropic"))
     settings(monkeypatch, API="anthropic", URL=server.url(""), KEY_FILE=tmp_path / "key")
@@ -311,40 +290,6 @@ def test_a_setting_at_fault_is_named_and_what_may_be_secret_is_not_repeated(monk
             with pytest.raises(UsageError, match=f"GROUNDWIRE_MODEL_{variable}") as raised:
                 load_model()
         assert "secret" not in str(raised.value)
-
-
-async def test_a_response_is_assessed_once_and_its_report_follows_from_the_facts_alone(server: Server, api):
-    low = '{"verdict": "contradicted", "probability": 0.9, "reason": "It is in Cork."}'
-    replying(server, api, Reply(500), good(api), good(api, text=low))
-    config = FULL.model_copy(update={"parallel_verification": False})
-    plan = plan_response(service.ANSWER, CONTEXT, config, ask=True)
-    facts = await assess(plan, model_of(api, server), config)
-    recorded = json.loads(facts.model_dump_json())
-    again = VerifierFacts.model_validate(recorded)
-    report = report_of(plan_response(service.ANSWER, CONTEXT, config, ask=False), again, config)
-    assert report == report_of(plan, facts, config)
-    assert [claim.flag_reason for claim in report.claims] == [None, "contradicted"]
-    assert [call.requests for call in report.calls] == [2, 1]
-    assert (report.input_tokens, report.output_tokens) == (240, 40)
-    assert recorded["opinions"][1]["reason"] == "It is in Cork."
-    assert len(server.asked) == 3
-
-
-async def test_nothing_is_asked_where_nothing_is_due_or_beyond_the_limit_of_claims(server: Server, api):
-    sampled = VerificationConfig(mode="sample", sample_rate=0.0)
-    for config, text in ((sampled, service.ANSWER), (FULL, service.ANSWER[:50])):
-        plan = plan_response(text, CONTEXT, config, ask=True)
-        assert await assess(plan, model_of(api, server), config) is None
-    assert server.asked == []
-    replying(server, api, good(api))
-    config = FULL.model_copy(update={"max_claims_per_response": 1})
-    plan = plan_response(service.ANSWER, CONTEXT, config, ask=True)
-    facts = await assess(plan, model_of(api, server), config)
-    assert (len(server.asked), len(facts.opinions), facts.truncated) == (1, 1, 1)
-    report = report_of(plan_response(service.ANSWER, CONTEXT, config, ask=False), facts, config)
-    assert (report.model_claims, report.model_truncated) == (1, 1)
-    assert [claim.method for claim in report.claims] == ["model", "deterministic"]
-    assert report_of(plan, None, config).model_claims == 0
 
 
 def test_the_real_service_tells_what_is_stated_from_what_is_not(api):

@@ -66,13 +66,10 @@ async def test_visits_are_limited_at_each_host_and_in_total_and_spaced(time):
 
 async def test_neither_a_slow_host_nor_a_tenant_whose_hosts_hang_holds_the_places_of_others(time):
     gate = asyncio.Event()
+    hosts = [{"host": f"h{n}", "tenant": "bad"} for n in range(10)]
     for pacer, hanging, free in (
         (make(time, per_host=1, total=2), [{"host": "slow"}] * 10, {"host": "fast"}),
-        (
-            make(time, per_tenant=2, total=3),
-            [{"host": f"h{n}", "tenant": "bad"} for n in range(10)],
-            {"host": "h0", "tenant": "good"},
-        ),
+        (make(time, per_tenant=2, total=3), hosts, {"host": "h0", "tenant": "good"}),
     ):
         waiting = [asyncio.ensure_future(ask(pacer, gate=gate, **where)) for where in hanging]
         await asyncio.sleep(0)
@@ -84,7 +81,7 @@ async def test_neither_a_slow_host_nor_a_tenant_whose_hosts_hang_holds_the_place
         gate.clear()
 
 
-async def test_failures_in_a_row_pause_the_host_and_only_that_host_for_that_tenant(time):
+async def test_failures_in_a_row_pause_the_host_for_that_tenant_and_after_the_pause_one_visit_finds_out(time):
     """Whoever cites what does not answer pauses only their own citations of that host."""
     pacer = make(time, failures=3, pause=30.0)
     for _ in range(3):
@@ -103,9 +100,7 @@ async def test_failures_in_a_row_pause_the_host_and_only_that_host_for_that_tena
     with pytest.raises(OSError, match="x"):
         await ask(pacer, error=OSError("x"))
     assert await is_paused(pacer)
-
-
-async def test_after_the_pause_one_visit_finds_out_and_the_others_wait_for_its_answer(time):
+    time.now = 0.0  # after the pause one visit finds out, and the others wait for its answer
     pacer = make(time, failures=1, pause=30.0)
     await ask(pacer, ok=False)
     time.now = 31.0

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -26,15 +27,11 @@ def check(state="verified", text=None):
     return CitationCheck(CitationState(state), "HTTP 200", NOW, text)
 
 
-async def reached():
-    """A server that answers."""
-
-
 class FakeRedis:
-    """Records commands; answers from a dict, once what stands in for the network has returned."""
+    """Records commands; answers from a dict, once `network` has returned."""
 
-    def __init__(self, network=reached):
-        self.commands, self.values, self.network = [], {}, network
+    def __init__(self, network=None):
+        self.commands, self.values, self.network = [], {}, network or partial(asyncio.sleep, 0)
 
     async def mget(self, keys):
         self.commands.append(("MGET", keys))
@@ -81,6 +78,8 @@ async def test_redis_is_asked_once_for_a_batch_and_keeps_an_answer_for_its_lifet
     assert redis.commands == []
     await cache.get_many(["a", "b"])
     assert redis.commands == [("MGET", ["groundwire.citation:a", "groundwire.citation:b"])]
+    given = [("url", "", "x"), ("issue", "", "x"), ("issue", "x", ""), ("issue", "x", "x")]
+    assert len({cache_key(*k) for k in given}) == 4, "type, identity and value all tell keys apart"
     for state, ms in (("verified", 86_400_000), ("not_found", 3_600_000), ("unknown", 500)):
         redis = FakeRedis()
         cache = RedisCache(redis, "p.", lifetimes=Lifetimes(unknown=0.5))
@@ -112,25 +111,10 @@ async def test_redis_out_of_reach_is_a_counted_miss_and_no_error_and_a_cancelled
         await asking
 
 
-def test_type_identity_and_value_all_tell_keys_apart():
-    given = [("url", "", "x"), ("issue", "", "x"), ("issue", "x", ""), ("issue", "x", "x")]
-    assert len({cache_key(*k) for k in given}) == 4
-    assert cache_key("issue", "a", "1") == cache_key("issue", "a", "1")
-
-
-def test_a_result_is_valid_where_verified_alone_and_proves_existence_only():
+def test_a_result_is_valid_where_verified_alone_its_text_bounded_and_its_time_in_utc():
     assert [state for state in CitationState if CitationCheck(state, "", NOW).valid] == ["verified"]
     assert VerificationResult(valid=False, reason="HTTP 404") == (False, "HTTP 404")
     assert VerificationResult(valid=True, reason="").kind == "existence"
-
-
-@given(st.text(max_size=3000))
-def test_detail_is_one_printable_line_of_at_most_500_characters(text):
-    detail = CitationCheck(CitationState.UNKNOWN, text, NOW).detail
-    assert (len(detail) <= 500, detail.isprintable()) == (True, True)
-
-
-def test_text_is_bounded_and_the_time_is_in_utc():
     assert len(check(text="x" * 50_000).text or "") == 20_000
     assert replace(check(text="x"), text=None) == check()
     here = datetime(2026, 1, 2, 5, tzinfo=timezone(timedelta(hours=5)))
@@ -138,3 +122,9 @@ def test_text_is_bounded_and_the_time_is_in_utc():
     assert found.checked_at.isoformat() == "2026-01-02T00:00:00+00:00"
     with pytest.raises(ValueError, match="offset"):
         CitationCheck(CitationState.UNKNOWN, "", datetime(2026, 1, 2))  # noqa: DTZ001 - the naive time is the test
+
+
+@given(st.text(max_size=3000))
+def test_detail_is_one_printable_line_of_at_most_500_characters(text):
+    detail = CitationCheck(CitationState.UNKNOWN, text, NOW).detail
+    assert (len(detail) <= 500, detail.isprintable()) == (True, True)

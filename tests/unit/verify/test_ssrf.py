@@ -54,7 +54,7 @@ async def seen(url, guard, **options):
     return check.state, check.detail
 
 
-async def test_an_address_that_is_not_global_unicast_is_blocked_as_literal_and_as_answer():
+async def test_a_global_unicast_address_is_let_through_and_any_other_blocked_as_literal_and_as_answer():
     """An address with a zone is one of this machine's links, whatever its prefix says."""
     addresses = words("""
         0.0.0.0 10.1.2.3 100.64.0.1 100.127.255.254 127.0.0.1 127.255.255.254 169.254.169.254 172.16.0.1
@@ -71,9 +71,6 @@ async def test_an_address_that_is_not_global_unicast_is_blocked_as_literal_and_a
     assert [each for each, guard in answered.items() if not await closed(guard, "name.example")] == []
     odd = AddressGuard(resolver=resolving(["localhost"]))
     assert await closed(odd, "odd.example"), "an answer that is no address"
-
-
-async def test_a_global_unicast_address_is_let_through_as_it_is():
     for address in words("""
         93.184.215.14 1.1.1.1 100.63.255.255 100.128.0.1 172.32.0.1 192.167.1.1 2606:4700:4700::1111
         2a00:1450:4001::1 ::ffff:1.1.1.1 64:ff9b::1.1.1.1
@@ -94,9 +91,8 @@ async def test_one_closed_address_among_open_ones_and_any_other_port_condemn_the
 
 async def test_nobody_is_asked_what_a_number_in_disguise_means():
     resolver = resolving([PUBLIC])
-    guard = AddressGuard(resolver=resolver)
     for host in ("127.1", "2130706433", "0x7f.1", "0177.0.0.1", "1.2.3.4.5", "8.8.8.8."):
-        assert await closed(guard, host), host
+        assert await closed(AddressGuard(resolver=resolver), host), host
     assert resolver.asked == 0
     names = PUBLIC, "::1", "example.org", "3com.example", "1e100.net"
     assert [is_disguised(host) for host in names] == [False] * 5
@@ -185,8 +181,6 @@ async def test_each_redirect_is_checked_again(server):
 
 
 class Recorder(httpcore.AsyncNetworkBackend):
-    """Opens every connection to the local server, or to none, and records where it was told to go."""
-
     def __init__(self, port):
         self.port, self.went, self.inner = port, [], httpcore.AnyIOBackend()
 
@@ -261,18 +255,16 @@ async def test_the_system_resolver_knows_the_loopback_holds_no_caller_and_bounds
         await asyncio.gather(*asked, return_exceptions=True)
 
 
-async def _drip(reader, writer):
-    """Answer at once, and then a byte at a time without end."""
-    await reader.readuntil(b"\r\n\r\n")
-    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 9000000\r\n\r\n")
-    while True:
-        writer.write(b"a")
-        await writer.drain()
-        await asyncio.sleep(0.02)
-
-
 async def test_a_page_or_a_models_answer_that_comes_a_byte_at_a_time_is_given_up_when_its_time_is_up():
-    async with serving(_drip) as port:
+    async def drip(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 9000000\r\n\r\n")
+        while True:
+            writer.write(b"a")
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+    async with serving(drip) as port:
         guard, url = AddressGuard(["127.0.0.1/32"], ports=[port]), f"http://127.0.0.1:{port}/"
         answer = await seen(url, guard, budget=0.3, want_text=True)
         assert answer == ("unknown", "timeout after 0.3 s")
