@@ -1,9 +1,6 @@
 """A consumer of aiokafka's, as far as reading topics goes, over one partition in memory."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
@@ -14,25 +11,18 @@ PARTITION = TopicPartition("t.claims", 0)
 
 
 class FakeConsumer:
-    """Offsets `first` to `end` of one partition, one record a fetch, or `page`.
+    """Offsets `first` to `end` of one partition without those in `gaps`, one record a fetch, or `page`.
 
-    Args:
-        gaps: offsets without a record: compacted, or the marker of a transaction.
-        fails_at: the offset at which the broker stops answering.
-        silent: nothing is brought, and nothing fails.
-        time: offset of the first record from any time on; None: there is none so late.
+    The broker stops answering at `fails_at`; `silent` brings and fails nothing. `time` is the offset of the
+    first record from any time on.
     """
 
-    def __init__(
-        self, first=0, end=0, *, gaps=(), fails_at=None, silent=False, time=None, partition=PARTITION, page=1
-    ) -> None:
-        self.first, self.end, self.gaps, self.fails_at = first, end, gaps, fails_at
-        self.silent, self.time, self.partition, self.page = silent, time, partition, page
-        self.at = 0
-        self.held = set()
-        cluster = SimpleNamespace(
-            partitions_for_topic=lambda topic: {partition.partition} if topic == partition.topic else None
-        )
+    def __init__(self, first=0, end=0, *, partition=PARTITION, **options):
+        self.first, self.end, self.partition, self.at, self.held = first, end, partition, 0, set()
+        self.gaps, self.page = options.get("gaps", ()), options.get("page", 1)
+        self.fails_at, self.silent, self.time = map(options.get, ("fails_at", "silent", "time"))
+        partitions = {partition.topic: {partition.partition}}
+        cluster = SimpleNamespace(partitions_for_topic=partitions.get)
         self._client = SimpleNamespace(fetch_all_metadata=_returning(cluster), add_topic=_returning(None))
 
     async def beginning_offsets(self, partitions):
@@ -74,17 +64,12 @@ class FakeConsumer:
             await asyncio.sleep(timeout_ms / 100_000)
             return {}
         first, self.at = self.at, min(self.at + self.page, self.end)
-        return {self.partition: [self._record(offset) for offset in range(first, self.at)]}
-
-    def _record(self, offset):
-        topic, number = self.partition
-        fields = {"timestamp": 0, "key": b"", "value": str(offset).encode(), "headers": ()}
-        return SimpleNamespace(topic=topic, partition=number, offset=offset, **fields)
+        fields = {"timestamp": 0, "key": b"", "headers": (), **self.partition._asdict()}
+        offsets = range(first, self.at)
+        return {self.partition: [SimpleNamespace(offset=n, value=str(n).encode(), **fields) for n in offsets]}
 
 
-def serving(client: FakeConsumer) -> Callable[..., object]:
-    """Return what stands in for `groundwire.kafka.reader.consumer`."""
-
+def serving(client):
     @asynccontextmanager
     async def consumer(*_where):
         yield client

@@ -1,9 +1,7 @@
-"""Reading a topic begins and ends where that was asked for, and an outage is an error, never the end."""
-
-from __future__ import annotations
+"""Reading a topic begins and ends where that was asked for; an outage or a client cancelled by itself is an error."""
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from itertools import count
 from types import SimpleNamespace
@@ -15,18 +13,18 @@ from aiokafka.structs import OffsetAndMetadata
 
 from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.kafka import reader
-from groundwire.kafka.connection import partitions_of
+from groundwire.kafka.connection import client_cancellation, partitions_of
 from groundwire.kafka.reader import TopicReader, TopicSpan, committed_of, follow
 from tests.unit.kafka.fake_consumer import PARTITION, FakeConsumer, serving
 
 
-def reading(client: FakeConsumer, begin: int, end: int, seconds: float = 1) -> TopicReader:
+def reading(client, begin, end, seconds=1):
     topic = TopicReader(client, "b:1", seconds)
     topic.seek({PARTITION: begin}, {PARTITION: end})
     return topic
 
 
-async def offsets(topic: TopicReader) -> list[int]:
+async def offsets(topic):
     return [one.offset async for page in topic.rest() for one in page]
 
 
@@ -53,9 +51,6 @@ async def test_what_comes_after_the_end_is_left_out_and_not_missed_by_who_goes_o
     for behind in ([5, 6], [7, 8]):
         assert await offsets(topic) == []
         assert [one.offset for one in await topic.batch()] == behind
-
-
-async def test_nothing_is_fetched_behind_the_end_before_someone_goes_on_there():
     for begin, gaps in ((0, ()), (0, (3,)), (4, ())):
         client = FakeConsumer(0, 9, gaps=gaps)
         topic = reading(client, begin, 4)
@@ -65,19 +60,16 @@ async def test_nothing_is_fetched_behind_the_end_before_someone_goes_on_there():
         assert not client.paused()
 
 
-async def test_what_was_compacted_at_the_end_is_not_waited_for_and_nothing_without_limit():
+async def test_what_was_compacted_at_the_end_is_not_waited_for_and_nothing_without_limit(monkeypatch):
     assert await offsets(reading(FakeConsumer(0, 4, gaps=(2, 3)), 0, 4)) == [0, 1]
     topic = reading(FakeConsumer(0, 2, silent=True), 0, 2, 0.05)
     with pytest.raises(BrokerUnavailable, match=r"rest of the topics within 0\.05 s"):
         await offsets(topic)
-
-
-async def test_a_long_stretch_without_records_is_read_past_however_long_that_takes(monkeypatch):
+    # a long stretch without records is read past however long that takes
     minutes = count()
     loop = SimpleNamespace(time=lambda: 60.0 * next(minutes))
-    monkeypatch.setattr(
-        reader, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, timeout=asyncio.timeout)
-    )
+    slow = SimpleNamespace(get_running_loop=lambda: loop, timeout=asyncio.timeout)
+    monkeypatch.setattr(reader, "asyncio", slow)
     client = FakeConsumer(0, 9)
 
     async def nothing(**_options):
@@ -107,7 +99,7 @@ async def test_a_broker_that_stops_answering_is_an_outage_and_a_missing_codec_a_
                 await anext(records)
 
 
-async def test_a_topic_or_partition_that_does_not_exist_is_named(monkeypatch):
+async def test_a_topic_or_partition_that_does_not_exist_is_named_and_not_followed(monkeypatch):
     monkeypatch.setattr(reader, "consumer", serving(FakeConsumer(0, 4)))
     for topic, partition, message in (
         ("t.none", None, r"no topic t\.none: `groundwire topics"),
@@ -115,6 +107,15 @@ async def test_a_topic_or_partition_that_does_not_exist_is_named(monkeypatch):
     ):
         with pytest.raises(UsageError, match=message):
             assert [one async for one in follow("b:1", topic, TopicSpan(0, partition), 1)]
+    added = []
+    client = FakeConsumer()
+
+    async def add(topic):
+        added.append(topic)
+
+    client._client.add_topic = add
+    found = await partitions_of(client, PARTITION.topic, "none")
+    assert (found, added) == ({PARTITION.topic: [PARTITION.partition], "none": []}, [PARTITION.topic])
 
 
 async def test_what_a_group_committed_is_asked_for_until_its_coordinator_answers(monkeypatch):
@@ -138,18 +139,6 @@ async def test_what_a_group_committed_is_asked_for_until_its_coordinator_answers
         await committed_of("b:1", "g", [PARTITION, other], 60)
 
 
-async def test_a_client_follows_the_topics_that_exist_and_no_other():
-    added = []
-    client = FakeConsumer()
-
-    async def add(topic):
-        added.append(topic)
-
-    client._client.add_topic = add
-    found = await partitions_of(client, PARTITION.topic, "none")
-    assert (found, added) == ({PARTITION.topic: [PARTITION.partition], "none": []}, [PARTITION.topic])
-
-
 async def test_a_reader_goes_on_where_another_stood_unless_the_topic_was_made_anew():
     client = FakeConsumer(0, 4)
     for stood, begins in ((2, 2), (9, 0)):
@@ -157,3 +146,35 @@ async def test_a_reader_goes_on_where_another_stood_unless_the_topic_was_made_an
         await topic.begin({PARTITION.topic: "earliest"}, continued={PARTITION: stood})
         assert topic.positions == {PARTITION: begins}
         assert client.assigned == [PARTITION]
+
+
+async def test_a_cancellation_that_nobody_asked_for_is_an_outage_and_a_time_limit_stays_one():
+    async def read(waited_for, seconds=60):
+        async with asyncio.timeout(seconds):
+            with client_cancellation("topics cannot be read"):
+                await waited_for
+
+    fetch = asyncio.get_running_loop().create_future()
+    fetch.cancel()
+    with pytest.raises(BrokerUnavailable, match="topics cannot be read"):
+        await read(fetch)
+    await asyncio.sleep(0)
+    with pytest.raises(TimeoutError):
+        await read(asyncio.Event().wait(), 0)
+
+
+async def test_a_task_that_is_asked_to_end_ends_though_a_client_has_swallowed_that():
+    came = []
+
+    async def read(swallowed):
+        with suppress(*swallowed), client_cancellation("read"):
+            await asyncio.Event().wait()
+        with client_cancellation("read"):
+            came.append("reads on")
+
+    for swallowed in ((), (asyncio.CancelledError,)):
+        task = asyncio.create_task(read(swallowed))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert (task.cancelled(), came) == (True, [])
