@@ -68,7 +68,7 @@ def test_a_claim_that_is_too_long_is_flagged_and_not_asked_about_in_half():
     assert (found.flag_reason, judge.requests) == ("verifier_unavailable", [])
 
 
-def test_evidence_beyond_the_limit_is_left_out_and_the_prompt_says_so():
+def test_evidence_beyond_the_limit_is_left_out_the_prompt_says_so_and_a_model_that_has_not_seen_it_clears_nothing():
     """The limit holds however many passages there are, and however long their ids."""
     whole = support_prompt("c", {"a": "x" * MAX_EVIDENCE})
     cut = support_prompt("c", {"a": "x" * (MAX_EVIDENCE - 1), "b": "yy"})
@@ -78,16 +78,28 @@ def test_evidence_beyond_the_limit_is_left_out_and_the_prompt_says_so():
     many = support_prompt("c", {f"{number:09}" * 100: "" for number in range(5_000)})
     assert len(json.loads(many.user.split("\n")[1])["evidence"]) == MAX_PASSAGES
     assert (many.is_cut, len(str(many)) < MAX_EVIDENCE + MAX_PASSAGES * 250) == (True, True)
+    config = ALONE.model_copy(update={"model_may_clear": True})
+    false, long = "Tokens are stored on a disk in the cellar.", "word " * MAX_EVIDENCE
+    assert not verify_claim(false, TEXT, client=Judge(), config=config).is_flagged
+    assert verify_claim(false, [TEXT, long], client=Judge(), config=config).is_flagged
 
 
-def test_a_model_counts_its_own_tokens_and_prices_are_the_configured_ones():
+def test_a_model_counts_its_own_tokens_or_they_are_estimated_and_prices_are_the_configured_ones():
     config = VerificationConfig(model_scope="all", mode="full", input_price=2, output_price=10)
     judge = Judge(ModelAnswer(YES, input_tokens=1_000, output_tokens=100, requests=2))
     report = detect_hallucinations(LONG, {"a": TEXT}, client=judge, config=config)
+    assert [call.claim_id for call in report.calls[::2]] == [claim.claim_id for claim in report.claims]
+    assert report.input_tokens == 1_000 * len(report.calls)
     counted = {(call.input_tokens, call.output_tokens, call.requests) for call in report.calls}
     assert counted == {(1_000, 100, 2)}
     assert report.calls[0].cost_usd == pytest.approx(0.003)
     assert report.cost_usd == pytest.approx(0.003 * len(report.calls))
+    for counted in [-5, 5.5, math.nan, "7", True]:
+        judge = Judge(ModelAnswer(YES, counted, counted, (), counted))
+        report = detect_hallucinations(LONG, {"a": TEXT}, client=judge, config=ALONE)
+        assert {call.output_tokens for call in report.calls} == {-(-len(YES) // 4)}
+        assert {call.requests for call in report.calls} == {1}
+        assert all(call.input_tokens > 100 for call in report.calls)
 
 
 def test_instructions_and_data_go_to_a_model_apart_and_to_another_client_together():
@@ -115,7 +127,7 @@ def test_sampled_agreement_asks_as_often_as_configured_and_takes_the_mean():
     assert found.flag_reason == "verifier_unparseable", "an answer that does not parse is no pass"
 
 
-def test_a_fault_flags_the_claim_and_is_told_by_its_code():
+def test_whatever_a_client_returns_or_raises_is_no_pass_and_no_exception_and_a_fault_is_told_by_its_code():
     for code, reason in [("truncated", "verifier_unparseable"), ("refused", "verifier_unavailable")]:
         fault = ModelFault(code, requests=3, input_tokens=7, output_tokens=9)
         report = detect_hallucinations(LONG, {"a": TEXT}, client=Judge(fault), config=ALONE)
@@ -124,13 +136,37 @@ def test_a_fault_flags_the_claim_and_is_told_by_its_code():
         assert (first.fault, first.requests, first.input_tokens, first.output_tokens) == (code, 3, 7, 9)
     judge = Judge(ModelAnswer(said("contradicted", 0.0)))
     assert verify_claim(TEXT, TEXT, client=judge, config=ALONE).flag_reason == "contradicted"
+    for text in ("certainly", "1.7"):
+        assert (
+            verify_claim(TEXT, TEXT, client=Judge(ModelAnswer(text)), config=ALONE).method == "deterministic"
+        )
 
+    class Slow:
+        async def complete(self, prompt, *, model):  # noqa: ARG002 - the port names its arguments
+            await asyncio.Event().wait()
 
-def test_a_model_that_has_not_seen_all_evidence_clears_nothing():
-    config = ALONE.model_copy(update={"model_may_clear": True})
-    false, long = "Tokens are stored on a disk in the cellar.", "word " * MAX_EVIDENCE
-    assert not verify_claim(false, TEXT, client=Judge(), config=config).is_flagged
-    assert verify_claim(false, [TEXT, long], client=Judge(), config=config).is_flagged
+    hasty = ALONE.model_copy(update={"timeout_seconds": 0.01})
+    assert verify_claim(TEXT, TEXT, client=Slow(), config=hasty).flag_reason == "verifier_unavailable"
+    for returned in [
+        *(None, OSError()),
+        ModelAnswer(None),
+        ModelAnswer(b"0.9"),
+        ModelAnswer("0.9", tokens=None),
+        ModelAnswer(YES, tokens=("a",)),
+        ModelAnswer(YES, tokens=tuple(LogprobToken(char, "x", {}) for char in YES)),
+        ModelFault("timeout", requests=-1, input_tokens=-1, output_tokens=math.nan),
+        ModelFault(None),
+        ModelFault(""),
+        SystemExit(3),
+        asyncio.CancelledError(),
+    ]:
+        is_number = isinstance(returned, ModelAnswer) and returned.text == "0.9"
+        found = verify_claim(TEXT, TEXT, client=Judge(returned), config=ALONE)
+        assert found.is_flagged or is_number
+        assert found.flag_reason in {"verifier_unavailable", None}
+    with pytest.raises(KeyboardInterrupt):
+        verify_claim(TEXT, TEXT, client=Judge(KeyboardInterrupt()), config=ALONE)
+    assert verify_claim(TEXT, TEXT, client=Judge(ModelAnswer(YES)), config=ALONE).method == "model"
 
 
 async def test_the_same_question_at_the_same_time_is_asked_once():
@@ -158,20 +194,24 @@ async def test_what_failed_is_asked_again_and_what_parsed_is_not():
     assert (faults, len(judge.requests)) == (["unparseable", "timeout", None, None], 3)
 
 
-def test_a_question_that_may_not_fit_the_budget_is_not_asked():
-    for limit in [
-        {"budget_tokens": 700},
-        {"budget_usd": 0.000_5},
-        {"budget_tokens_per_minute": 700},
-        {"budget_usd_per_minute": 0.000_5},
-    ]:
+def test_a_question_that_may_not_fit_the_budget_is_not_asked_and_what_one_did_not_cost_is_free_again():
+    limits = {"budget_tokens": 700, "budget_usd": 0.000_5}
+    for limit in [*limits.items(), *((f"{name}_per_minute", most) for name, most in limits.items())]:
         judge = Judge()
-        config = ALONE.model_copy(update=limit)
+        config = ALONE.model_copy(update=dict([limit]))
         report = detect_hallucinations(LONG, {"a": TEXT}, client=judge, config=config)
         assert len(judge.requests) == 1
         assert [call.fault for call in report.calls] == [None, "over_budget"]
         assert [claim.flag_reason for claim in report.claims] == [None, "verifier_unavailable"]
         assert report.calls[1].cost_usd == report.calls[1].requests == 0
+    config = VerificationConfig(budget_tokens=100, budget_tokens_per_minute=60)
+    budget, minute = Budget(config), Ledger(60)
+    assert budget.reserve(minute, 70, 0.0) is None
+    assert budget.reserve(minute, 60, 0.0), "one for which the minute has no room costs the response nothing"
+    judge = Judge(ModelAnswer(YES, input_tokens=1, output_tokens=1))
+    config = ALONE.model_copy(update={"budget_tokens": 800, "parallel_verification": False})
+    detect_hallucinations(LONG, {"a": TEXT}, client=judge, config=config)
+    assert len(judge.requests) == 2
 
 
 def test_time_that_a_response_has_used_up_leaves_no_question():
@@ -195,17 +235,6 @@ def test_a_ledger_never_holds_more_than_its_limit_and_forgets_after_its_window(s
     assert sum(kept) <= most
     now[0] = 60.0
     assert ledger.reserve(most, 0.0, **limits)
-
-
-def test_what_a_question_did_not_cost_is_free_again():
-    config = VerificationConfig(budget_tokens=100, budget_tokens_per_minute=60)
-    budget, minute = Budget(config), Ledger(60)
-    assert budget.reserve(minute, 70, 0.0) is None
-    assert budget.reserve(minute, 60, 0.0), "one for which the minute has no room costs the response nothing"
-    judge = Judge(ModelAnswer(YES, input_tokens=1, output_tokens=1))
-    config = ALONE.model_copy(update={"budget_tokens": 800, "parallel_verification": False})
-    detect_hallucinations(LONG, {"a": TEXT}, client=judge, config=config)
-    assert len(judge.requests) == 2
 
 
 def test_plain_functions_share_one_loop_to_which_a_client_may_bind():
@@ -280,7 +309,7 @@ class Unhashable(Slotted):
     __hash__ = None
 
 
-def test_a_client_without_hash_or_weak_references_is_cached_and_keeps_to_the_minutes_budget():
+def test_each_client_has_a_memory_and_a_minutes_budget_of_its_own_hashable_or_not_until_it_is_gone():
     for make in [Unhashable, Slotted]:
         client = make()
         for _ in range(2):
@@ -292,8 +321,6 @@ def test_a_client_without_hash_or_weak_references_is_cached_and_keeps_to_the_min
             verify_claim(f"{TEXT} {number}", TEXT, client=poor, config=config)
         assert poor.asked == 1
 
-
-def test_clients_that_are_equal_have_a_memory_each_and_one_that_is_gone_has_none():
     @dataclasses.dataclass(frozen=True)
     class Equal:
         name: str
@@ -317,39 +344,6 @@ def test_clients_that_are_equal_have_a_memory_each_and_one_that_is_gone_has_none
     assert memories.of(clients[0]).known("question") is None
 
 
-def test_whatever_a_client_returns_or_raises_is_no_pass_and_no_exception():
-    for returned in [
-        None,
-        ModelAnswer(None),
-        ModelAnswer(b"0.9"),
-        ModelAnswer("0.9", tokens=None),
-        ModelAnswer(YES, tokens=("a",)),
-        ModelAnswer(YES, tokens=tuple(LogprobToken(char, "x", {}) for char in YES)),
-        ModelFault("timeout", requests=-1, input_tokens=-1, output_tokens=math.nan),
-        ModelFault(None),
-        ModelFault(""),
-        SystemExit(3),
-        asyncio.CancelledError(),
-    ]:
-        is_number = isinstance(returned, ModelAnswer) and returned.text == "0.9"
-        found = verify_claim(TEXT, TEXT, client=Judge(returned), config=ALONE)
-        assert found.is_flagged or is_number
-        assert found.flag_reason in {"verifier_unavailable", None}
-    with pytest.raises(KeyboardInterrupt):
-        verify_claim(TEXT, TEXT, client=Judge(KeyboardInterrupt()), config=ALONE)
-    assert verify_claim(TEXT, TEXT, client=Judge(ModelAnswer(YES)), config=ALONE).method == "model"
-
-
-def test_a_count_that_is_none_is_estimated():
-    for counted in [-5, 5.5, math.nan, "7", True]:
-        report = detect_hallucinations(
-            LONG, {"a": TEXT}, client=Judge(ModelAnswer(YES, counted, counted, (), counted)), config=ALONE
-        )
-        assert {call.output_tokens for call in report.calls} == {-(-len(YES) // 4)}
-        assert {call.requests for call in report.calls} == {1}
-        assert all(call.input_tokens > 100 for call in report.calls)
-
-
 def test_where_verification_is_disabled_or_evidence_is_blank_no_function_asks_a_model():
     """S4-37, S4-41, S4-42, S4-43, S4-68."""
     client = Unhashable()
@@ -368,23 +362,15 @@ def test_where_verification_is_disabled_or_evidence_is_blank_no_function_asks_a_
 
 
 def test_lines_of_costs_add_up_to_the_total_by_kind_and_a_free_response_has_no_share():
+    timeout = "support", False, "timeout"
+    calls = [("prior", False, None), ("support", True, None), timeout, ("answer", False, None)]
     made = [
         ModelCall(claim_id="c", kind=kind, cached=known, input_tokens=number, cost_usd=0.5, fault=fault)
-        for number, (kind, known, fault) in enumerate(
-            [
-                ("prior", False, None),
-                ("support", True, None),
-                ("support", False, "timeout"),
-                ("answer", False, None),
-            ]
-        )
+        for number, (kind, known, fault) in enumerate(calls)
     ]
     report = cost_report(made, base_usd=4)
-    assert [line[:4] for line in report.lines] == [
-        ("support", 2, 1, 1),
-        ("prior", 1, 0, 0),
-        ("answer", 1, 0, 0),
-    ]
+    expected = [("support", 2, 1, 1), ("prior", 1, 0, 0), ("answer", 1, 0, 0)]
+    assert [line[:4] for line in report.lines] == expected
     for place, total in enumerate(report.total[1:], start=1):
         assert sum(line[place] for line in report.lines) == total
     assert (report.share, cost_report([], base_usd=0).share) == (0.5, None)

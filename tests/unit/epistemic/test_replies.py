@@ -32,19 +32,8 @@ def read(text, kind="support", tokens=()):
 
 
 def test_a_score_is_a_number_from_0_to_1_that_begins_a_text_and_is_no_number_of_a_list_or_scale():
-    scores = {
-        "0": 0.0,
-        "1": 1.0,
-        "1.0": 1.0,
-        "1.": 1.0,
-        "0.85 because": 0.85,
-        "0.9\n2 reasons": 0.9,
-        "1 - it is": 1.0,
-        "Score: 0.85, as it says so": 0.85,
-        "Support = 0.5": 0.5,
-        "score 0.3.": 0.3,
-        "SCORE: 1": 1.0,
-    }
+    scores = dict.fromkeys(("1", "1.0", "1.", "1 - it is", "SCORE: 1"), 1.0) | {"0": 0.0, "score 0.3.": 0.3}
+    scores |= {"0.9\n2 reasons": 0.9, "Score: 0.85, as it says so": 0.85, "Support = 0.5": 0.5}
     none = """
     1. The evidence says so.|1.5|2|-0.9|90%|1.01|0.8e3|NaN|about 0.9|0.5/1|0.9/1|1 out of 10|1 of 5 parts|1 %
     1 percent|1,5|1:10|0.2 to 0.9|0.8 - 0.9|0.9, 0.1|0 or 1|0.\u0669|1 part of it|1. It is
@@ -152,10 +141,7 @@ def test_log_probabilities_at_the_verdict_count_where_they_tell_its_alternatives
         )
         assert read(text, tokens=tokens).support == pytest.approx(support), chances
         assert read(text, tokens=tokens[:-1]).support == read(text).support, "tokens of another text"
-
-
-def test_the_place_that_is_measured_is_the_first_that_names_a_verdict():
-    head = '{"verdict": "'
+    head = '{"verdict": "'  # the place that is measured is the first that names a verdict
     text = f'{{"reason": "no {head[1:]}", "verdict": "supported", "probability": 0.9}}'
     tokens = (LogprobToken(text[:-1], 0.0, {}), LogprobToken("}", 0.0, {}))
     assert read(text, tokens=tokens) is None, "a quotation mark ends the reason"
@@ -204,6 +190,8 @@ def test_recorded_opinions_come_back_with_their_own_calls_and_count_in_the_repor
     assert (alone.model_claims, alone.model_truncated, alone.calls) == (0, 0, [])
     assert [claim.flag_reason for claim in report.claims] == [None, "contradicted"]
     assert (report.model_claims, report.model_truncated, report.calls) == (2, 3, calls)
+    recorded = VerifierFacts.model_validate_json(facts.model_dump_json())
+    assert report_of(plan, recorded, FULL) == report, "a report follows from the recorded facts alone"
     stray = facts.model_copy(update={"calls": [*calls, call("r/claim#9")]})
     assert report_of(plan, stray, FULL).calls == calls
     over = facts.model_copy(update={"calls": [*calls, call("r/claim#2", "over_budget")]})
