@@ -1,7 +1,5 @@
 """Keys: HMAC and Ed25519 signatures, the keys file while it is read and while it changes, seals, `groundwire keys`."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac
@@ -16,7 +14,6 @@ import tomllib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -80,11 +77,11 @@ SEAL = f'[keys.s]\nprivate_key = "{PRIVATE}"\nroles = ["seal"]\n'
 HUSH = base64.b64encode(b"hush" * 8).decode()
 
 
-def parse(text: str = FILE) -> Keys:
+def parse(text=FILE):
     return Keys.parse(text.encode(), PATH)
 
 
-def write(path: Path, text: str = FILE, mode: int = 0o600) -> Path:
+def write(path, text=FILE, mode: int = 0o600):
     path.write_text(text)
     path.chmod(mode)
     return path
@@ -95,14 +92,11 @@ def state(keys, header, value=b"{}", *, tenant="acme", source="adr", at=NOW, rol
     return found and str(found.state)
 
 
-def as_reviewer(text: str, header: str, value: bytes = b"r", at: datetime = NOW) -> str:
+def as_reviewer(text, header, value=b"r", at=NOW):
     return state(parse(text), header, value, source=None, at=at, role="reviewer")
 
 
-moments = st.datetimes(timezones=st.just(UTC))
-
-
-def test_signatures_are_those_of_the_standards() -> None:
+def test_signatures_are_those_of_the_standards():
     """HMAC-SHA256 under the secret's text, or Ed25519."""
     expected = hmac.new(b"s3cret", b'{"a": 1}', hashlib.sha256).hexdigest()
     assert parse().sign("docs", b'{"a": 1}') == f"docs:{expected}".encode()
@@ -128,7 +122,7 @@ def test_what_a_key_signs_it_verifies_and_no_other_bytes_nor_another_signature(r
     assert not key.verifies(value, bytes(flipped))
 
 
-def test_every_way_to_fall_short_has_its_state_and_only_valid_vouches() -> None:
+def test_every_way_to_fall_short_has_its_state_and_only_valid_vouches():
     keys = parse()
 
     def check(key, how, expected):
@@ -137,7 +131,7 @@ def test_every_way_to_fall_short_has_its_state_and_only_valid_vouches() -> None:
         assert state(Keys.empty(), signed, **how) == "unknown_key"
 
     cases = [
-        ("docs", {}, "valid"),  # a key holds at its last moment
+        ("docs", {}, "valid"),  # a key holds in its closed interval
         ("docs", {"at": NOW + MOMENT}, "expired"),
         ("docs", {"at": NOW - DAY}, "valid"),
         ("docs", {"at": NOW - DAY - MOMENT}, "expired"),
@@ -161,7 +155,7 @@ def test_every_way_to_fall_short_has_its_state_and_only_valid_vouches() -> None:
 @given(other=st.text())
 @example("a" * 5_000)
 @example("<script>:\x1b[31m")
-def test_a_header_is_read_strictly_and_the_fact_holds_a_short_plain_key_id(other) -> None:
+def test_a_header_is_read_strictly_and_the_fact_holds_a_short_plain_key_id(other):
     fact = Keys.empty().check(other, b"", tenant="t", source="s", at=NOW).fact()
     assert set(fact) == {"key_id", "state"}
     assert re.fullmatch(r"[A-Za-z0-9._-]{0,100}", fact["key_id"])
@@ -175,18 +169,17 @@ def test_a_header_is_read_strictly_and_the_fact_holds_a_short_plain_key_id(other
     assert differing(lambda header: state(keys, header), changed, to="invalid") == []
 
 
-def test_a_public_half_suffices_to_check_and_not_to_sign(tmp_path: Path) -> None:
+def test_a_public_half_suffices_to_check_and_not_to_sign_nor_as_the_secret_of_an_hmac(tmp_path):
     header = parse(SIGNS).sign("desk", b"r").decode()
     assert as_reviewer(CHECKS, header) == "valid"
     assert as_reviewer(CHECKS, header, b"s") == "invalid"
     assert as_reviewer(CHECKS, header.upper().replace("DESK", "desk")) == "valid"
     keys = Keys.load(write(tmp_path / "keys.toml", CHECKS))
-    nothing = cast("Any", None)
     for start in (
         lambda: keys.sign("desk", b"r"),
         lambda: Signer(keys, "desk"),
         lambda: Producer(attest="desk", keys_file=tmp_path / "keys.toml"),
-        lambda: build_expiry(Settings(review_key="desk"), keys, nothing, nothing),
+        lambda: build_expiry(Settings(review_key="desk"), keys, None, None),
     ):
         with pytest.raises(UsageError, match=r"'desk'.*signs nothing here"):
             start()
@@ -197,9 +190,6 @@ def test_a_public_half_suffices_to_check_and_not_to_sign(tmp_path: Path) -> None
     assert (as_reviewer(alone, header), as_reviewer(beside, header)) == ("invalid", "valid")
     with pytest.raises(UsageError, match="signs nothing here"):
         parse(beside).sign("desk", b"r")
-
-
-def test_an_hmac_under_anything_that_is_public_of_a_key_is_no_signature() -> None:
     known = [PUBLIC.encode(), base64.b64decode(PUBLIC), b"desk", b""]
     shared = parse(f'[keys.desk]\nsecret = "{PUBLIC}"\n{REST}').sign("desk", b"r").decode()
     digests = [hmac.digest(secret, b"r", hashlib.sha256).hex() for secret in known]
@@ -208,16 +198,7 @@ def test_an_hmac_under_anything_that_is_public_of_a_key_is_no_signature() -> Non
         assert differing(lambda header, text=text: as_reviewer(text, header), forged, to="invalid") == []
 
 
-@given(begins=st.none() | moments, ends=st.none() | moments, at=moments)
-def test_a_key_is_valid_in_its_closed_interval(begins, ends, at) -> None:
-    if begins and ends and begins > ends:
-        begins, ends = ends, begins
-    key = Key(secret="s", tenants=["acme"], roles=["reviewer"], not_before=begins, not_after=ends)
-    assert key.holds(at) == ((begins or at) <= at <= (ends or at))
-    assert all(edge is None or key.holds(edge) for edge in (begins, ends))
-
-
-def test_a_wrong_keys_file_is_refused_naming_file_key_and_field_but_no_secret(tmp_path: Path) -> None:
+def test_a_wrong_keys_file_is_refused_naming_file_key_and_field_but_no_secret(tmp_path):
     def check(text, named):
         with pytest.raises(UsageError, match=r"keys file keys\.toml: ") as caught:
             parse(text)
@@ -258,9 +239,7 @@ def test_a_wrong_keys_file_is_refused_naming_file_key_and_field_but_no_secret(tm
         (f'private_key = "{HUSH}"\n{REST}{later}', "keys.a: not_before: is after not_after"),
     ]
     assert failing(check, [*whole, *((f"[keys.a]\n{text}", named) for text, named in keys)]) == []
-
-
-def test_a_file_that_cannot_be_read_gives_a_short_error(tmp_path: Path) -> None:
+    # the error is short whatever the file holds
     for text, why in (("a = " + "[" * 100_000, "nested too deeply"), (f"a = {'9' * 10_000}", "not TOML: ")):
         with pytest.raises(UsageError, match=why) as caught:
             Keys.load(write(tmp_path / "keys.toml", text))
@@ -272,7 +251,7 @@ def test_a_file_that_cannot_be_read_gives_a_short_error(tmp_path: Path) -> None:
 
 
 def test_a_file_that_others_may_read_is_warned_of_and_refused_where_it_holds_a_key_for_seals(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "keys.toml"
     for mode in (0o640, 0o604, 0o644):
@@ -291,7 +270,7 @@ def test_a_file_that_others_may_read_is_warned_of_and_refused_where_it_holds_a_k
     sources=st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=100), max_size=3),
     before=st.sampled_from(["", FILE, FILE.rstrip(), "# empty"]),
 )
-def test_a_new_key_reads_back_and_leaves_the_rest_byte_for_byte(tmp_path_factory, sources, before) -> None:
+def test_a_new_key_reads_back_and_leaves_the_rest_byte_for_byte(tmp_path_factory, sources, before):
     path = write(tmp_path_factory.mktemp("keys") / "keys.toml", before)
     new_key(path, "a.b-c_1", tenants=["t.1"], sources=sources, roles=["reviewer"], not_after=NOW)
     assert path.read_text().startswith(before)
@@ -305,7 +284,7 @@ def test_a_new_key_reads_back_and_leaves_the_rest_byte_for_byte(tmp_path_factory
     assert new == old
 
 
-def test_a_new_file_is_the_owners_alone_two_secrets_differ_and_a_link_stays_one(tmp_path: Path) -> None:
+def test_a_new_key_keeps_the_file_its_owners_a_link_a_link_and_one_that_cannot_be_changes_nothing(tmp_path):
     path, link = tmp_path / "keys.toml", tmp_path / "link.toml"
     link.symlink_to(path)
     path.touch(0o600)
@@ -315,16 +294,10 @@ def test_a_new_file_is_the_owners_alone_two_secrets_differ_and_a_link_stays_one(
     assert link.is_symlink()
     assert len({key.secret for _, key in Keys.load(path)}) == 2
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["keys.toml", "link.toml"], "no draft stays"
-
-
-def test_a_key_that_cannot_be_is_refused_and_the_file_stays(tmp_path: Path) -> None:
-    path = write(tmp_path / "keys.toml")
-    for key_id, tenant, source in [
-        ("docs", "t", "s"),
-        ("a b", "t", "s"),
-        ("new", "t t", "s"),
-        ("new", "t", "\udc80"),
-    ]:
+    link.unlink()
+    write(path)
+    refused = ("docs", "t", "s"), ("a b", "t", "s"), ("new", "t t", "s"), ("new", "t", "\udc80")
+    for key_id, tenant, source in refused:
         with pytest.raises(UsageError):
             new_key(path, key_id, tenants=[tenant], sources=[source])
     assert path.read_text() == FILE
@@ -340,12 +313,12 @@ ONE = '[keys.one]\nsecret = "s"\ntenants = ["default"]\n'
 class Watch:
     """A keys file, the keys that watch it, and the time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path, self.time = path, SimpleNamespace(now=0.0)
         self.path.write_text(KEYS)
         self.keys = WatchedKeys(path, clock=lambda: self.time.now)
 
-    def write(self, text: str, *, replaced: bool = False) -> None:
+    def write(self, text, *, replaced=False):
         """Write the file a minute ago, or put another in its place as `groundwire keys` and a mounted secret do."""
         place = self.path.with_name("draft") if replaced else self.path
         place.write_text(text)
@@ -355,15 +328,11 @@ class Watch:
 
 
 @pytest.fixture
-def watch(tmp_path: Path) -> Watch:
+def watch(tmp_path):
     return Watch(tmp_path / "keys.toml")
 
 
-def reloads(result: str) -> float:
-    return REGISTRY.get_sample_value("groundwire_keys_reloads_total", {"result": result}) or 0.0
-
-
-def test_who_is_delegated_or_no_longer_counts_for_whoever_looks_from_then_on(watch: Watch) -> None:
+def test_a_delegation_or_key_that_changes_in_the_file_counts_from_then_on(watch):
     permissions, lead = Permissions(watch.keys), Person("lead", frozenset({"default", "acme"}))
     for replaced in (False, True):
         watch.write(KEYS, replaced=replaced)
@@ -371,12 +340,10 @@ def test_who_is_delegated_or_no_longer_counts_for_whoever_looks_from_then_on(wat
         watch.write(KEYS.replace('default = ["lead"]', 'acme = ["lead"]'), replaced=replaced)
         assert permissions.scope(lead).whole == {"acme"}
         assert not permissions.scope(lead).sees("default", "ada")
-
-
-def test_a_key_that_is_withdrawn_or_changed_vouches_for_nothing_more(watch: Watch) -> None:
+    watch.write(KEYS)
     header = watch.keys.sign("console", b"value").decode()
 
-    def now() -> str | None:
+    def now():
         asked = {"tenant": "default", "source": None, "at": OFFICE_NOW, "role": "reviewer"}
         return state(watch.keys, header, b"value", **asked)
 
@@ -391,7 +358,10 @@ def test_a_key_that_is_withdrawn_or_changed_vouches_for_nothing_more(watch: Watc
         watch.keys.sign("console", b"value")
 
 
-def test_a_file_that_is_none_changes_nothing_is_logged_once_and_forgotten_once_it_is_mended(watch) -> None:
+def test_a_file_that_is_none_changes_nothing_is_logged_once_and_forgotten_once_it_is_mended(watch):
+    def reloads(result):
+        return REGISTRY.get_sample_value("groundwire_keys_reloads_total", {"result": result}) or 0.0
+
     for broken in ("[keys", '[keys.one]\nsecret = "hush"\n', None):
         watch.write(KEYS)
         assert watch.keys.delegated("default", "lead")
@@ -410,7 +380,7 @@ def test_a_file_that_is_none_changes_nothing_is_logged_once_and_forgotten_once_i
         WatchedKeys.load(watch.path.with_name("none.toml"))
 
 
-def test_a_file_that_is_being_written_counts_once_it_stands_still(watch: Watch) -> None:
+def test_a_file_that_is_being_written_counts_once_it_stands_still(watch):
     for half in (KEYS[: KEYS.index("[keys")], KEYS[: KEYS.index("[keys") + 3], ""):
         watch.path.write_text(half)
         watch.time.now += EVERY
@@ -423,70 +393,61 @@ def test_a_file_that_is_being_written_counts_once_it_stands_still(watch: Watch) 
     assert "console" not in watch.keys
 
 
-async def test_the_gate_carries_out_what_it_refused_once_the_reviewer_is_let_in(watch: Watch) -> None:
+async def test_the_gate_carries_out_what_it_refused_once_the_reviewer_is_let_in(watch):
     office = Office(keys=watch.keys)
     gate = office.reviews
     (pending,) = await office.decide(office.claim("a", TEXT))
     action = office.action("approve", pending, reviewer="new")
     (refused,) = await gate.apply_step(await gate.prepare([action]))
-    assert refused.code == "unauthorized"  # type: ignore[union-attr]
+    assert refused.code == "unauthorized"
     watch.write(KEYS.replace('["lead"]', '["lead", "new"]'))
     (carried_out,) = await gate.apply_step(await gate.prepare([action]))
-    assert carried_out.decision.approved  # type: ignore[union-attr]
+    assert carried_out.decision.approved
 
 
 SEALING = ed25519.new_private_key()
 
 
-def now() -> datetime:
-    return NOW
-
-
-def new_seal(path: Path, name: str, **fields: Any) -> None:
+def new_seal(path, name, **fields):
     new_key(path, name, tenants=[], roles=["seal"], asymmetric=True, **fields)
 
 
-def with_command(folder: Path, program: str, *, public: bool = True) -> Path:
+def with_command(folder, program, *, public=True):
     shown = f'public_key = "{ed25519.public_key_of(SEALING)}"\n' if public else ""
     command = json.dumps([sys.executable, "-c", program])
     return write(folder / "command.toml", f'[keys.kms]\ncommand = {command}\n{shown}roles = ["seal"]\n')
 
 
-def test_of_keys_that_overlap_the_one_that_began_last_signs_and_none_needs_a_tenant(tmp_path: Path) -> None:
+def test_the_seal_key_that_began_last_signs_and_without_one_that_holds_now_no_worker_starts(tmp_path):
     new_seal(tmp_path / "keys.toml", "first", not_after=NOW + DAY)
     new_seal(tmp_path / "keys.toml", "next", not_before=NOW)
-    signer = SealSigner(tmp_path / "keys.toml", now=now)
+    signer = SealSigner(tmp_path / "keys.toml", now=lambda: NOW)
     assert signer.key_id(NOW - timedelta(seconds=1)) == "first"
     assert signer.key_id(NOW) == signer.key_id(NOW + 2 * DAY) == "next"
     assert dict(parse(SEAL.replace("private_key", "public_key")))["s"].kind == "public"
     assert dict(parse('[keys.s]\ncommand = ["kms"]\nroles = ["seal"]'))["s"].verifying_key is None
-
-
-def test_without_a_key_that_holds_now_no_worker_starts(tmp_path: Path) -> None:
-    new_seal(tmp_path / "keys.toml", "old", not_after=NOW - DAY)
+    new_seal(tmp_path / "old.toml", "old", not_after=NOW - DAY)
     with pytest.raises(UsageError, match="no key with the role seal"):
-        SealSigner(tmp_path / "keys.toml", now=now)
+        SealSigner(tmp_path / "old.toml", now=lambda: NOW)
     reviewers = tmp_path / "reviewers.toml"
     new_key(reviewers, "ann", tenants=["acme"], roles=["reviewer"], asymmetric=True)
     with pytest.raises(UsageError, match="role seal"):
         SealKeys(reviewers)
     with pytest.raises(UsageError, match="public_key"):
-        SealSigner(with_command(tmp_path, "print(7)", public=False), now=now)
+        SealSigner(with_command(tmp_path, "print(7)", public=False), now=lambda: NOW)
 
 
-async def test_a_program_signs_what_it_reads(tmp_path: Path) -> None:
+async def test_a_program_signs_what_it_reads(tmp_path):
     program = (
         "import sys, base64; from groundwire.keys import ed25519;"
         f"print(base64.b64encode(ed25519.sign('{SEALING}', sys.stdin.buffer.read())).decode())"
     )
-    signature = await SealSigner(with_command(tmp_path, program), now=now).sign("kms", b"head")
+    signature = await SealSigner(with_command(tmp_path, program), now=lambda: NOW).sign("kms", b"head")
     assert ed25519.is_signed(ed25519.public_key_of(SEALING), b"head", signature)
 
 
 @pytest.mark.slow
-async def test_a_program_that_signs_nothing_that_holds_leaves_it_unsealed(
-    tmp_path: Path, monkeypatch
-) -> None:
+async def test_a_program_that_signs_nothing_that_holds_leaves_it_unsealed(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("groundwire.keys.seal_keys._COMMAND_SECONDS", 3.0)
     for program, why in [
         ("import sys; sys.exit(3)", "ended with 3"),
@@ -496,38 +457,20 @@ async def test_a_program_that_signs_nothing_that_holds_leaves_it_unsealed(
         ("import time; time.sleep(60)", "longer than"),
     ]:
         with pytest.raises(SealUnavailable, match=why):
-            await SealSigner(with_command(tmp_path, program), now=now).sign("kms", b"head")
+            await SealSigner(with_command(tmp_path, program), now=lambda: NOW).sign("kms", b"head")
 
 
 def run(*arguments, **env):
     return CliRunner().invoke(keys_command, [str(argument) for argument in arguments], env=env)
 
 
-def test_commands_make_list_and_publish_keys_without_printing_a_secret_half(tmp_path: Path) -> None:
+def test_commands_make_list_and_publish_keys_without_printing_a_secret_half(tmp_path):
     path = tmp_path / "keys.toml"
+    desk = "new desk --ed25519 --tenant acme --role reviewer --not-before 2026-01-01T00:00:00Z"
+    desk += " --not-after 2027-01-01T01:00:00+01:00"
     made = [
         run("new", "docs", "--tenant", "acme", "--tenant", "globex", "--source", "adr", "--file", path),
-        run(
-            *(
-                "new",
-                "desk",
-                "--ed25519",
-                "--tenant",
-                "acme",
-                "--role",
-                "reviewer",
-                "--source",
-                "a\u202e\x1bb",
-            ),
-            *(
-                "--not-before",
-                "2026-01-01T00:00:00Z",
-                "--not-after",
-                "2027-01-01T01:00:00+01:00",
-                "--file",
-                path,
-            ),
-        ),
+        run(*desk.split(), "--source", "a\u202e\x1bb", "--file", path),
         run("new", "seals", "--ed25519", "--role", "seal", "--file", path),
     ]
     assert [(one.exit_code, str(path) in one.output) for one in made] == [(0, True)] * 3
@@ -560,13 +503,10 @@ def test_commands_make_list_and_publish_keys_without_printing_a_secret_half(tmp_
     kept = {key.private_key or key.secret for key in whole.values()}
     assert len(kept) == 3
     assert not [half for half in kept if half in told]
-
-
-def test_the_kind_of_a_key_is_what_the_file_holds_and_a_hostile_source_is_shown_as_text(tmp_path) -> None:
     hostile = '[keys.a]\nsecret="x"\ntenants=["t"]\nsources=["\\u001b[31m[bold]"]\n'
     kms = f'[keys.kms]\ncommand = ["kms", "--token", "{HUSH}"]\n{REST}'
     path = write(tmp_path / "keys.toml", hostile + CHECKS + kms)
-    shown = run("list", "--file", path).output
+    shown = run("list", "--file", path).output  # the kind of a key is what the file holds of it
     kinds = [line.split()[:2] for line in shown.splitlines()[1:]]
     assert kinds == [["a", "hmac"], ["desk", "public"], ["kms", "command"]]
     assert "\\x1b[31m[bold]" in shown
@@ -574,7 +514,7 @@ def test_the_kind_of_a_key_is_what_the_file_holds_and_a_hostile_source_is_shown_
     assert public_keys(Keys.load(path))[1] == ["a", "kms"]
 
 
-def test_commands_exit_with_2_and_one_line_for_what_a_person_must_mend(tmp_path: Path) -> None:
+def test_commands_exit_with_2_and_one_line_for_what_a_person_must_mend(tmp_path):
     path = write(tmp_path / "keys.toml")
     new = ("new", "n", "--file", path)
 
@@ -600,7 +540,7 @@ def test_commands_exit_with_2_and_one_line_for_what_a_person_must_mend(tmp_path:
 
 
 @pytest.mark.slow
-def test_a_keys_file_of_secrets_is_read_where_cryptography_is_not_installed(tmp_path: Path) -> None:
+def test_a_keys_file_of_secrets_is_read_where_cryptography_is_not_installed(tmp_path):
     path = write(tmp_path / "keys.toml")
     program = (
         "import sys; sys.modules['cryptography'] = None\n"
@@ -611,7 +551,7 @@ def test_a_keys_file_of_secrets_is_read_where_cryptography_is_not_installed(tmp_
     assert (done.returncode, "docs" in done.stdout) == (0, True), done.stderr
 
 
-def test_an_ed25519_key_without_cryptography_names_the_extra_that_brings_it(monkeypatch) -> None:
+def test_an_ed25519_key_without_cryptography_names_the_extra_that_brings_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
     unread = base64.b64encode(secrets.token_bytes(32)).decode()
     for half in ("private_key", "public_key"):
