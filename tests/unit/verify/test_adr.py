@@ -51,7 +51,9 @@ async def test_an_adr_exists_where_a_file_carries_its_number_as_an_integer_in_an
     assert check.detail == "ADR not found"
 
 
-async def test_what_is_no_regular_file_of_the_folder_is_neither_a_record_nor_opened(folder, tmp_path):
+async def test_only_a_regular_file_of_the_folder_is_opened_and_its_text_bounded_and_read_on_request(
+    folder, tmp_path
+):
     """Who opens a pipe waits for its writer, and who reads a device reads without end."""
     (tmp_path / "outside.md").write_text("outside")
     os.mkfifo(folder / "ADR-0.md")
@@ -64,6 +66,12 @@ async def test_what_is_no_regular_file_of_the_folder_is_neither_a_record_nor_ope
     (folder / "ADR-7.md").symlink_to(folder / "0007.md")
     (tmp_path / "link").symlink_to(folder)
     assert await states(tmp_path / "link", "7") == {"7": "verified"}, "a link within the folder is an ADR"
+    (folder / "ADR-013-a.md").write_text("We use Postgres.")
+    (folder / "ADR-014.md").write_bytes(b"\xff" + b"x" * 100_000)
+    assert (await AdrFolder(folder).check(["13"]))["13"].text is None
+    checks = await AdrFolder(folder).check(["13", "14", "15"], want_text=True)
+    found = [checks["13"].text, len(checks["14"].text or ""), checks["15"].text]
+    assert found == ["We use Postgres.", 20_000, None]
 
 
 async def test_a_file_is_found_by_its_number_whatever_else_its_name_holds(folder):
@@ -124,12 +132,3 @@ async def test_a_folder_that_is_missing_or_hangs_is_unknown_and_says_so(folder, 
     check = (await AdrFolder(folder).check(["1"]))["1"]
     ended.set()
     assert (check.state, check.detail) == ("unknown", "timeout after 0.05 s")
-
-
-async def test_text_is_read_only_on_request_and_bounded(folder):
-    (folder / "ADR-003-a.md").write_text("We use Postgres.")
-    (folder / "ADR-004.md").write_bytes(b"\xff" + b"x" * 100_000)
-    assert (await AdrFolder(folder).check(["3"]))["3"].text is None
-    checks = await AdrFolder(folder).check(["3", "4", "5"], want_text=True)
-    found = [checks["3"].text, len(checks["4"].text or ""), checks["5"].text]
-    assert found == ["We use Postgres.", 20_000, None]
