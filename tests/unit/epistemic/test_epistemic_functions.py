@@ -175,12 +175,23 @@ def test_a_model_lowers_a_verdict_and_raises_it_or_shrinks_a_gap_only_where_conf
     assert unsure.evidence_gap_bits == evidence_gap_bits(0.8, 0.3)
 
 
-def test_independence_of_the_evidence_is_measured_and_flagged_below_its_threshold():
+def test_dependence_is_what_the_evidence_adds_and_below_its_threshold_flagged():
     text = CONTEXT["retries"]
     same = verify_claim(text, text, client=Stub("0.9", "0.7"))
     assert (same.evidence_dependence, same.flag_reason) == (pytest.approx(0.2), "evidence_independent")
     assert verify_claim(text, text, client=Stub("0.9", "0.6")).flag_reason is None
     assert same.prior_support == 0.7
+    question = "Where is the cache of the gateway?"
+    assert evidence_dependence(question, "It is located in Dublin.", CONTEXT["cache"]) == 1
+    assert evidence_dependence(question, "It is on the moon.", CONTEXT["cache"]) == 0
+    assert evidence_dependence(question, "The cache of the gateway.", CONTEXT["cache"]) == 0
+
+    # S4-07, S4-18: with a model, one less the similarity of its answers
+    question, answer = "Where is it?", "It is located in Dublin."
+    assert evidence_dependence(question, answer, "text", client=Stub(prior=answer)) == 0
+    assert evidence_dependence(question, answer, "text", client=Stub(prior="Nobody can tell.")) == 1
+    with pytest.raises(RuntimeError):
+        evidence_dependence(question, answer, "text", client=Stub(prior=OSError()))
 
 
 async def test_the_same_claim_and_evidence_are_asked_about_once_also_inside_a_running_loop():
@@ -229,20 +240,6 @@ def test_critical_only_asks_about_markers_numbers_citations_negations_and_steps_
     assert len(model.prompts) == 1
     with pytest.raises(ValueError, match="step 1: critical: must be true or false"):
         audit_reasoning([{"claim": "It is.", "cites": [], "critical": 1}], CONTEXT)
-
-
-def test_dependence_is_what_the_evidence_adds_to_the_question():
-    question = "Where is the cache of the gateway?"
-    assert evidence_dependence(question, "It is located in Dublin.", CONTEXT["cache"]) == 1
-    assert evidence_dependence(question, "It is on the moon.", CONTEXT["cache"]) == 0
-    assert evidence_dependence(question, "The cache of the gateway.", CONTEXT["cache"]) == 0
-
-    # S4-07, S4-18: with a model, one less the similarity of its answers
-    question, answer = "Where is it?", "It is located in Dublin."
-    assert evidence_dependence(question, answer, "text", client=Stub(prior=answer)) == 0
-    assert evidence_dependence(question, answer, "text", client=Stub(prior="Nobody can tell.")) == 1
-    with pytest.raises(RuntimeError):
-        evidence_dependence(question, answer, "text", client=Stub(prior=OSError()))
 
 
 GOOD = f"{CONTEXT['retries']} It waits 30 seconds."

@@ -169,7 +169,7 @@ def test_whatever_a_client_returns_or_raises_is_no_pass_and_no_exception_and_a_f
     assert verify_claim(TEXT, TEXT, client=Judge(ModelAnswer(YES)), config=ALONE).method == "model"
 
 
-async def test_the_same_question_at_the_same_time_is_asked_once():
+async def test_the_same_question_is_asked_once_also_at_the_same_time_unless_it_failed():
     class Slow(Judge):
         async def answer(self, request):
             found = await super().answer(request)
@@ -183,9 +183,6 @@ async def test_the_same_question_at_the_same_time_is_asked_once():
     assert len(judge.requests) == 1
     assert [reply.call.cached for reply in replies] == [False, True, True]
     assert {reply.opinion for reply in replies} == {replies[0].opinion}
-
-
-async def test_what_failed_is_asked_again_and_what_parsed_is_not():
     judge = Judge(ModelAnswer("sure"), ModelFault("timeout"), ModelAnswer(YES))
     faults = []
     for _ in range(4):
@@ -194,7 +191,16 @@ async def test_what_failed_is_asked_again_and_what_parsed_is_not():
     assert (faults, len(judge.requests)) == (["unparseable", "timeout", None, None], 3)
 
 
-def test_a_question_that_may_not_fit_the_budget_is_not_asked_and_what_one_did_not_cost_is_free_again():
+def test_a_question_that_may_not_fit_the_budget_or_its_time_is_not_asked_and_what_one_did_not_cost_is_free():
+    now = [0.0]
+    budget = Budget(VerificationConfig(budget_seconds=30, timeout_seconds=10), lambda: now[0])
+    assert budget.seconds == 10
+    now[0] = 25
+    assert budget.seconds == 5
+    judge = Judge()
+    now[0] = 30
+    reply = asyncio.run(ask(judge, prior_prompt(TEXT), FULL, claim_id="a", budget=budget))
+    assert (reply.call.fault, judge.requests) == ("over_budget", [])
     limits = {"budget_tokens": 700, "budget_usd": 0.000_5}
     for limit in [*limits.items(), *((f"{name}_per_minute", most) for name, most in limits.items())]:
         judge = Judge()
@@ -214,18 +220,6 @@ def test_a_question_that_may_not_fit_the_budget_is_not_asked_and_what_one_did_no
     assert len(judge.requests) == 2
 
 
-def test_time_that_a_response_has_used_up_leaves_no_question():
-    now = [0.0]
-    budget = Budget(VerificationConfig(budget_seconds=30, timeout_seconds=10), lambda: now[0])
-    assert budget.seconds == 10
-    now[0] = 25
-    assert budget.seconds == 5
-    judge = Judge()
-    now[0] = 30
-    reply = asyncio.run(ask(judge, prior_prompt(TEXT), FULL, claim_id="a", budget=budget))
-    assert (reply.call.fault, judge.requests) == ("over_budget", [])
-
-
 @given(st.lists(st.integers(0, 50)), st.integers(0, 100))
 def test_a_ledger_never_holds_more_than_its_limit_and_forgets_after_its_window(sizes, most):
     now = [0.0]
@@ -237,7 +231,7 @@ def test_a_ledger_never_holds_more_than_its_limit_and_forgets_after_its_window(s
     assert ledger.reserve(most, 0.0, **limits)
 
 
-def test_plain_functions_share_one_loop_to_which_a_client_may_bind():
+def test_plain_functions_share_one_loop_to_which_a_client_may_bind_and_on_which_it_may_not_wait_for_another():
     loops = set()
 
     class Bound(Judge):
@@ -251,8 +245,6 @@ def test_plain_functions_share_one_loop_to_which_a_client_may_bind():
         evidence_dependence(f"What is {_}?", TEXT, TEXT, client=client)
     assert len(loops) == 1
 
-
-def test_a_client_that_waits_for_another_verification_is_told_and_does_not_hang():
     class Nested(Judge):
         async def answer(self, request):
             verify_claim(TEXT, "other", client=Judge())
