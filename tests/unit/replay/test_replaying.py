@@ -328,18 +328,9 @@ async def kept(place, values, *, start=0):
     return [value async for value in prover.keep(published())], prover.counts
 
 
-async def test_all_that_a_gate_published_is_kept_in_whatever_order(tmp_path):
-    place = town(tmp_path, 1)
-    await place.live(15)
-    place.ends.clear()
-    order = Verdict.BLOCKED, Verdict.APPROVED, Verdict.REVIEW
-    published = sorted(place.published.values(), key=lambda one: order.index(one.verdict))
-    by_verdict = [decision.to_bytes() for decision in published if decision.revision]
-    assert await kept(place, by_verdict) == (by_verdict, {VerifyStatus.EQUAL: len(by_verdict)})
-    assert len(by_verdict) > 50
-
-
-async def test_what_does_not_follow_is_left_out_counted_and_named(tmp_path):
+async def test_all_that_a_gate_published_is_kept_in_any_order_and_what_does_not_follow_left_out(
+    tmp_path,
+):
     place, true = await one_claim(tmp_path / "a")
     forged = with_text(true, EVIL, decision_id="no-id")
     nowhere = otherwise(true, origin={"sha256": "0" * 64})
@@ -353,6 +344,14 @@ async def test_what_does_not_follow_is_left_out_counted_and_named(tmp_path):
     place, approved = await one_claim(tmp_path / "b", "approve", source="ai_synthesis")
     place.ends = [event_id("refused_action", approved.facts.review["action_id"])]
     assert await kept(place, [approved.to_bytes()]) == ([], {VerifyStatus.CONTRADICTED: 1})
+    place = town(tmp_path, 1)
+    await place.live(15)
+    place.ends.clear()
+    order = Verdict.BLOCKED, Verdict.APPROVED, Verdict.REVIEW
+    published = sorted(place.published.values(), key=lambda one: order.index(one.verdict))
+    by_verdict = [decision.to_bytes() for decision in published if decision.revision]
+    assert await kept(place, by_verdict) == (by_verdict, {VerifyStatus.EQUAL: len(by_verdict)})
+    assert len(by_verdict) > 50
 
 
 async def test_neither_retention_nor_an_upgrade_nor_a_recreated_or_copied_topic_costs_a_decision(tmp_path):
