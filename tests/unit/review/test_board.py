@@ -685,7 +685,7 @@ def test_dependents_are_the_approved_claims_that_name_the_item_in_any_order_of_r
             assert named(page) == ([(each, "approved") for each in expected], len(expected))
 
 
-def test_a_retraction_names_dependents_that_the_board_does_not_hold_of_its_own_item_alone():
+def test_a_retraction_names_dependents_that_the_board_does_not_hold_and_beyond_a_thousand_they_are_counted():
     made = records(
         *(*RETRACTED, approved("heir", "base")),
         *(approved("since", "base"), reviewed("since", "retract", derived_from=["base"])),
@@ -701,9 +701,6 @@ def test_a_retraction_names_dependents_that_the_board_does_not_hold_of_its_own_i
     invalid = (None, b"", b"{", b"null", b'{"affected": []}')
     retractions += [replace(retraction("base", "x"), value=value) for value in invalid]
     assert named(dependents(filled(*records(*RETRACTED), *retractions))) == ([], 0)
-
-
-def test_dependents_beyond_a_thousand_are_counted():
     heirs = [approved(f"h{n:04}", "base") for n in range(1_002)]
     board = filled(*records(BASE, *heirs))
     found, total = named(dependents(board))
