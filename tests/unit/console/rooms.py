@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import httpx
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from starlette.applications import Starlette
 
 from groundwire.console.app import create_app
-from groundwire.console.live import Shared
-from groundwire.console.outbox import OrderState, OutboxEntry
+from groundwire.console.outbox import OrderState
 from groundwire.console.settings import ConsoleSettings
-from groundwire.console.site import Parts, Site
+from groundwire.console.site import Parts
 from groundwire.keys.attestation import Keys
 from groundwire.messages.base import format_time, to_milliseconds
-from groundwire.messages.decisions import AuditEvent, Kind
+from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
 from groundwire.messages.records import ReviewDecision
 from groundwire.messages.topics import TopicName
@@ -54,19 +52,14 @@ ITEM = {"action": "approve", "revision": 1}
 class Clock:
     now: datetime = NOW
 
-    def __call__(self) -> datetime:
+    def __call__(self):
         return self.now
 
-    def monotonic(self) -> float:
+    def monotonic(self):
         return self.now.timestamp()
 
-    def forward(self, **spans: float) -> None:
+    def forward(self, **spans):
         self.now += timedelta(**spans)
-
-
-class FixedTokens:
-    def person(self, token: str, at: datetime) -> Person | None:  # noqa: ARG002 - as in Tokens
-        return TOKENS.get(token)
 
 
 @dataclass
@@ -79,19 +72,18 @@ class Recorder:
     fails: bool = False
     refused: dict[str, str] = field(default_factory=dict)
 
-    async def send(self, decision: ReviewDecision) -> None:
+    async def send(self, decision):
         if self.fails:
             raise OSError
         self.sent.append(decision)
 
-    async def outcome(self, decision: ReviewDecision, timeout: float) -> ActionOutcome | None:  # noqa: ARG002, ASYNC109 - as in Actions
+    async def outcome(self, decision, timeout):  # noqa: ARG002, ASYNC109 - as in Actions
         code = self.refused.get(decision.action)
-        return ActionOutcome(
-            decision.action_id, self.applied and code is None, code or self.code, 2, None, None
-        )
+        applied = self.applied and code is None
+        return ActionOutcome(decision.action_id, applied, code or self.code, 2, None, None)
 
 
-def make_decision(subject_id: str, content: str = "Water is wet.", **changes: Any) -> dict[str, Any]:
+def make_decision(subject_id, content="Water is wet.", **changes):
     """Return a Decision in review, decided an hour ago, as JSON."""
     tenant, user = changes.get("tenant_id", "acme"), changes.get("user_id", "ana")
     subject = Subject(tenant, user, Kind(changes.get("kind", "claim")), subject_id)
@@ -100,28 +92,31 @@ def make_decision(subject_id: str, content: str = "Water is wet.", **changes: An
     return wire(subject, changes.pop("revision", 1), changes.pop("verdict", "review"), **(given | changes))
 
 
-def blocked(subject_id: str, content: str = "I guess.", **changes: Any) -> dict[str, Any]:
+def blocked(subject_id, content="I guess.", **changes):
     final = {"verdict": "blocked", "facts": {"clock": format_time(NOW)}}
     return make_decision(subject_id, content, **(final | changes))
 
 
-def approved(subject_id: str, content: str = "Water is wet.", **changes: Any) -> dict[str, Any]:
+def approved(subject_id, content="Water is wet.", **changes):
     return blocked(subject_id, content, **({"verdict": "approved"} | changes))
 
 
-def compared(*names: str, state: str = "approved", difference: str = "number") -> dict[str, Any]:
+def compared(*names, state="approved", difference="number"):
     """Return the facts of a claim that the gate compared with these memories."""
     match = {"class": state, "inter": 9, "union": 12, "difference": difference}
     matches = [{"subject_id": name, **match} for name in names]
-    dedup = {"status": "ok", "scheme": "s", "matches": matches}
-    return {"clock": format_time(NOW), "place": "free", "dedup": dedup}
+    return {
+        "clock": format_time(NOW),
+        "place": "free",
+        "dedup": {"status": "ok", "scheme": "s", "matches": matches},
+    }
 
 
 class Client(httpx.AsyncClient):
-    async def html(self, path: str) -> Html:
+    async def html(self, path):
         return Html((await self.get(path)).text)
 
-    async def csrf(self, path: str = "/") -> str:
+    async def csrf(self, path="/"):
         """Return the token that the forms of a page carry."""
         return (await self.html(path)).one("body")["data-csrf"]
 
@@ -135,14 +130,12 @@ class Room:
     recorder: Recorder
     clock: Clock
     secret: str | None
-    asked: list[str] = field(default_factory=list)
 
     @property
-    def site(self) -> Site:
-        site: Site = self.app.state.site
-        return site
+    def site(self):
+        return self.app.state.site
 
-    def client(self, token: str | None = None, address: str = "127.0.0.1", **headers: str) -> Client:
+    def client(self, token=None, address="127.0.0.1", **headers):
         """Return a client; with a token, one that sends it."""
         if token is not None:
             headers["authorization"] = f"Bearer {token}"
@@ -150,63 +143,58 @@ class Room:
         return Client(transport=transport, base_url=HOST, headers=headers)
 
     @contextlib.asynccontextmanager
-    async def browser(self, person: Person = LEAD) -> AsyncIterator[Client]:
+    async def browser(self, person=LEAD):
         """Return a client that has signed in as a browser does."""
         async with self.client() as client:
-            secret = self.site.links.issue(person)
-            await client.post("/signin/link", data={"csrf": await client.csrf("/signin"), "secret": secret})
+            form = {"csrf": await client.csrf("/signin"), "secret": self.site.links.issue(person)}
+            await client.post("/signin/link", data=form)
             yield client
 
-    async def get(self, path: str, who: str = "lead-token") -> Any:
+    async def get(self, path, who="lead-token"):
         """Return the JSON that a program gets."""
         async with self.client(who) as client:
             return (await client.get(path)).json()
 
-    async def act(self, decision_id: str, who: str = "lead-token", **action: Any) -> httpx.Response:
+    async def act(self, decision_id, who="lead-token", **action):
         """Act on an item as a program does."""
         async with self.client(who) as client:
             return await client.post(f"/api/items/{decision_id}/actions", json=ITEM | action)
 
     @property
-    def held(self) -> list[OutboxEntry]:
+    def held(self):
         """What can still be undone."""
         return list(self.site.outbox._in(OrderState.HELD))
 
-    def add(self, *decisions: dict[str, Any]) -> list[str]:
+    def add(self, *decisions):
         """Put decisions on the board; return their ids."""
         at = to_milliseconds(self.clock.now)
-        values = [(one, json.dumps(one, ensure_ascii=False).encode()) for one in decisions]
+        values = [
+            (TopicName(one["verdict"]), json.dumps(one, ensure_ascii=False).encode()) for one in decisions
+        ]
         self.board.add(
-            [
-                TopicRecord(TopicName(one["verdict"]), 0, offset, at, b"", value)
-                for offset, (one, value) in enumerate(values)
-            ]
+            [TopicRecord(topic, 0, offset, at, b"", value) for offset, (topic, value) in enumerate(values)]
         )
         return [one["decision_id"] for one in decisions]
 
-    def audit(self, event: AuditEvent) -> None:
-        value = event.model_dump_json().encode()
-        self.board.add([TopicRecord(TopicName.AUDIT, 0, 0, to_milliseconds(self.clock.now), b"", value)])
-
-    def settle(self, subject_id: str) -> None:
+    def settle(self, subject_id):
         """Take an item out of the queue, as when state does not hold it as pending."""
         self.board.apply_statuses({Subject("acme", "ana", Kind.CLAIM, subject_id): None})
 
-    async def released(self) -> None:
+    async def released(self):
         """Let the time for undoing pass, and what is sent be answered."""
         self.clock.forward(seconds=self.site.settings.undo_seconds + 1)
         self.site.outbox.release()
         await self.site.outbox.delivered()
 
 
-def make_room(shared: Shared | None = None, clock: Clock | None = None, **settings: Any) -> Room:
+def make_room(shared=None, clock=None, **settings):
     clock = clock or Clock()
     board, recorder = Board(clock=clock), Recorder()
     parts = Parts(
         board=board,
         permissions=Permissions(Keys.parse(KEYS, Path("keys.toml"))),
         reviews=recorder,
-        tokens=FixedTokens(),
+        tokens=SimpleNamespace(person=lambda token, _: TOKENS.get(token)),
         shared=shared,
         clock=clock,
         monotonic=clock.monotonic,
@@ -223,68 +211,59 @@ class Element:
     attributes: dict[str, str]
     text: str = ""
 
-    def __getitem__(self, name: str) -> str:
+    def __getitem__(self, name):
         return self.attributes[name]
 
 
 class Html(HTMLParser):
     """A page as a browser reads it; `words` is its text with single spaces."""
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page):
         super().__init__(convert_charrefs=True)
-        self.elements: list[Element] = []
-        self._open: list[Element] = []
-        self._said: list[str] = []
+        self.elements, self._open, self._said = [], [], []
         self.feed(page)
         self.close()
         self.words = " ".join("".join(self._said).split())
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self._said.append(" ")
         self.elements.append(Element(tag, {name: value or "" for name, value in attrs}))
         if tag not in {"br", "hr", "img", "input", "link", "meta"}:
             self._open.append(self.elements[-1])
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         self._said.append(" ")
         while self._open and self._open.pop().tag != tag:
             pass
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self._said.append(data)
         for element in self._open:
             element.text += data
 
-    def all(self, tag: str = "", **attributes: str) -> list[Element]:
+    def all(self, tag="", **attributes):
         """Return the elements with a tag and attributes; `data_x` stands for `data-x`, `class_` for `class`."""
         wanted = {(name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items()}
         return [one for one in self.elements if tag in ("", one.tag) and wanted <= one.attributes.items()]
 
-    def one(self, tag: str = "", **attributes: str) -> Element:
+    def one(self, tag="", **attributes):
         (found,) = self.all(tag, **attributes)
         return found
 
 
-def chosen(ids: Iterable[str]) -> list[dict[str, Any]]:
+def chosen(ids):
     """Return items at their first revision as the API takes them."""
     return [{"id": one, "revision": 1} for one in ids]
 
 
-def worker_metrics(role: str, **values: Any) -> CollectorRegistry:
+def worker_metrics(role, **values):
     """Return a worker's gauges by name, as its own library writes them: a number, or numbers by label."""
     registry = CollectorRegistry()
     Counter("groundwire_decisions", "", ["tier"], registry=registry).labels("tier_1").inc()
-    unlagged = {
-        "lag_records": {role: 0},
-        "commit_age_seconds": {role: 0},
-        "partitions": 0,
-        "waiting_claims": 0,
-    }
-    for name, value in (unlagged | values).items():
-        if isinstance(value, dict):
-            gauge = Gauge(f"groundwire_{name}", "", ["label"], registry=registry)
-            for label, number in value.items():
-                gauge.labels(label).set(number)
-        else:
-            Gauge(f"groundwire_{name}", "", registry=registry).set(value)
+    zero = {"lag_records": {role: 0}, "commit_age_seconds": {role: 0}, "partitions": 0, "waiting_claims": 0}
+    for name, value in (zero | values).items():
+        labelled = isinstance(value, dict)
+        gauge = Gauge(f"groundwire_{name}", "", ["label"] if labelled else [], registry=registry)
+        for label, number in value.items() if labelled else [("", value)]:
+            (gauge.labels(label) if labelled else gauge).set(number)
     return registry

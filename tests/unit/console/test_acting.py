@@ -38,42 +38,32 @@ async def send(room: Room, decision_id: str, **fields: str) -> tuple[int, Html]:
     return answer.status_code, Html(answer.text)
 
 
-async def test_an_action_is_published_when_it_cannot_be_undone_any_more_and_not_before(room, lead) -> None:
+async def test_an_action_is_published_when_it_cannot_be_undone_any_more_and_an_undone_one_never(
+    room, lead
+) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
-    answer = await room.act(decision_id)
-    assert (answer.status_code, answer.json()["state"]) == (202, "held")
-    undo, counts = f"/api/actions/{answer.json()['action_id']}/undo", []
-    for seconds in (4.9, 0.1):
-        room.clock.forward(seconds=seconds)
-        room.site.outbox.release()
-        await room.site.outbox.delivered()
-        counts.append(len(room.recorder.sent))
-    assert counts == [0, 1]
+    for undone in (True, False):
+        answer = await room.act(decision_id)
+        assert (answer.status_code, answer.json()["state"]) == (202, "held")
+        undo, counts = f"/api/actions/{answer.json()['action_id']}/undo", []
+        if undone:
+            assert (await lead.post(undo, json={})).status_code == 200
+        for seconds in (4.9, 0.1):
+            room.clock.forward(seconds=seconds)
+            room.site.outbox.release()
+            await room.site.outbox.delivered()
+            counts.append(len(room.recorder.sent))
+        assert counts == ([0, 0] if undone else [0, 1])
     (sent,) = room.recorder.sent
-    assert (sent.action, sent.subject_id, sent.expected_revision, sent.reviewer) == (
-        "approve",
-        "c-1",
-        1,
-        "lead",
-    )
+    assert (sent.action, sent.subject_id, sent.expected_revision) == ("approve", "c-1", 1)
     assert sent.action_id == answer.json()["action_id"]
     assert (await lead.post(undo, json={})).status_code == 409
-
-
-async def test_an_undone_action_is_never_published_and_the_item_can_be_decided_again(room, lead) -> None:
-    (decision_id,) = room.add(make_decision("c-1"))
-    action_id = (await room.act(decision_id)).json()["action_id"]
-    assert (await lead.post(f"/api/actions/{action_id}/undo", json={})).status_code == 200
-    await room.released()
-    assert room.recorder.sent == []
-    assert (await room.act(decision_id)).status_code == 202
 
 
 async def test_without_undo_seconds_and_at_the_stop_of_a_console_actions_are_published_at_once() -> None:
     for seconds in (0, 5):
         room = make_room(undo_seconds=seconds)
-        (decision_id,) = room.add(make_decision("c-1"))
-        await room.act(decision_id)
+        await room.act(*room.add(make_decision("c-1")))
         if seconds:
             await room.site.outbox.close()
         else:
@@ -82,32 +72,25 @@ async def test_without_undo_seconds_and_at_the_stop_of_a_console_actions_are_pub
         assert len(room.recorder.sent) == 1
 
 
-async def test_the_outcome_is_shown_to_its_person_alone() -> None:
-    for applied, code, state in ((True, "human_approved", "applied"), (False, "stale", "refused")):
+async def test_the_outcome_is_shown_to_its_person_alone_and_a_failed_action_may_be_tried_again() -> None:
+    for changes, state, outcome in (
+        ({}, "applied", "human_approved"),
+        ({"applied": False, "code": "stale"}, "refused", "stale"),
+        ({"fails": True}, "failed", None),
+    ):
         room = make_room()
-        room.recorder.applied, room.recorder.code = applied, code
+        for name, value in changes.items():
+            setattr(room.recorder, name, value)
         (decision_id,) = room.add(make_decision("c-1"))
         action_id = (await room.act(decision_id)).json()["action_id"]
         await room.released()
-        async with room.client("lead-token") as lead, room.client("ana-token") as ana:
-            told = (await lead.get(f"/api/actions/{action_id}")).json()
-            (listed,) = (await lead.get("/api/actions")).json()["actions"]
-            assert (await ana.get("/api/actions")).json() == {"actions": []}
-            room.clock.forward(hours=1)
-            (over,) = (await lead.get("/api/actions")).json()["actions"]
-        assert (told["state"], told["outcome"]) == (state, code)
-        assert told == listed
-        assert over == {**told, "shown": False}
-        assert told["sentence"]
-
-
-async def test_an_action_that_cannot_be_published_is_reported_and_may_be_tried_again(room) -> None:
-    room.recorder.fails = True
-    (decision_id,) = room.add(make_decision("c-1"))
-    await room.act(decision_id)
-    await room.released()
-    assert [entry.state for entry in room.site.outbox.of(LEAD)] == [OrderState.FAILED]
-    room.recorder.fails = False
+        told = await room.get(f"/api/actions/{action_id}")
+        assert (told["state"], told["outcome"]) == (state, outcome)
+        assert bool(told["sentence"]) == (state != "failed")
+        assert await room.get("/api/actions") == {"actions": [told]}
+        assert await room.get("/api/actions", "ana-token") == {"actions": []}
+        room.clock.forward(hours=1)
+        assert await room.get("/api/actions") == {"actions": [{**told, "shown": False}]}
     assert (await room.act(decision_id)).status_code == 202
 
 
@@ -188,63 +171,56 @@ async def test_retracting_needs_a_reason_and_an_approved_item_and_is_offered_in_
         assert sent == [("retract", kind, "outdated")]
 
 
-async def test_after_a_form_a_browser_goes_to_the_next_item_and_can_undo_there(room, browser) -> None:
-    first, second = room.add(make_decision("c-1"), make_decision("c-2", "Fire is hot."))
-    token = await browser.csrf()
-    form = {"csrf": token, "action": "approve", "revision": "1", "next": second, "query": "sort=oldest"}
-    answer = await browser.post(f"/items/{first}/actions", data=form)
-    assert (answer.status_code, answer.headers["location"]) == (303, f"/items/{second}?sort=oldest")
-    undoing = (await browser.html(answer.headers["location"])).one("form", class_="undo")
-    back = await browser.post(undoing["action"], data={"csrf": token})
-    assert back.headers["location"] == f"/items/{first}?sort=oldest"
-    assert room.held == []
-
-
-async def test_filters_and_order_survive_bulk_cancel_and_undo(room, browser) -> None:
-    ids = [f"{one}:1" for one in room.add(make_decision("c-1"), make_decision("c-2"))]
-    listed = "user=ana&sort=newest"
-    token = await browser.csrf()
-    form = {"csrf": token, "action": "approve", "ids": ids, "query": listed}
+async def test_a_form_leads_a_browser_on_in_its_list_whose_query_survives_undo_bulk_and_cancel(
+    room, browser
+) -> None:
+    first, second = room.add(make_decision("c-1"), make_decision("c-2"))
+    token, listed = await browser.csrf(), "user=ana&sort=newest"
+    form = {"csrf": token, "action": "approve", "query": listed}
 
     async def undone() -> str:
         path = f"/actions/{room.held[0].order.action_id}/undo"
         return (await browser.post(path, data={"csrf": token})).headers["location"]
 
+    for following, place in ((second, f"/items/{second}?{listed}"), ("", f"/?{listed}")):
+        sent = {**form, "revision": "1", "next": following}
+        one = await browser.post(f"/items/{first}/actions", data=sent)
+        shown = (await browser.html(one.headers["location"])).one("form", class_="undo")["action"]
+        assert shown == f"/actions/{room.held[0].order.action_id}/undo"
+        assert (one.status_code, one.headers["location"]) == (303, place)
+        assert await undone() == f"/items/{first}?{listed}"
+    form["ids"] = [f"{first}:1", f"{second}:1"]
     asked = await browser.post("/bulk", data=form)
     done = await browser.post("/bulk", data={**form, "sure": "yes"})
-    assert f'href="/?{listed.replace("&", "&amp;")}">Cancel' in asked.text
+    assert f"/?{listed}" in [one["href"] for one in Html(asked.text).all("a") if one.text == "Cancel"]
     assert done.headers["location"] == await undone() == f"/?{listed}"
-    item = f"/items/{ids[0][:-2]}"
-    one = await browser.post(f"{item}/actions", data={**form, "ids": [], "revision": "1", "next": ""})
-    assert (one.headers["location"], await undone()) == (f"/?{listed}", f"{item}?{listed}")
+    assert room.held == []
 
 
-async def test_who_opens_an_item_is_named_to_others_and_hinders_nobody(room, browser) -> None:
+async def test_who_opens_an_item_is_named_to_others_until_the_lock_expires_or_they_act_and_hinders_nobody(
+    room, browser
+) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
+    path, seen = f"/api/items/{decision_id}/lock", []
     await room.site.live.poll()
     assert not (await browser.html(f"/items/{decision_id}")).all(id="reviewing")
     assert await room.site.live.poll(), "open lists ask again"
-    async with room.client("ana-token") as ana:
-        assert (await ana.get("/api/queue")).json()["items"][0]["reviewing"] == "lead"
-        assert "Being reviewed by lead" in (await ana.html(f"/items/{decision_id}")).one(id="reviewing").text
-        assert (await ana.post(f"/api/items/{decision_id}/lock", json={})).json() == {"reviewing": "lead"}
-    assert (await room.act(decision_id, who="ana-token")).status_code == 202
-
-
-async def test_a_lock_expires_unless_it_is_renewed_and_acting_releases_it(room) -> None:
-    (decision_id,) = room.add(make_decision("c-1"))
-    path, seen = f"/api/items/{decision_id}/lock", []
     async with room.client("lead-token") as lead, room.client("ana-token") as ana:
-        for seconds in (0, 40):
+        for client, seconds in ((lead, 40), (ana, 40), (ana, 6)):
             room.clock.forward(seconds=seconds)
-            await lead.post(path, json={})
-        for seconds in (40, 6):
-            room.clock.forward(seconds=seconds)
-            seen.append((await ana.get("/api/queue")).json()["items"][0]["reviewing"])
+            if client is lead:
+                await lead.post(path, json={})
+            else:
+                seen.append((await ana.get("/api/queue")).json()["items"][0]["reviewing"])
         assert seen == ["lead", None]
         await lead.post(path, json={})
+        assert "Being reviewed by lead" in (await ana.html(f"/items/{decision_id}")).one(id="reviewing").text
+        assert (await ana.post(path, json={})).json() == {"reviewing": "lead"}
         await room.act(decision_id)
         assert (await ana.post(path, json={})).json() == {"reviewing": None}
+    (other,) = room.add(make_decision("c-2"))
+    await browser.get(f"/items/{other}")
+    assert (await room.act(other, who="ana-token")).status_code == 202
 
 
 async def test_next_is_the_first_free_item_behind_three_hundred_that_others_have() -> None:
@@ -273,16 +249,6 @@ async def test_next_is_the_first_free_item_behind_three_hundred_that_others_have
         assert (at_first["next"], at_first["place"], at_first["total"]) == (free.decision_id, 1, 303)
         assert (at_last["previous"], at_last["then"]) == (free.decision_id, first.decision_id)
         assert at_last["place"] == 303
-
-
-async def test_next_on_a_later_page_of_the_queue_goes_on_from_there(room, lead) -> None:
-    room.add(*(make_decision(f"c-{number:03}") for number in range(60)))
-    page = (await lead.get("/api/queue")).json()
-    later = (await lead.get(f"/api{page['older'].replace('/?', '/queue?')}")).json()["items"]
-    query = page["older"].partition("?")[2]
-    found = (await lead.get(f"/api/items/{later[0]['id']}?{query}")).json()
-    around = (found["previous"], found["next"], found["place"])
-    assert around == (page["items"][-1]["id"], later[1]["id"], 51)
 
 
 async def test_an_edit_that_speculates_or_is_blank_is_refused_before_it_is_held_and_given_back(room) -> None:
@@ -363,85 +329,71 @@ async def test_an_edit_of_an_item_that_changed_is_shown_beside_the_change(room, 
     assert later.all(id="problem") == []
 
 
-async def test_an_incomplete_form_is_given_back_with_what_is_missing(room) -> None:
-    (decision_id,) = room.add(make_decision("c-1"))
-    for fields, says in (
-        ({"action": "reject"}, "Choose a reason first."),
-        ({"content": "x" * 20_001}, "content"),
-        ({"revision": "x", "content": TYPED}, "revision"),
-    ):
-        status, page = await send(room, decision_id, **fields)
-        assert status == 400
-        assert says in page.one(id="problem").text
-        assert area(page, f"{fields.get('action', 'edit')}-note") == "A note."
-        assert area(page, "content") == fields.get("content", "Water is wet.")
-    assert room.held == []
-
-
-async def test_the_page_of_an_ended_session_shows_the_typed_text_and_signing_in_leads_back() -> None:
-    for ended in (True, False):
-        room = make_room()
-        (decision_id,) = room.add(make_decision("c-1"))
-        form = {"csrf": "of another session", "action": "edit", "revision": "1"}
-        form |= {"content": TYPED, "note": "A note.", "query": "kind=claim"}
-        async with room.browser() as browser:
-            if ended:
-                room.clock.forward(hours=9)
-            path, own = f"/items/{decision_id}/actions", {"sec-fetch-site": "same-origin"}
-            answer = await browser.post(path, data=form, headers=own)
-            if ended:
-                secret = room.site.links.issue(LEAD)
-                signing = {"csrf": await browser.csrf("/signin"), "secret": secret}
-                back = await browser.post("/signin/link", data=signing)
-                assert back.headers["location"] == f"/items/{decision_id}?do=edit&kind=claim"
-        page = Html(answer.text)
-        assert answer.status_code == (401 if ended else 403)
-        assert (area(page, "typed-content"), area(page, "typed-note")) == (TYPED, "A note.")
-        assert TYPED not in str(answer.headers)
-        assert room.held == []
-
-
-async def test_the_page_of_an_ended_session_shows_no_text_that_another_site_sent(room) -> None:
-    (decision_id,) = room.add(make_decision("c-1"))
-    form = {"action": "edit", "revision": "1", "content": TYPED, "note": "A note."}
-    for headers, back in (
-        ({}, False),
-        ({"sec-fetch-site": "none"}, False),
-        ({"sec-fetch-site": "cross-site"}, False),
-        ({"origin": "https://elsewhere.example"}, False),
-        ({"sec-fetch-site": "same-origin", "origin": "null"}, True),
-    ):
-        async with room.client() as client:
-            answer = await client.post(f"/items/{decision_id}/actions", data=form, headers=headers)
-        assert answer.status_code in {401, 403}
-        assert [part in answer.text for part in ("Typed at length", "A note.")] == [back] * 2
-
-
-async def test_the_form_to_replace_comes_back_open_with_the_memory_that_was_chosen(room) -> None:
+async def test_an_incomplete_form_is_given_back_with_what_is_missing_and_no_reason_is_chosen_beforehand(
+    room, browser
+) -> None:
     names = ["first", "second"]
-    *old, new = room.add(
+    known, other, pending = room.add(
         *(approved(name, f"The kiln is fired every {name} day.") for name in names),
         make_decision("new", "The kiln is fired every third day.", facts=compared(*names)),
     )
-    status, page = await send(room, new, action="replace", replaces=f"{old[1]}:1")
-    chosen = [one["value"] for one in page.all("input", name="replaces") if "checked" in one.attributes]
-    assert (status, chosen) == (400, [f"{old[1]}:1"])
-    async with room.browser() as browser:
-        form = {"csrf": "of another session", "action": "replace", "revision": "1", "note": "A note."}
-        own = {"sec-fetch-site": "same-origin"}
-        over = Html((await browser.post(f"/items/{new}/actions", data=form, headers=own)).text)
-    assert f"/items/{new}?do=replace" in [one["href"] for one in over.all("a")]
-
-
-async def test_no_reason_is_chosen_before_the_reviewer_chose_it(room, browser) -> None:
-    pending, known = room.add(make_decision("c-1"), approved("c-2"))
-    pages = [await browser.html(f"/items/{one}") for one in (pending, known)]
-    bulk = {"csrf": await browser.csrf(), "action": "reject", "ids": f"{pending}:1"}
-    pages.append(Html((await browser.post("/bulk", data=bulk)).text))
-    again = await browser.post("/bulk", data={**bulk, "sure": "yes", "note": "A note."})
+    for fields, says in (
+        ({"action": "reject"}, "Choose a reason first."),
+        ({"action": "replace", "replaces": f"{other}:1"}, "Choose a reason first."),
+        ({"content": "x" * 20_001}, "content"),
+        ({"revision": "x", "content": TYPED}, "revision"),
+    ):
+        status, page = await send(room, pending, **fields)
+        assert status == 400
+        assert says in page.one(id="problem").text
+        assert area(page, f"{fields.get('action', 'edit')}-note") == "A note."
+        assert area(page, "content") == fields.get("content", "The kiln is fired every third day.")
+        chosen = [one["value"] for one in page.all("input", name="replaces") if "checked" in one.attributes]
+        assert fields.get("replaces", chosen[-1]) == chosen[-1]
+    (plain,) = room.add(make_decision("c-1"))
+    pages = [await browser.html(f"/items/{one}") for one in (plain, known)]
+    form = {"csrf": await browser.csrf(), "action": "reject", "ids": f"{plain}:1", "note": "A note."}
+    for more, status in (({}, 409), ({"sure": "yes"}, 400)):
+        answer = await browser.post("/bulk", data=form | more)
+        pages.append(Html(answer.text))
+        assert (answer.status_code, area(pages[-1], "bulk-note")) == (status, "A note.")
+    assert "Choose a reason first." in pages[-1].words
     for page in pages:
         assert page.all("input", name="reason")
         assert not [one for one in page.all("input", name="reason") if "checked" in one.attributes]
-    assert again.status_code == 400
-    assert "Choose a reason first." in Html(again.text).words
-    assert area(Html(again.text), "bulk-note") == "A note."
+    assert room.held == []
+
+
+async def test_the_page_of_an_ended_session_shows_what_was_typed_there_and_signing_in_leads_back() -> None:
+    """And nothing that another site sent."""
+    form = {"csrf": "of another session", "action": "edit", "revision": "1"}
+    form |= {"content": TYPED, "note": "A note.", "query": "kind=claim"}
+    own = {"sec-fetch-site": "same-origin"}
+    for ended, headers, changes, back in (
+        (True, own, {}, "?do=edit&kind=claim"),
+        (True, own | {"origin": "null"}, {"action": "replace"}, "?do=replace&kind=claim"),
+        (False, own, {}, None),
+        *((True, other, {}, None) for other in ({}, {"sec-fetch-site": "none"})),
+        *(
+            (True, other, {}, None)
+            for other in ({"sec-fetch-site": "cross-site"}, {"origin": "https://a.example"})
+        ),
+    ):
+        room = make_room()
+        (decision_id,) = room.add(make_decision("c-1"))
+        async with room.browser() as browser:
+            if ended:
+                room.clock.forward(hours=9)
+            path = f"/items/{decision_id}/actions"
+            answer = await browser.post(path, data=form | changes, headers=headers)
+            if back:
+                signing = {"csrf": await browser.csrf("/signin"), "secret": room.site.links.issue(LEAD)}
+                place = (await browser.post("/signin/link", data=signing)).headers["location"]
+                assert place == f"/items/{decision_id}{back}"
+        page, ours = Html(answer.text), headers.items() >= own.items()
+        assert answer.status_code in ((401, 403) if not ours else (401,) if ended else (403,))
+        typed = (area(page, "typed-content"), area(page, "typed-note"))
+        assert (headers, typed) == (headers, (TYPED, "A note.") if ours else (None, None))
+        assert ("Typed at length" in answer.text) == ours
+        assert TYPED not in str(answer.headers)
+        assert room.held == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,29 +90,25 @@ def test_each_claim_points_at_its_passage_once_and_a_source_on_which_nothing_res
     assert "".join(part["text"] for part in last["parts"]) == SOURCES["long"]
 
 
-def test_a_rejected_quote_stands_beside_the_nearest_place_of_the_transcript() -> None:
+def test_quotes_entities_and_relations_stand_beside_what_the_transcript_and_the_corpus_hold() -> None:
     quotes = ["The kiln has cracked in nine winters", "We sweep it on Fridays, after lunch."]
-    view = shown(transcript=TRANSCRIPT, evidence={"care": quotes})
-    (quote,) = view["quotes"]
-    assert (view["quotes_found"], quote["quote"]) == (1, quotes[0])
-    assert "".join(one["text"] for one in quote["changes"] if one["operation"] == "delete").split() == [
-        "Ada:", "never", ".",
-    ]  # fmt: skip
-
-
-def test_entities_and_relations_stand_beside_what_the_corpus_holds() -> None:
     claim = {"subject": "kiln", "relation": "stands in", "object": "Delft", "version": "1"}
     view = shown(
+        transcript=TRANSCRIPT,
+        evidence={"care": quotes},
         entities=[{"id": "kiln", "role": "oven"}, {"id": "gryphon"}],
         corpus_index={"kiln": {"confidence": 0.9, "role": "oven"}},
         claims=[claim],
         relations=[claim | {"version": "2"}],
     )
+    (quote,), (relation,) = view["quotes"], view["relations"]
+    assert (view["quotes_found"], quote["quote"]) == (1, quotes[0])
+    lost = "".join(one["text"] for one in quote["changes"] if one["operation"] == "delete")
+    assert lost.split() == ["Ada:", "never", "."]
     assert [(row["id"], row["why"], row["holds"]) for row in view["entities"]] == [
         ("gryphon", "not_found", None),
         ("kiln", None, "role oven, confidence 0.9"),
     ]
-    (relation,) = view["relations"]
     assert (relation["why"], relation["holds"]) == (["version_mismatch"], ["kiln stands in Delft (2)"])
 
 
@@ -168,7 +163,7 @@ async def test_page_api_and_list_show_a_response_as_its_topic_has_it_and_read_it
     hostile = "<script>alert(1)</script> The kiln reaches 9 degrees. " + "a kiln was built. " * 40
     value = response(answer=hostile).model_dump_json(exclude_none=True).encode()
     origin = {"topic": "t", "partition": 0, "offset": 7, "timestamp": "2026-01-31T10:00:00.000Z"}
-    asked: list[Any] = []
+    asked = []
 
     async def read_back(*place):
         asked.append(place)
@@ -194,15 +189,12 @@ async def test_page_api_and_list_show_a_response_as_its_topic_has_it_and_read_it
     assert ("<script>alert" in page, Html(page).one(id="answer").text) == (False, hostile)
     assert (twin["state"], text_of(twin)) == ("read", hostile)
 
-
-async def test_a_list_does_not_wait_for_a_slow_broker(room, lead) -> None:
-    async def read_back(*_):
+    async def slow(*_):
         await asyncio.Event().wait()
 
-    room.site.excerpts = Excerpts(read_back, patience=0.01)
-    room.add(make_decision("r1", kind="response"))
-    (shown,) = (await lead.get("/api/queue")).json()["items"]
-    assert shown["excerpt"] == "A sentence about it"
+    room.site.excerpts = Excerpts(slow, patience=0.01)
+    items = (await lead.get("/api/queue")).json()["items"]
+    assert {one["excerpt"] for one in items} == {"A sentence about it"}, "a list does not wait for a broker"
 
 
 def test_a_terminal_shows_answer_faults_and_quotes_and_no_control_character(capsys) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from groundwire.console.queue import MOST_AT_ONCE
-from groundwire.messages.records import ReviewDecision
 from tests.unit.console.rooms import (
     NOBODYS,
     Html,
     Recorder,
-    Room,
     approved,
     blocked,
     chosen,
@@ -25,33 +22,35 @@ REPLACE = {"action": "replace", "reason": "outdated"}
 KILN = "The kiln in Delft is fired every {} days by one potter."
 
 
-def fill(room: Room, count: int) -> list[dict[str, Any]]:
+def fill(room, count):
     codes = ("technical_hedge", "ungrounded", "citation_unverified")
     made = (make_decision(f"c-{n:04}", f"Text {n}.", reason_code=codes[n % 3]) for n in range(count))
     return chosen(room.add(*made))
 
 
-async def bulk(room: Room, ids: list[dict[str, Any]], **given: Any) -> Any:
+async def bulk(room, ids, **given):
     async with room.client("lead-token") as client:
         return await client.post("/api/bulk", json={"action": "approve", "ids": ids, **given})
 
 
-def stored(room: Room, *, compares: bool = True) -> tuple[str, str]:
+def stored(room, *, compares=True):
     """An approved memory and a claim that gives another value; return their ids."""
     checks = {"checks_passed": ["not_duplicate"], "checks_failed": []}
-    old = approved("old", KILN.format(14), source="handbook")
     new = make_decision("new", KILN.format(30), facts=compared("old") if compares else compared(), **checks)
-    old_id, new_id = room.add(old, new)
-    return old_id, new_id
+    return room.add(approved("old", KILN.format(14), source="handbook"), new)
 
 
-async def test_each_item_gets_a_record_of_its_own_and_one_named_twice_counts_once(room) -> None:
+async def test_each_item_gets_a_record_of_its_own_with_the_reason_and_one_named_twice_counts_once(
+    room,
+) -> None:
     ids = fill(room, 20)
-    answer = await bulk(room, ids + ids)
+    answer = await bulk(room, ids + ids, action="reject", reason="outdated", note="All.")
     await room.released()
     assert answer.status_code == 202
     assert {sent.subject_id for sent in room.recorder.sent} == {f"c-{number:04}" for number in range(20)}
     assert len({sent.action_id for sent in room.recorder.sent}) == 20
+    sent = {(one.action, one.reason, one.note) for one in room.recorder.sent}
+    assert sent == {("reject", "outdated", "All.")}
 
 
 async def test_above_twenty_the_number_has_to_be_typed_and_above_a_thousand_none_is_accepted(room) -> None:
@@ -65,26 +64,17 @@ async def test_above_twenty_the_number_has_to_be_typed_and_above_a_thousand_none
     assert (await bulk(room, many, confirm=str(len(many)))).status_code == 400
 
 
-async def test_a_rejection_needs_a_reason(room) -> None:
-    ids = fill(room, 2)
-    refused = await bulk(room, ids, action="reject")
-    assert (refused.status_code, refused.json()["message"].partition(":")[0]) == (400, "reason")
-    assert room.held == []
-    done = await bulk(room, ids, action="reject", reason="outdated", note="Both.")
-    assert done.status_code == 202
-    await room.released()
-    sent = {(one.action, one.reason, one.note) for one in room.recorder.sent}
-    assert sent == {("reject", "outdated", "Both.")}
-
-
-async def test_items_that_cannot_be_decided_are_reported_one_by_one(room) -> None:
-    first, second, third = fill(room, 3)
+async def test_items_that_cannot_be_decided_are_reported_one_by_one_also_where_two_ask_at_once(room) -> None:
+    first, second, third, *others = fill(room, 123)
     room.settle("c-0001")
     await room.act(third["id"])
     answer = await bulk(room, [first, second, third, *chosen([NOBODYS])])
     assert answer.status_code == 207
     states = [one["state"] for one in answer.json()["results"]]
     assert states == ["held", "conflict", "conflict", "not_found"]
+    answers = await asyncio.gather(*(bulk(room, others, confirm="120") for _ in range(2)))
+    assert sorted(answer.status_code for answer in answers) in ([202, 207], [202, 409])
+    assert len(room.held) == 122
 
 
 async def test_items_that_the_list_shows_in_part_are_left_out_of_an_approval_and_not_of_a_rejection(
@@ -168,26 +158,12 @@ async def test_a_mistyped_or_missing_query_matches_nothing_and_is_named(room, le
     assert (wrong, room.held) == ([], [])
 
 
-async def test_as_many_statements_run_for_thirty_items_as_for_ninety_and_one_before_they_are_sent() -> None:
-    for confirm in ("", "{count}"):
-        room, counts = make_room(), []
-        ids = fill(room, 120)
-        for part in (ids[:30], ids[30:]):
-            seen: list[str] = []
-            room.board._connection.set_trace_callback(seen.append)
-            await bulk(room, part, confirm=confirm.format(count=len(part)))
-            counts.append(len(seen))
-        assert counts[0] == counts[1] <= 8
-    seen = []
-    room.board._connection.set_trace_callback(seen.append)
-    await room.released()
-    assert (len(seen), len(room.recorder.sent)) == (1, 120)
-
-
-async def test_at_most_fifty_are_published_at_a_time(room, monkeypatch) -> None:
+async def test_as_many_statements_run_for_thirty_items_as_for_ninety_and_at_most_fifty_are_published_at_a_time(
+    monkeypatch,
+) -> None:
     going, most = 0, 0
 
-    async def send(_: Recorder, decision: ReviewDecision) -> None:
+    async def send(_, __):
         nonlocal going, most
         going += 1
         most = max(most, going)
@@ -195,16 +171,19 @@ async def test_at_most_fifty_are_published_at_a_time(room, monkeypatch) -> None:
         going -= 1
 
     monkeypatch.setattr(Recorder, "send", send)
-    await bulk(room, fill(room, 120), confirm="120")
+    for confirm in ("", "{count}"):
+        room, counts = make_room(), []
+        ids = fill(room, 120)
+        for part in (ids[:30], ids[30:]):
+            seen = []
+            room.board._connection.set_trace_callback(seen.append)
+            await bulk(room, part, confirm=confirm.format(count=len(part)))
+            counts.append(len(seen))
+        assert counts[0] == counts[1] <= 8
+    seen.clear()
     await room.released()
+    assert len(seen) == 1, "before they are sent"
     assert 0 < most <= 50
-
-
-async def test_items_that_become_busy_while_orders_are_made_are_left_out(room) -> None:
-    ids = fill(room, 120)
-    answers = await asyncio.gather(*(bulk(room, ids, confirm="120") for _ in range(2)))
-    assert sorted(answer.status_code for answer in answers) in ([202, 207], [202, 409])
-    assert len(room.held) == 120
 
 
 async def test_the_confirming_page_names_all_and_sums_them_by_reason_and_risk(room, browser) -> None:
@@ -233,17 +212,14 @@ async def test_a_high_risk_is_left_out_of_a_bulk_and_decided_on_its_own_page_onl
         ({"checks_failed": ["snippet_mismatch: a.py"]}, "its risk is high"),
         ({"reason_code": "technical_hedge", "facts": compared("old")}, "it contradicts a memory"),
     ):
-        room = make_room()
+        room, said = make_room(), f"decided on its own page only: {why}"
         plain, high = room.add(make_decision("plain"), make_decision("high", **grave))
         async with room.client("lead-token") as lead, room.browser() as browser:
             for action in ("approve", "reject"):
-                results = (await bulk(room, chosen([plain, high]), action=action, reason="other")).json()[
-                    "results"
-                ]
-                states = [one["state"] for one in results]
-                assert (grave, states) == (grave, ["held", "own_page"])
+                answer = await bulk(room, chosen([plain, high]), action=action, reason="other")
+                results = answer.json()["results"]
+                assert (grave, [one["state"] for one in results]) == (grave, ["held", "own_page"])
                 await lead.post(f"/api/actions/{results[0]['action_id']}/undo", json={})
-            said = f"decided on its own page only: {why}"
             assert [one.text for one in (await browser.html("/")).all(class_="own-page")] == [said]
             form = {"csrf": await browser.csrf(), "action": "approve"}
             for more in ({}, {"sure": "yes"}):
@@ -258,20 +234,18 @@ async def test_a_high_risk_is_left_out_of_a_bulk_and_decided_on_its_own_page_onl
             assert len(room.held) == held + 1
 
 
-async def test_a_claim_that_contradicts_a_memory_retracted_since_is_decided_with_others(room) -> None:
-    retracted = make_decision("old", verdict="blocked", reason_code="retracted")
-    claim, _ = room.add(make_decision("c-1", reason_code="technical_hedge", facts=compared("old")), retracted)
+async def test_what_contradicts_a_memory_is_not_approved_from_the_list_also_uncompared(room, browser) -> None:
+    """And one that contradicts a memory that was retracted since is decided with others."""
+    retracted = blocked("gone", reason_code="retracted")
+    claim, _ = room.add(
+        make_decision("c-1", reason_code="technical_hedge", facts=compared("gone")), retracted
+    )
     answer = await bulk(room, chosen([claim]))
     assert (answer.status_code, answer.json()["results"][0]["state"]) == (202, "held")
-
-
-async def test_a_claim_that_differs_from_an_approved_one_below_the_rule_is_not_approved_from_the_list(
-    room, browser
-) -> None:
-    _, new = room.add(approved("old", KILN.format(14)), make_decision("new", KILN.format(30)))
+    _, new = stored(room, compares=False)
     form = {"csrf": await browser.csrf(), "action": "approve", "revision": "1", "back": "queue"}
     refused = await browser.post(f"/items/{new}/actions", data=form)
-    assert (refused.status_code, room.held) == (409, [])
+    assert (refused.status_code, len(room.held)) == (409, 1)
     assert "It contradicts a memory" in refused.text
 
 
@@ -295,7 +269,9 @@ async def test_every_form_that_decides_is_marked_for_the_guard_that_waits_until_
     assert all("data-decides" in form.attributes for form in decide)
 
 
-async def test_memories_come_with_difference_source_and_age_and_no_contradicted_claim_is_called_new() -> None:
+async def test_memories_come_with_difference_source_and_age_and_only_what_none_comes_near_is_called_new() -> (
+    None
+):
     for compares in (True, False):
         room = make_room()
         _, new_id = stored(room, compares=compares)
@@ -307,15 +283,10 @@ async def test_memories_come_with_difference_source_and_age_and_no_contradicted_
         (check,) = [one for one in item["checks"] if one["result"] == "look"]
         assert (check["name"], check["detail"]) == ("near_approved", "old")
         assert "not_duplicate" not in {one["name"] for one in item["checks"]}
-
-
-async def test_a_claim_is_new_that_nothing_approved_of_its_owner_comes_near(room) -> None:
-    room.add(approved("other", "Bread is baked at night in the village."))
-    room.add(approved("old", KILN.format(14), user_id="ben"))
-    (new_id,) = room.add(
-        make_decision("new", KILN.format(30), facts=compared(), checks_passed=["not_duplicate"])
-    )
-    item = await room.get(f"/api/items/{new_id}")
+    room = make_room()
+    room.add(approved("other", "Bread is baked at night."), approved("old", KILN.format(14), user_id="ben"))
+    new = make_decision("new", KILN.format(30), facts=compared(), checks_passed=["not_duplicate"])
+    item = await room.get(f"/api/items/{room.add(new)[0]}")
     assert (item["memories"], item["checks"][-2]["result"]) == ([], "passed")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -66,12 +65,8 @@ class Streaming:
         await self.task
 
 
-def away() -> RedisShared:
-    return RedisShared(Redis.from_url("redis://127.0.0.1:1/0"), "x.", Clock())
-
-
 @asynccontextmanager
-async def signed_in(room: Room, *, out: bool) -> AsyncIterator[httpx.Cookies]:
+async def signed_in(room, *, out):
     """Sign in and, where asked for, out again; the cookies are those of before."""
     async with room.browser() as client:
         copy = httpx.Cookies(client.cookies)
@@ -80,19 +75,23 @@ async def signed_in(room: Room, *, out: bool) -> AsyncIterator[httpx.Cookies]:
         yield copy
 
 
-async def status_with(room: Room, cookies: httpx.Cookies) -> int:
+async def status_with(room, cookies):
     async with room.client() as client:
         client.cookies = cookies
         return (await client.get("/api/queue")).status_code
 
 
-async def test_a_page_hears_that_something_changed_and_nothing_of_what(room) -> None:
-    stream = Streaming(room, authorization="Bearer eve-token")
+async def test_a_page_hears_once_that_something_changed_and_nothing_of_what(room) -> None:
+    stream, polled = Streaming(room, authorization="Bearer eve-token"), []
     await stream.until(1)
-    room.add(make_decision("c-secret", "A secret text."))
-    assert await room.site.live.poll()
+    (decision_id,) = room.add(make_decision("c-secret", "A secret text."))
+    polled += [await room.site.live.poll() for _ in range(2)]
     await stream.until(2)
     await stream.leave()
+    for step in (room.act(decision_id), room.released()):
+        await step
+        polled.append(await room.site.live.poll())
+    assert polled == [True, False, True, True]
     assert stream.sent[0]["status"] == 200
     headers = dict(stream.sent[0]["headers"])
     assert headers[b"content-type"].startswith(b"text/event-stream")
@@ -100,24 +99,6 @@ async def test_a_page_hears_that_something_changed_and_nothing_of_what(room) -> 
     assert "secret" not in stream.text
     fields = {line.split(":")[0] for line in stream.text.splitlines() if line}
     assert fields == {"retry", "event", "id", "data"}
-
-
-async def test_a_change_of_the_board_or_an_action_is_announced_once(room) -> None:
-    assert not await room.site.live.poll()
-    (decision_id,) = room.add(make_decision("c-1"))
-    assert [await room.site.live.poll() for _ in range(2)] == [True, False]
-    await room.act(decision_id)
-    assert await room.site.live.poll()
-    await room.released()
-    assert await room.site.live.poll()
-
-
-async def test_a_stream_ends_when_its_reader_is_signed_out() -> None:
-    live = ChangeStream(lambda: 0)
-    signed_in = iter([True, True, False])
-    assert live.enter("ana")
-    events = [event async for event in live.events("ana", lambda: next(signed_in), beat=0.001)]
-    assert [event.splitlines()[0] for event in events] == ["retry: 3000", "event: change", ": still here"]
 
 
 async def test_streams_end_with_their_session_and_with_the_console(room, browser) -> None:
@@ -135,6 +116,11 @@ async def test_streams_end_with_their_session_and_with_the_console(room, browser
     await room.site.live.close()
     async with asyncio.timeout(60):
         await others.task
+    live, signed_in = ChangeStream(lambda: 0), iter([True, True, False])
+    assert live.enter("ana")
+    events = [event async for event in live.events("ana", lambda: next(signed_in), beat=0.001)]
+    starts = [event.splitlines()[0] for event in events]
+    assert starts == ["retry: 3000", "event: change", ": still here"], "without a change, at the next beat"
 
 
 async def test_one_person_has_a_bounded_number_of_streams(room) -> None:
@@ -232,32 +218,23 @@ async def test_what_is_shared_expires_by_itself_and_who_signed_out_stays_out_at_
             assert await status_with(after, cookies) == 401
 
 
-async def test_a_session_goes_on_after_a_restart_once_the_sign_outs_were_read() -> None:
-    clock = Clock()
-    shared = MemoryShared(clock)
-    before = make_room(shared, clock, secret=SECRET)
-    await before.site.sessions.share()
-    async with signed_in(before, out=False) as cookies:
-        clock.forward(minutes=1)
-    after = make_room(shared, clock, secret=SECRET)
-    assert await status_with(after, cookies) == 401
-    await after.site.sessions.share()
-    assert await status_with(after, cookies) == 200
-
-
-async def test_a_store_that_lost_its_entries_lets_in_nobody_who_signed_in_before() -> None:
-    for out in (True, False):
+async def test_a_session_goes_on_after_a_restart_once_the_sign_outs_were_read_unless_the_store_lost_them() -> (
+    None
+):
+    for out, lost in ((False, False), (False, True), (True, True)):
         clock = Clock()
-        before = make_room(MemoryShared(clock), clock, secret=SECRET)
+        shared = MemoryShared(clock)
+        before = make_room(shared, clock, secret=SECRET)
         await before.site.sessions.share()
         async with signed_in(before, out=out) as cookies:
             clock.forward(minutes=1)
-        emptied = MemoryShared(clock)
-        before.site.sessions._shared = emptied
-        after = make_room(emptied, clock, secret=SECRET)
+        if lost:
+            shared = before.site.sessions._shared = MemoryShared(clock)
+        after = make_room(shared, clock, secret=SECRET)
+        assert await status_with(after, cookies) == 401
         for room in (after, before):
             await room.site.sessions.share()
-            assert await status_with(room, cookies) == 401
+            assert (out, lost, await status_with(room, cookies)) == (out, lost, 401 if lost else 200)
         clock.forward(minutes=1)
         async with signed_in(after, out=False) as cookies:
             await after.site.sessions.share()
@@ -265,7 +242,8 @@ async def test_a_store_that_lost_its_entries_lets_in_nobody_who_signed_in_before
 
 
 async def test_who_works_is_told_while_redis_is_away_and_only_new_sessions_hold() -> None:
-    room = make_room(away(), secret=SECRET)
+    shared = RedisShared(Redis.from_url("redis://127.0.0.1:1/0"), "x.", Clock())
+    room = make_room(shared, secret=SECRET)
     (item,) = room.add(make_decision("c-1"))
     async with room.browser() as client:
         await room.site.sessions.share()
@@ -306,15 +284,14 @@ async def test_every_sign_out_is_told_also_one_meanwhile_and_one_that_redis_lost
     clock, going_on = Clock(), asyncio.Event()
 
     class SlowShared(MemoryShared):
-        async def put(self, shelf: str, entries: Mapping[str, str], lasts: timedelta) -> bool:
+        async def put(self, shelf, entries, lasts):
             written = dict(entries)
             await going_on.wait()
             return await super().put(shelf, written, lasts)
 
     shared = SlowShared(clock)
     sessions = make_room(shared, clock).site.sessions
-    first: dict[str, Any] = {}
-    second: dict[str, Any] = {}
+    first, second = {}, {}
     for session in (first, second):
         sessions.begin(session, LEAD)
     ids = {first["sid"], second["sid"]}

@@ -27,8 +27,11 @@ from groundwire.console.words import (
     segments,
     word_diff,
 )
+from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import AuditEvent
+from groundwire.messages.topics import TopicName
 from groundwire.review.actions import is_blank
+from groundwire.review.records import TopicRecord
 from groundwire.text.visible import INVISIBLE
 from tests.unit.console.rooms import (
     ANA,
@@ -171,16 +174,11 @@ async def test_hostile_text_stays_text_on_every_page_which_has_no_script_or_styl
     )
     detail = {"action_id": "a", "action": hostile, "outcome": hostile}
     event = {"event_id": "e", "type": "refused_action", "at": NOW, "tenant_id": "acme", "actor": hostile}
-    room.audit(AuditEvent(**event, subject_id=hostile, decision_id=ids[0], detail=detail))
-    paths = [
-        "/",
-        "/responses",
-        "/approved",
-        "/blocked",
-        "/dead-letters",
-        "/status",
-        *(f"/items/{one}" for one in ids),
-    ]
+    event = AuditEvent(**event, subject_id=hostile, decision_id=ids[0], detail=detail)
+    value = event.model_dump_json().encode()
+    room.board.add([TopicRecord(TopicName.AUDIT, 0, 0, to_milliseconds(NOW), b"", value)])
+    paths = ["/", "/responses", "/approved", "/blocked", "/dead-letters", "/status"]
+    paths += [f"/items/{one}" for one in ids]
     pages = [await browser.get(path) for path in paths]
     token = await browser.csrf()
     await browser.post(f"/items/{ids[0]}/actions", data={"csrf": token, "action": "approve", "revision": "1"})
@@ -225,6 +223,9 @@ async def test_page_and_api_show_the_same_of_an_item(room, lead) -> None:
     assert {"result": "failed", "name": "citation_missing", "detail": ""} in twin["checks"]
     assert "75% of the words in common" in page.words
     assert "came in on" in page.words
+    assert "retracted" not in page.words
+    room.add(blocked("c-0", revision=2, reason_code="retracted"))
+    assert "approved then; retracted since" in (await lead.html(f"/items/{decision_id}")).words
 
 
 async def test_an_item_names_what_it_rests_on_and_what_rests_on_it(room, browser, lead) -> None:
@@ -261,78 +262,58 @@ async def test_the_standing_of_an_item_changes_when_it_was_decided_elsewhere_or_
     assert decided["id"] == now
 
 
-async def test_the_nearest_memory_is_shown_as_it_stands_now(room, browser) -> None:
-    near, _ = room.add(make_decision("near", facts=compared("m", difference="none")), approved("m"))
-    before = await browser.html(f"/items/{near}")
-    room.add(blocked("m", revision=2, reason_code="retracted"))
-    after = await browser.html(f"/items/{near}")
-    assert "retracted" not in before.words
-    assert "approved then; retracted since" in after.words
-
-
-async def test_the_queue_filters_orders_searches_and_pages_by_its_query(room, lead) -> None:
+async def test_the_queue_filters_orders_and_searches_by_its_query(room, lead) -> None:
     room.add(
-        *(make_decision(f"c-{number}", f"Text {number}.") for number in range(60)),
+        *(make_decision(f"c-{number}", f"Text {number}.") for number in range(3)),
         make_decision("conflict", "Text.", reason_code="conflicting_near_duplicate", user_id="ben"),
     )
-    first = (await lead.get("/api/queue")).json()
-    second = (await lead.get(first["older"].replace("/?", "/api/queue?"))).json()
-    found = {}
+    first, found = (await lead.get("/api/queue")).json(), []
     for query in ("user=ben&reason=conflicting_near_duplicate", "search=confl", "search=BEN", "age=over_1d"):
         items = (await lead.get(f"/api/queue?{query}")).json()["items"]
-        found[query] = [item["subject_id"] for item in items]
+        found.append([item["subject_id"] for item in items])
     refused = ("reason=nonsense", "text=x", "cursor=x", f"search={'x' * 201}")
-    statuses = [(await lead.get(f"/api/queue?{query}")).status_code for query in refused]
-    assert (first["total"], len(first["items"]), len(second["items"])) == (61, 50, 11)
-    assert first["items"][0]["subject_id"] == "conflict"
-    assert list(found.values()) == [["conflict"], ["conflict"], ["conflict"], []]
-    assert statuses == [400] * 4
+    assert [(await lead.get(f"/api/queue?{query}")).status_code for query in refused] == [400] * 4
+    assert (first["items"][0]["subject_id"], first["total"]) == ("conflict", 4)
+    assert found == [["conflict"], ["conflict"], ["conflict"], []]
     gauges = {gauge["name"]: (gauge["used"], gauge["limit"]) for gauge in first["gauges"]}
-    assert gauges["total"] == (61, 10_000)
-
-
-async def test_a_search_says_how_much_of_the_queue_it_shows_and_how_to_clear_it(room, browser) -> None:
-    room.add(*(make_decision(f"c-{number}", f"Water {number}.") for number in range(3)))
-    room.add(make_decision("c-9", "Fire."))
-    found, none, odd, filtered, cleared = [
-        await browser.html(f"/?{query}")
-        for query in ("search=water", "search=nothing", "search=%3Cb%3E", "memory_type=fact", "search=")
-    ]
-    assert "3 of 4 search: water Clear" in found.words
-    assert found.one("input", id="search")["value"] == "water"
-    assert "0 of 4 search: nothing Clear" in none.words
-    assert "Queue 4" in none.words
-    assert "Nothing matches." in none.words
-    assert "0 of 4 search: <b> Clear" in odd.words
-    assert "4 of 4 1 filter Clear" in filtered.words
-    assert cleared.all(id="matches") == []
+    assert gauges["total"] == (4, 10_000)
 
 
 async def test_each_list_is_searched_exported_and_returned_to_from_an_item(room, lead, browser) -> None:
-    for listed, made in (("approved", approved), ("blocked", blocked)):
+    """And says how much of it a search shows, and how to clear that."""
+    for listed, path, made in (
+        ("queue", "/", make_decision),
+        ("approved", "/approved", approved),
+        ("blocked", "/blocked", blocked),
+    ):
         room.add(made(f"{listed}-1", content="Water is wet."), made(f"{listed}-2", content="Fire is hot."))
         found = (await lead.get(f"/api/{listed}?search=WAT")).json()
         page, none, cleared = [
-            await browser.html(f"/{listed}{query}") for query in ("?search=fire", "?search=nothing", "")
+            await browser.html(f"{path}{query}") for query in ("?search=fire", "?search=nothing", "?search=")
         ]
         item = await browser.html(page.one(class_="open")["href"])
         exported = next(one["href"] for one in page.all("a") if ".csv" in one.attributes.get("href", ""))
-        assert [row["subject_id"] for row in found["rows"]] == [f"{listed}-1"]
-        assert (found["total"], found["in_all"], found["search"]) == (1, 2, "WAT")
+        rows = found["items"] if listed == "queue" else found["rows"]
+        assert [row["subject_id"] for row in rows] == [f"{listed}-1"]
+        assert (found["total"], found.get("in_all", 2), found["search"]) == (1, 2, "WAT")
         assert "1 of 2 search: fire Clear" in page.words
-        assert "0 of 2 search: nothing Clear Nothing matches." in none.words
+        assert page.one("input", id="search")["value"] == "fire"
+        assert "0 of 2 search: nothing Clear" in none.words
+        assert "Nothing matches." in none.words
+        assert "Queue 2" in none.words
         assert cleared.all(id="matches") == []
-        assert item.one(id="to-queue")["href"] == f"/{listed}?search=fire"
+        assert item.one(id="to-queue")["href"] == f"{path}?search=fire"
         assert exported == f"/api/export/{listed}.csv?search=fire"
         assert (await browser.get(exported)).text.count("\r\n") == 2
+    assert "2 of 2 1 filter Clear" in (await browser.html("/?memory_type=fact")).words
 
 
 async def test_an_item_leads_back_to_the_page_of_the_list_that_it_was_opened_from(room, browser) -> None:
-    room.add(*(approved(f"c-{number:02}") for number in range(60)), make_decision("risky"))
-    place = (await browser.html("/approved")).one("a", rel="next")["href"]
-    opened = (await browser.html(place)).all(class_="open")[0]["href"]
-    page = await browser.html(opened)
-    path = opened.partition("?")[0]
+    room.add(*(approved(f"c-{number:02}") for number in range(60)), approved("fire", "Fire is hot."))
+    place = (await browser.html("/approved?search=water")).one("a", rel="next")["href"]
+    rows = (await browser.html(place)).all(class_="open")
+    page = await browser.html(rows[0]["href"])
+    path = rows[0]["href"].partition("?")[0]
     assert page.one("form", method="post", action=f"{path}/actions")
     sent = {"csrf": await browser.csrf(), "action": "retract", "revision": "1"}
     query = {one["value"] for one in page.all("input", name="query")}.pop()
@@ -341,7 +322,8 @@ async def test_an_item_leads_back_to_the_page_of_the_list_that_it_was_opened_fro
     other = (await browser.html("/approved")).all(class_="open")[0]["href"]
     plain = await browser.post(f"{other.partition('?')[0]}/actions", data={**sent, "reason": "other"})
     queued = await browser.html(f"{path}?from=//evil.example&kind=claim")
-    assert place.startswith("/approved?cursor=")
+    assert parse_qs(urlsplit(place).query).keys() == {"search", "cursor"}
+    assert len(rows) == 10
     for shown in (page, Html(refused.text)):
         assert (shown.one(id="to-queue")["href"], shown.one(id="to-queue").text) == (place, "Approved")
         assert shown.all(id="next") == []
@@ -444,13 +426,23 @@ async def test_an_item_is_found_by_its_ids_and_its_source_id_leads_where_the_set
             make_room(source_url=wrong)
 
 
-async def test_a_page_says_which_of_how_many_it_is_and_keeps_the_query_of_its_list(room, browser) -> None:
-    room.add(*(make_decision(f"c-{number}") for number in range(3)))
-    items = (await browser.get("/api/queue?sort=newest&search=water")).json()["items"]
-    page = await browser.html(f"/items/{items[1]['id']}?sort=newest&search=water")
-    assert page.one(id="place").text == "2 of 3"
-    query = parse_qs(urlsplit(page.one(id="next")["href"]).query)
-    assert query == {"sort": ["newest"], "search": ["water"]}
+async def test_the_next_page_and_each_item_of_it_keep_the_search_of_the_list_and_say_which_of_how_many_it_is(
+    room, lead
+) -> None:
+    room.add(
+        *(make_decision(f"c-{number:02}") for number in range(60)), make_decision("fire", "Fire is hot.")
+    )
+    first = (await lead.get("/api/queue?sort=newest&search=water")).json()
+    query = first["older"].partition("?")[2]
+    second = (await lead.get(f"/api/queue?{query}")).json()
+    ids = [item["id"] for item in (*first["items"], *second["items"])]
+    page = await lead.html(f"/items/{ids[50]}?{query}")
+    links = [urlsplit(page.one(id=name)["href"]) for name in ("previous", "next")]
+    assert len(set(ids)) == first["total"] == second["total"] == 60
+    assert (second["search"], page.one(id="place").text) == ("water", "51 of 60")
+    assert [link.path for link in links] == [f"/items/{ids[at]}" for at in (49, 51)]
+    for link in links:
+        assert parse_qs(link.query).items() >= {"sort": ["newest"], "search": ["water"]}.items()
 
 
 async def exported(client: Any, path: str) -> list[Any]:
