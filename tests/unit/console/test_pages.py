@@ -300,7 +300,7 @@ async def test_each_list_is_searched_exported_and_returned_to_from_an_item(room,
         assert page.one("input", id="search")["value"] == "fire"
         assert "0 of 2 search: nothing Clear" in none.words
         assert "Nothing matches." in none.words
-        assert "Queue 2" in none.words
+        assert listed != "queue" or "Queue 2" in none.words
         assert cleared.all(id="matches") == []
         assert item.one(id="to-queue")["href"] == f"{path}?search=fire"
         assert exported == f"/api/export/{listed}.csv?search=fire"
