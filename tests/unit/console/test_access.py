@@ -56,9 +56,7 @@ def test_every_route_has_a_rule_and_takes_one_method(room) -> None:
     assert wrong == []
 
 
-async def test_nobody_reads_or_writes_without_saying_who_they_are_and_a_wrong_token_is_refused_beside_a_session(
-    room, browser
-) -> None:
+async def test_nobody_is_served_unknown_and_no_wrong_token_beside_a_session(room, browser) -> None:
     room.add(make_decision("c-1", "A secret text."))
     browser.headers["authorization"] = "Bearer something"
     wrong = []

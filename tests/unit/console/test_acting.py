@@ -38,9 +38,7 @@ async def send(room: Room, decision_id: str, **fields: str) -> tuple[int, Html]:
     return answer.status_code, Html(answer.text)
 
 
-async def test_an_action_is_published_when_it_cannot_be_undone_any_more_and_an_undone_one_never(
-    room, lead
-) -> None:
+async def test_an_action_is_published_once_it_cannot_be_undone_and_an_undone_one_never(room, lead) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     for undone in (True, False):
         answer = await room.act(decision_id)
@@ -122,9 +120,7 @@ async def test_of_two_reviewers_the_first_counts_and_the_second_learns_who_was_f
     assert [sent.action for sent in room.recorder.sent] == ["approve"]
 
 
-async def test_a_change_while_an_action_is_held_stops_it_and_an_item_that_is_not_pending_takes_none(
-    room,
-) -> None:
+async def test_a_change_stops_a_held_action_and_an_item_that_is_not_pending_takes_none(room) -> None:
     decision_id, settled = room.add(make_decision("c-1"), make_decision("c-2"))
     await room.act(decision_id)
     room.add(approved("c-1", revision=2, reason_code="human_approved"))
@@ -135,9 +131,7 @@ async def test_a_change_while_an_action_is_held_stops_it_and_an_item_that_is_not
     assert (await room.act(settled)).status_code == 409
 
 
-async def test_an_edit_is_published_as_it_was_written_and_one_that_changes_nothing_is_an_approval(
-    room, browser
-) -> None:
+async def test_an_edit_is_published_as_written_and_one_of_nothing_is_an_approval(room, browser) -> None:
     written = "  Ⅷ \u202e line one\r\nline two\n"
     (decision_id,) = room.add(make_decision("c-0"))
     await room.act(decision_id, action="edit", content=written)
@@ -171,9 +165,7 @@ async def test_retracting_needs_a_reason_and_an_approved_item_and_is_offered_in_
         assert sent == [("retract", kind, "outdated")]
 
 
-async def test_a_form_leads_a_browser_on_in_its_list_whose_query_survives_undo_bulk_and_cancel(
-    room, browser
-) -> None:
+async def test_forms_undo_bulk_and_cancel_lead_on_in_a_list_and_keep_its_query(room, browser) -> None:
     first, second = room.add(make_decision("c-1"), make_decision("c-2"))
     token, listed = await browser.csrf(), "user=ana&sort=newest"
     form = {"csrf": token, "action": "approve", "query": listed}
@@ -197,9 +189,7 @@ async def test_a_form_leads_a_browser_on_in_its_list_whose_query_survives_undo_b
     assert room.held == []
 
 
-async def test_who_opens_an_item_is_named_to_others_until_the_lock_expires_or_they_act_and_hinders_nobody(
-    room, browser
-) -> None:
+async def test_who_opens_an_item_is_named_to_others_for_a_while_and_hinders_nobody(room, browser) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     path, seen = f"/api/items/{decision_id}/lock", []
     await room.site.live.poll()
@@ -290,9 +280,7 @@ async def test_an_edit_that_was_refused_undone_or_not_sent_stands_in_the_form_ag
         assert area(theirs, "content") == "Water is wet."
 
 
-async def test_a_refusal_that_was_read_is_not_shown_again_and_a_held_action_cannot_be_dismissed(
-    room, browser
-) -> None:
+async def test_a_refusal_is_shown_until_it_was_read_and_a_held_action_is_not_dismissed(room, browser) -> None:
     async def shown() -> list[Any]:
         return [one for one in (await browser.get("/api/actions")).json()["actions"] if one["shown"]]
 
@@ -329,9 +317,7 @@ async def test_an_edit_of_an_item_that_changed_is_shown_beside_the_change(room, 
     assert later.all(id="problem") == []
 
 
-async def test_an_incomplete_form_is_given_back_with_what_is_missing_and_no_reason_is_chosen_beforehand(
-    room, browser
-) -> None:
+async def test_an_incomplete_form_is_given_back_and_no_reason_is_chosen_beforehand(room, browser) -> None:
     names = ["first", "second"]
     known, other, pending = room.add(
         *(approved(name, f"The kiln is fired every {name} day.") for name in names),

@@ -40,9 +40,7 @@ def stored(room, *, compares=True):
     return room.add(approved("old", KILN.format(14), source="handbook"), new)
 
 
-async def test_each_item_gets_a_record_of_its_own_with_the_reason_and_one_named_twice_counts_once(
-    room,
-) -> None:
+async def test_each_item_gets_a_record_of_its_own_and_one_named_twice_counts_once(room) -> None:
     ids = fill(room, 20)
     answer = await bulk(room, ids + ids, action="reject", reason="outdated", note="All.")
     await room.released()
@@ -77,9 +75,7 @@ async def test_items_that_cannot_be_decided_are_reported_one_by_one_also_where_t
     assert len(room.held) == 122
 
 
-async def test_items_that_the_list_shows_in_part_are_left_out_of_an_approval_and_not_of_a_rejection(
-    room, browser, lead
-) -> None:
+async def test_items_shown_in_part_are_left_out_of_approvals_not_of_rejections(room, browser, lead) -> None:
     texts = {
         "short": "Water is wet.",
         "long": "word " * 60,
@@ -102,9 +98,7 @@ async def test_items_that_the_list_shows_in_part_are_left_out_of_an_approval_and
     assert rejected.status_code == 202
 
 
-async def test_all_that_match_are_listed_first_decided_by_their_ids_and_undone_together(
-    room, browser
-) -> None:
+async def test_all_that_match_are_listed_decided_by_their_ids_and_undone_together(room, browser) -> None:
     room.add(*(make_decision(f"c-{number:03}", reason_code="technical_hedge") for number in range(120)))
     room.add(make_decision("other"), make_decision("grave", reason_code="phantom_source"))
     query = "reason=technical_hedge"
@@ -158,9 +152,7 @@ async def test_a_mistyped_or_missing_query_matches_nothing_and_is_named(room, le
     assert (wrong, room.held) == ([], [])
 
 
-async def test_as_many_statements_run_for_thirty_items_as_for_ninety_and_at_most_fifty_are_published_at_a_time(
-    monkeypatch,
-) -> None:
+async def test_statements_do_not_grow_with_the_items_and_fifty_are_published_at_a_time(monkeypatch) -> None:
     going, most = 0, 0
 
     async def send(_, __):
@@ -234,7 +226,7 @@ async def test_a_high_risk_is_left_out_of_a_bulk_and_decided_on_its_own_page_onl
             assert len(room.held) == held + 1
 
 
-async def test_what_contradicts_a_memory_is_not_approved_from_the_list_also_uncompared(room, browser) -> None:
+async def test_what_contradicts_a_memory_is_not_approved_from_the_list_compared_or_not(room, browser) -> None:
     """And one that contradicts a memory that was retracted since is decided with others."""
     retracted = blocked("gone", reason_code="retracted")
     claim, _ = room.add(
@@ -249,9 +241,7 @@ async def test_what_contradicts_a_memory_is_not_approved_from_the_list_also_unco
     assert "It contradicts a memory" in refused.text
 
 
-async def test_every_form_that_decides_is_marked_for_the_guard_that_waits_until_it_was_seen(
-    room, browser
-) -> None:
+async def test_every_form_that_decides_is_marked_for_the_guard_against_haste(room, browser) -> None:
     pending, known = room.add(make_decision("c-1", facts=compared("old")), approved("old"))
     plain, _ = room.add(make_decision("c-2"), blocked("c-3"))
     asks = {"csrf": await browser.csrf(), "action": "reject", "ids": f"{plain}:1"}
@@ -269,9 +259,7 @@ async def test_every_form_that_decides_is_marked_for_the_guard_that_waits_until_
     assert all("data-decides" in form.attributes for form in decide)
 
 
-async def test_memories_come_with_difference_source_and_age_and_only_what_none_comes_near_is_called_new() -> (
-    None
-):
+async def test_memories_come_with_their_difference_and_only_what_none_comes_near_is_called_new() -> None:
     for compares in (True, False):
         room = make_room()
         _, new_id = stored(room, compares=compares)
@@ -290,9 +278,7 @@ async def test_memories_come_with_difference_source_and_age_and_only_what_none_c
     assert (item["memories"], item["checks"][-2]["result"]) == ([], "passed")
 
 
-async def test_to_replace_is_to_approve_and_then_to_retract_signed_one_by_one_and_undone_together(
-    lead, room
-) -> None:
+async def test_to_replace_is_to_approve_and_then_to_retract_and_is_undone_together(lead, room) -> None:
     for undone in (True, False):
         old_id, new_id = stored(room)
         answer = await room.act(new_id, **REPLACE, replaces={"id": old_id, "revision": 1})
@@ -306,9 +292,7 @@ async def test_to_replace_is_to_approve_and_then_to_retract_signed_one_by_one_an
     assert (await room.get("/api/actions"))["actions"][0]["text"] == "Replaced"
 
 
-async def test_nothing_is_retracted_where_the_new_claim_was_not_approved_and_a_refused_retraction_is_said() -> (
-    None
-):
+async def test_nothing_is_retracted_where_the_new_claim_was_not_approved_and_failures_are_said() -> None:
     not_approved = ["Not retracted: the new claim was not approved"]
     stands = ["The new claim is approved, and the old one still stands: Refused by the gate", "Approved"]
     for outcome, sent, told in (
@@ -328,9 +312,7 @@ async def test_nothing_is_retracted_where_the_new_claim_was_not_approved_and_a_r
         assert texts[: len(told)] == told
 
 
-async def test_what_is_replaced_has_to_be_approved_at_the_revision_seen_free_and_of_the_same_owner(
-    room,
-) -> None:
+async def test_what_is_replaced_is_approved_at_the_revision_seen_free_and_of_the_same_owner(room) -> None:
     old_id, new_id = stored(room)
     (others,) = room.add(approved("others", user_id="ben"))
     old = {"id": old_id, "revision": 1}

@@ -155,9 +155,7 @@ async def test_who_signs_out_here_or_at_another_console_is_told_at_once_in_every
         assert not await room.site.live.poll()
 
 
-async def test_the_first_holds_a_lock_the_others_learn_who_and_only_its_holder_releases_it(
-    redis_server,
-) -> None:
+async def test_the_first_holds_a_lock_the_others_learn_who_and_it_alone_releases_it(redis_server) -> None:
     async with Redis.from_url(redis_server.url) as redis:
         lasts = timedelta(seconds=45)
         for locks in (MemoryLocks(lasts, Clock()), RedisLocks(redis, f"test-{uuid.uuid4().hex}.", lasts)):
@@ -193,9 +191,7 @@ async def test_a_lock_in_redis_expires_unless_its_holder_renews_it(redis_server)
         assert set(await redis.hkeys(key)) == {b'["acme", "ana", "claim", "c-1"]'}, "expired ones are removed"
 
 
-async def test_what_is_shared_expires_by_itself_and_who_signed_out_stays_out_at_every_console(
-    redis_server,
-) -> None:
+async def test_what_is_shared_expires_and_who_signed_out_stays_out_at_every_console(redis_server) -> None:
     async with Redis.from_url(redis_server.url) as redis:
         for make in (MemoryShared, lambda clock: RedisShared(redis, f"test-{uuid.uuid4().hex}.", clock)):
             clock = Clock()
@@ -218,9 +214,7 @@ async def test_what_is_shared_expires_by_itself_and_who_signed_out_stays_out_at_
             assert await status_with(after, cookies) == 401
 
 
-async def test_a_session_goes_on_after_a_restart_once_the_sign_outs_were_read_unless_the_store_lost_them() -> (
-    None
-):
+async def test_a_session_goes_on_after_a_restart_once_the_sign_outs_were_read_unless_lost() -> None:
     for out, lost in ((False, False), (False, True), (True, True)):
         clock = Clock()
         shared = MemoryShared(clock)

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from groundwire.console.auth import OpenId
 from groundwire.console.settings import ConsoleSettings
 from groundwire.review.permissions import Person
-from tests.unit.console.rooms import Room, make_decision, make_room
+from tests.unit.console.rooms import make_decision, make_room
 
 joserfc_jwt = pytest.importorskip("joserfc.jwt")
 joserfc_jwk = pytest.importorskip("joserfc.jwk")
@@ -57,12 +57,12 @@ class Issuer:
 
 
 @pytest.fixture
-def issuer() -> Issuer:
+def issuer():
     return Issuer()
 
 
 @pytest.fixture
-def room(issuer: Issuer) -> Room:
+def room(issuer):
     room = make_room(**SETTINGS)
     room.site.openid._client.client_kwargs["transport"] = http.MockTransport(issuer.answer)
     room.add(make_decision("c-1"))
@@ -83,49 +83,44 @@ async def go(client: httpx.AsyncClient, issuer: Issuer, **changes: str) -> httpx
     return await client.get("/signin/oidc/callback", params={"code": "c", "state": query["state"]} | changes)
 
 
-async def test_who_comes_back_from_the_issuer_is_signed_in(room, issuer) -> None:
-    async with room.client() as client:
+async def test_who_comes_back_from_the_issuer_is_signed_in_where_that_browser_asked(room, issuer) -> None:
+    async with room.client() as client, room.client() as victim:
         query = await asked_for(client)
         answer = await go(client, issuer)
         assert (answer.status_code, answer.headers["location"]) == (303, "/")
         assert (await client.get("/api/queue")).json()["total"] == 1
-    assert query["redirect_uri"] == "http://127.0.0.1:8700/signin/oidc/callback"
-    assert query["code_challenge_method"] == "S256"
-    assert issuer.asked[0]["code_verifier"]
-
-
-async def test_claims_that_do_not_hold_or_that_another_key_signed_let_nobody_in(room, issuer) -> None:
-    another = joserfc_jwk.RSAKey.generate_key(2048, {"kid": "1"}, private=True)
-    let_in = []
-    for claims, signing in (
-        ({}, another),
-        *(
-            (claims, issuer.key)
-            for claims in (
-                *({"nonce": "another"}, {"aud": "another"}, {"iss": "https://other.example"}, {"exp": 1}),
-                *({"email_verified": False}, {"email_verified": "true"}, {"email": ""}, {"email": ["lead"]}),
-                *({"groundwire_tenants": []}, {"groundwire_tenants": "acme"}),
-                {"groundwire_tenants": ["no/tenant"]},
-            )
-        ),
-    ):
-        room.clock.forward(minutes=1)  # sign-in attempts are limited
-        issuer.claims, issuer.signing, issuer.nonce = CLAIMS | claims, signing, ""
-        async with room.client() as client:
-            statuses = (await go(client, issuer)).status_code, (await client.get("/api/queue")).status_code
-        if statuses != (403, 401):
-            let_in.append((claims, statuses))
-    assert let_in == []
-
-
-async def test_an_answer_that_this_browser_did_not_ask_for_lets_nobody_in(room, issuer) -> None:
-    async with room.client() as client, room.client() as victim:
-        assert (await go(client, issuer, state="forged")).status_code == 403
+        assert query["redirect_uri"] == "http://127.0.0.1:8700/signin/oidc/callback"
+        assert query["code_challenge_method"] == "S256"
+        assert issuer.asked[0]["code_verifier"]
+        assert (await go(victim, issuer, state="forged")).status_code == 403
         query = await asked_for(client)
         issuer.nonce = query["nonce"]
         stolen = await victim.get("/signin/oidc/callback", params={"code": "c", "state": query["state"]})
         assert stolen.status_code == 403
         assert (await victim.get("/api/queue")).status_code == 401
+
+
+async def test_claims_that_do_not_hold_or_that_another_key_signed_let_nobody_in(room, issuer) -> None:
+    another = joserfc_jwk.RSAKey.generate_key(2048, {"kid": "1"}, private=True)
+    wrong = {
+        "nonce": ["another"],
+        "aud": ["another"],
+        "iss": ["https://other.example"],
+        "exp": [1],
+        "email_verified": [False, "true"],
+        "email": ["", ["lead"]],
+        "groundwire_tenants": [[], "acme", ["no/tenant"]],
+    }
+    cases, let_in = [{name: value} for name, values in wrong.items() for value in values], []
+    for claims in ({}, *cases):
+        room.clock.forward(minutes=1)  # sign-in attempts are limited
+        issuer.claims, issuer.nonce = CLAIMS | claims, ""
+        issuer.signing = issuer.key if claims else another
+        async with room.client() as client:
+            statuses = (await go(client, issuer)).status_code, (await client.get("/api/queue")).status_code
+        if statuses != (403, 401):
+            let_in.append((claims, statuses))
+    assert let_in == []
 
 
 async def test_an_issuer_out_of_reach_is_said_to_be_and_without_one_there_is_no_such_sign_in() -> None:

@@ -14,19 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groundwire.console import words
 from groundwire.console.auth import place_asked_for, remember_place
 from groundwire.console.evidence import citations, marked
 from groundwire.console.pages import VERSION
-from groundwire.console.words import (
-    TextMark,
-    age,
-    hidden_marks,
-    label,
-    number,
-    quote_marks,
-    segments,
-    word_diff,
-)
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import AuditEvent
 from groundwire.messages.topics import TopicName
@@ -49,18 +40,18 @@ from tests.unit.console.rooms import (
 odd = st.sampled_from("<>&\"' \n\u202e\u200b\U0001f600e\u0301")
 texts = st.text(alphabet=st.one_of(st.characters(codec="utf-8"), odd), max_size=60)
 kinds = st.sampled_from(["quote", "hedge-review", "citation-unknown"])
-marks = st.builds(TextMark, st.integers(-5, 70), st.integers(-5, 70), kinds, st.just("t"))
+marks = st.builds(words.TextMark, st.integers(-5, 70), st.integers(-5, 70), kinds, st.just("t"))
 
 
 @given(texts, st.lists(marks, max_size=12))
 def test_marks_over_any_text_never_lose_add_or_change_a_character(text, given_marks) -> None:
-    found = segments(text, given_marks)
+    found = words.segments(text, given_marks)
     assert "".join(segment.text for segment in found) == text
     place = 0
     for segment in found:
         for at in range(place, place + len(segment.text)):
             assert set(segment.marks) == {
-                TextMark(max(0, one.start), min(len(text), one.end), one.kind, one.title)
+                words.TextMark(max(0, one.start), min(len(text), one.end), one.kind, one.title)
                 for one in given_marks
                 if one.start <= at < one.end
             }
@@ -85,33 +76,31 @@ async def test_a_page_shows_any_text_as_it_is(text) -> None:
 
 @given(texts, texts)
 def test_a_difference_adds_up_to_both_texts(old, new) -> None:
-    changes = [(change["operation"], change["text"]) for change in word_diff(old, new)]
+    changes = [(change["operation"], change["text"]) for change in words.word_diff(old, new)]
     assert "".join(text for operation, text in changes if operation != "insert") == old
     assert "".join(text for operation, text in changes if operation != "delete") == new
     assert all(text for _, text in changes)
 
 
 def test_texts_codes_and_numbers_are_shown_as_words() -> None:
-    changes = word_diff("closes after 40 entries", "closes after 400 entries")
+    changes = words.word_diff("closes after 40 entries", "closes after 400 entries")
     assert [one["text"] for one in changes] == ["closes after ", "40", "400", " entries"]
     assert [one["operation"] for one in changes] == ["equal", "delete", "insert", "equal"]
-    assert label("citation_unverified") == "citation not verified"
-    assert number(12_345) == "12\u202f345"
-    ages = [age(seconds) for seconds in (3, 60, 7_300, 200_000)]
+    assert words.label("citation_unverified") == "citation not verified"
+    assert words.number(12_345) == "12\u202f345"
+    ages = [words.age(seconds) for seconds in (3, 60, 7_300, 200_000)]
     assert ages == ["just now", "1 minute ago", "2 hours ago", "2 days ago"]
-    quotes = quote_marks("say what is said", ["is", "IS", "", "said"])
+    quotes = words.quote_marks("say what is said", ["is", "IS", "", "said"])
     assert [(one.start, one.end) for one in quotes] == [(9, 11), (12, 16)], (
         "where they stand letter for letter"
     )
 
 
-async def test_every_invisible_character_is_marked_and_no_text_and_keeps_a_row_from_approval_in_the_list(
-    room, lead
-) -> None:
+async def test_every_invisible_character_is_marked_and_keeps_a_row_from_quick_approval(room, lead) -> None:
     unseen = re.findall(f"[{INVISIBLE}]", "".join(map(chr, range(0x110000))))
-    assert [char for char in unseen if not hidden_marks(f"a{char}b")] == []
+    assert [char for char in unseen if not words.hidden_marks(f"a{char}b")] == []
     assert [char for char in unseen if not is_blank(f" {char} ")] == []
-    assert hidden_marks("\u2764\ufe0f") == [], "a selector behind an emoji shows"
+    assert words.hidden_marks("\u2764\ufe0f") == [], "a selector behind an emoji shows"
     found = marked(make_decision("c-1"), "a\u202eb\u200bc\td\n")["segments"]
     assert [part["title"] for part in found if "hidden" in part["kinds"]] == ["U+202E", "U+200B"]
     some = unseen[:: len(unseen) // 40]
@@ -144,9 +133,7 @@ async def test_only_what_the_gate_found_on_the_web_is_a_link_and_it_sends_no_ref
     assert elsewhere == [(linked[0], "noopener noreferrer")]
 
 
-async def test_hostile_text_stays_text_on_every_page_which_has_no_script_or_style_of_its_own(
-    room, browser
-) -> None:
+async def test_hostile_text_stays_text_on_every_page_and_none_has_a_script_or_style(room, browser) -> None:
     """In every field that a producer, a person or a check fills."""
     hostile = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 }}{% raw %}</textarea>&lt;"
     clock, span = "2026-01-31T12:00:00Z", {"start": 5, "end": 40}
@@ -426,9 +413,7 @@ async def test_an_item_is_found_by_its_ids_and_its_source_id_leads_where_the_set
             make_room(source_url=wrong)
 
 
-async def test_the_next_page_and_each_item_of_it_keep_the_search_of_the_list_and_say_which_of_how_many_it_is(
-    room, lead
-) -> None:
+async def test_the_next_page_and_its_items_keep_the_search_and_say_which_of_how_many(room, lead) -> None:
     room.add(
         *(make_decision(f"c-{number:02}") for number in range(60)), make_decision("fire", "Fire is hot.")
     )

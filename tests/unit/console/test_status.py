@@ -23,17 +23,17 @@ from tests.unit.console.rooms import NOBODYS, Room, make_decision, make_room, wo
 from tests.unit.review.world import dead_letter, decision, record, reviewed
 
 
-def room_with(names: str = "claims:9100,deferred:9100", **answers: Any) -> Room:
+def room_with(names="claims:9100,deferred:9100", **answers):
     """Return a room whose workers answer, by address, with metrics, a text or an error; `asked` lists the addresses."""
     room, asked = make_room(workers=names), []
 
-    async def resolve(target: ScrapeTarget) -> list[str]:
+    async def resolve(target):
         found = [name for name in answers if name.split("_")[0] == target.host]
         if not found:
             raise OSError
         return found
 
-    async def fetch(address: str, port: int) -> str:
+    async def fetch(address, port):
         assert port == 9100
         asked.append(address)
         answer = answers[address]
@@ -52,7 +52,12 @@ async def shown(room: Room) -> str:
 
 
 async def test_the_page_is_for_who_sees_everything_of_a_tenant_and_for_others_there_is_none() -> None:
-    room = make_room()
+    url = "https://grafana.acme.example/d/groundwire"
+    room = make_room(grafana_url=url)
+    assert f'href="{url}"' in await shown(room)
+    assert "Grafana" not in await shown(make_room())
+    with pytest.raises(ValueError, match="grafana_url"):
+        make_room(grafana_url="javascript:alert(1)")
     for token, status in (("lead-token", 200), ("viewer-token", 200), ("ana-token", 404), ("eve-token", 404)):
         async with room.client(token) as client:
             answers = [await client.get(path) for path in ("/status", "/api/status")]
@@ -82,6 +87,11 @@ async def test_lag_is_added_up_over_all_workers_of_a_role_and_age_is_that_of_the
     assert found["waiting"] == 1_200_000
     assert [one["address"] for one in found["workers"]] == ["claims_1", "claims_2", "deferred"]
     assert "1.2 min" in await shown(room)
+    await asyncio.gather(*(shown(room) for _ in range(5)))
+    assert len(room.asked) == 3, "however many look, workers are asked once in five seconds"
+    room.clock.forward(seconds=5)
+    await shown(room)
+    assert len(room.asked) == 6
 
 
 async def test_what_no_worker_tells_is_not_measured_and_never_a_zero() -> None:
@@ -112,15 +122,8 @@ async def test_a_worker_that_waits_is_told_of_in_plain_words_before_everything_e
 
 
 async def test_a_port_that_answers_nonsense_is_unreadable_and_no_text_of_it_comes_to_the_page() -> None:
-    for nonsense in (
-        *(
-            "",
-            "<html>groundwire_partitions</html>",
-            "groundwire_partitions NaN",
-            "groundwire_partitions +Inf",
-        ),
-        *("groundwire_partitions -1", "groundwire_partitions 1e300", "groundwire_partitions_of_another 1"),
-    ):
+    values = [f"groundwire_partitions {value}" for value in ("NaN", "+Inf", "-1", "1e300")]
+    for nonsense in ("", "<html>groundwire_partitions</html>", *values, "groundwire_partitions_of_another 1"):
         found = await room_with(claims=nonsense, deferred=worker_metrics("deferred")).get("/api/status")
         assert (nonsense, found["workers"][0]["state"]) == (nonsense, "unreadable")
         assert [row["workers"] for row in found["roles"]] == [0, 0, 1, 0]
@@ -183,23 +186,6 @@ async def test_over_review_is_what_people_approved_unchanged_with_the_setting_th
     row = {"reason": "technical_hedge", "decided": 3, "approved": 2, "lever": "trusted_technical_hedges"}
     assert found["reasons"] == [row]
     assert "People approved 2 of 3 items unchanged" in await shown(room)
-
-
-async def test_the_link_to_grafana_is_there_where_its_address_is_set() -> None:
-    url = "https://grafana.acme.example/d/groundwire"
-    assert f'href="{url}"' in await shown(make_room(grafana_url=url))
-    assert "Grafana" not in await shown(make_room())
-    with pytest.raises(ValueError, match="grafana_url"):
-        make_room(grafana_url="javascript:alert(1)")
-
-
-async def test_however_many_look_the_workers_are_asked_once_in_five_seconds() -> None:
-    room = room_with("claims:9100", claims=worker_metrics("claims"))
-    await asyncio.gather(*(room.get("/api/status") for _ in range(5)))
-    assert room.asked == ["claims"]
-    room.clock.forward(seconds=5)
-    await room.get("/api/status")
-    assert room.asked == ["claims"] * 2
 
 
 async def test_an_answer_is_read_up_to_a_limit_and_a_port_that_says_nothing_is_given_up(monkeypatch) -> None:
