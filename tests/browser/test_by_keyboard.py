@@ -53,34 +53,57 @@ def test_mixed_items_are_decided_by_keyboard_alone_each_as_it_was_meant_and_once
 
 
 @pytest.mark.smoke
-def test_enter_opens_what_j_and_k_choose_and_j_and_k_go_on_from_item_to_item(consoles, people) -> None:
-    reader = people(consoles.start())
+def test_j_k_and_enter_go_on_from_item_to_item_and_the_focus_comes_back_to_the_place_that_was_left(
+    consoles, people
+) -> None:
+    reader = people(consoles.start(undo_seconds=60))
     order = reader.ids()
-    reader.press("j", "j")
-    assert reader.selected == order[2]
-    reader.press("k")
+    assert reader.selected == order[0]
+    reader.press("j", "j", "k")
     reader.go("Enter")
-    assert reader.item == order[1]
-    reader.go("j")
-    assert reader.item == order[2]
-    reader.go("k")
-    reader.go("k")
-    assert reader.item == order[0]
+    assert (reader.item, reader.focused) == (order[1], "title")
+    reader.go("q")
+    assert reader.selected == order[1]
+    reader.go("Enter")
+    reader.page.go_back()
+    assert reader.selected == order[1]
+    reader.go("Enter")
+    for key, item in (("j", order[2]), ("k", order[1]), ("k", order[0])):
+        reader.go(key)
+        assert reader.item == item
+    for keys in (("a",), ("r", "1", "Enter"), ("u",)):
+        reader.go(*keys)
+        assert reader.focused == "title"
     reader.go("q")
     assert reader.ids() == order
+    quick = reader.page.locator('#list > .item[data-whole="true"]:not([data-own-page]):not(.doing)').first
+    quick.locator(".open").focus()
+    approved = reader.selected
+    reader.go("a")
+    assert reader.selected == order[order.index(approved) + 1]
+    expect(reader.page.locator(f'[data-id="{approved}"]')).to_contain_class("doing")
 
 
 @pytest.mark.smoke
 def test_keys_are_letters_where_somebody_types_and_the_browsers_with_control_or_alt(consoles, people) -> None:
+    """And in a form that was opened by mouse, wherever one clicks meanwhile."""
     console = consoles.start()
     reader = people(console)
     reader.press("/")
     reader.page.keyboard.type("jkareu?x")
     assert reader.page.locator("#search").input_value() == "jkareu?x"
+    reader.open("/?kind=claim")
     reader.open(f"/items/{reader.ids()[0]}")
     before = reader.item
     reader.press("Alt+a", "Control+e", "Meta+r")
     assert (reader.item, reader.page.locator("details[open]").count()) == (before, 0)
+    for action in ("edit", "reject"):
+        reader.page.locator(f"#{action} > summary").click()
+        expect(reader.page.locator(f"#{action} :focus")).to_have_count(1)
+        reader.page.locator("#title").click()
+        reader.press("a", "j", "e")
+        assert reader.item == before
+        reader.page.locator(f"#{action} > summary").click()
     reader.press("r", "Tab")
     reader.page.keyboard.type("aeu?")
     assert reader.page.locator("#reject-note").input_value() == "aeu?"
@@ -135,43 +158,27 @@ def test_shift_selects_on_from_item_to_item_and_all_between_two_clicks(consoles,
     assert checked() == []
 
 
-def test_a_opens_an_edit_that_was_not_sent_and_approves_nothing(consoles, people) -> None:
-    console = consoles.start()
-    reader = people(console)
-    reader.open_first()
-    item, edit, content = reader.item, reader.page.locator("#edit"), reader.page.locator("#content")
-    reader.press("e")
-    content.fill("Typed and not sent.")
-    reader.press("Escape", "a")
-    expect(edit).to_have_attribute("open", "")
-    expect(reader.page.locator(".outcome.told")).to_contain_text("not sent")
-    reader.open("/")
-    reader.page.locator(f'[data-id="{item}"] .open').focus()
-    reader.go("a")
-    assert reader.item == item
-    expect(edit).to_have_attribute("open", "")
-    expect(content).to_have_value("Typed and not sent.")
-    consoles.stop(console)
-    assert console.reviews.sent == []
-
-
-def test_a_key_held_down_or_meant_for_the_page_before_decides_no_second_item(consoles, people) -> None:
-    console = consoles.start()
-    reader = people(console)
+def test_a_key_held_down_decides_no_second_item_and_what_was_done_can_be_taken_back_at_once(
+    consoles, people
+) -> None:
+    reader = people(consoles.start(undo_seconds=60))
     reader.open(f"/items/{reader.ids()[0]}")
-    reader.page.keyboard.press("a")
     reader.ready()
-    assert console.site.outbox.of(LEAD) == []
-    subject = reader.subject
+    subject, item = reader.subject, reader.item
     with reader.page.expect_navigation():
         reader.page.keyboard.down("a")
+    reader.ready()
     for _ in range(10):  # as a keyboard does that repeats
         reader.page.keyboard.down("a")
     reader.page.keyboard.up("a")
     reader.said("Approved")
-    reader.open("/")
-    consoles.stop(console)
-    assert [one.subject_id for one in console.reviews.sent] == [subject]
+    assert decided(reader) == [subject]
+    hold_back(reader)
+    reader.page.reload()
+    with reader.page.expect_navigation():
+        reader.page.keyboard.press("u")
+    assert reader.item == item
+    assert reader.page.locator("html.ready").count() == 0
 
 
 def test_single_letter_keys_can_be_switched_off_and_on(consoles, people) -> None:
@@ -189,37 +196,6 @@ def test_single_letter_keys_can_be_switched_off_and_on(consoles, people) -> None
     reader.press("Escape")
     reader.go("a")
     reader.said("Approved")
-
-
-def test_the_focus_begins_at_the_first_item_goes_to_titles_and_comes_back_to_the_place_that_was_left(
-    consoles, people
-) -> None:
-    reader = people(consoles.start(undo_seconds=60))
-    assert reader.selected == reader.ids()[0]
-    reader.press("j", "j", "j")
-    left = reader.selected
-    reader.go("Enter")
-    assert reader.focused == "title"
-    reader.go("q")
-    assert reader.selected == left
-    reader.go("Enter")
-    reader.page.go_back()
-    assert reader.selected == left
-    reader.go("Enter")
-    for keys in (("a",), ("r", "1", "Enter"), ("u",)):
-        reader.go(*keys)
-        assert reader.focused == "title"
-
-
-@pytest.mark.smoke
-def test_after_an_approval_from_the_list_the_next_undecided_item_has_the_focus(consoles, people) -> None:
-    reader = people(consoles.start(undo_seconds=60))
-    quick = reader.page.locator('#list > .item[data-whole="true"]:not([data-own-page])').first
-    quick.locator(".open").focus()
-    approved, order = reader.selected, reader.ids()
-    reader.go("a")
-    assert reader.selected == order[order.index(approved) + 1]
-    expect(reader.page.locator(f'[data-id="{approved}"]')).to_contain_class("doing")
 
 
 def test_a_form_that_opens_takes_the_focus_and_escape_gives_it_back(consoles, people) -> None:
@@ -262,9 +238,11 @@ def test_help_keeps_the_focus_inside_and_gives_it_back(consoles, people) -> None
     assert reader.selected == before
 
 
-def test_the_first_tab_reaches_the_skip_link_and_it_leads_past_the_navigation(consoles, people) -> None:
+def test_the_first_tab_reaches_the_skip_link_past_the_navigation_and_what_has_the_focus_shows_it(
+    consoles, people
+) -> None:
     reader = people(consoles.start(), reduced_motion="reduce")
-    page = reader.page
+    page, unmarked = reader.page, []
     reader.open("/status")
     reader.press("Tab")
     skip = page.get_by_role("link", name="Skip to the content")
@@ -274,15 +252,10 @@ def test_the_first_tab_reaches_the_skip_link_and_it_leads_past_the_navigation(co
     assert reader.focused == "main"
     reader.press("Tab")
     assert page.evaluate("!!document.activeElement.closest('main')")
-
-
-def test_everything_that_has_the_focus_shows_it(consoles, people) -> None:
-    reader = people(consoles.start())
-    reader.go("Enter")
-    unmarked = []
+    reader.open_first()
     for _ in range(20):
         reader.press("Tab")
-        shown = reader.page.evaluate(
+        shown = page.evaluate(
             "(() => { const s = getComputedStyle(document.activeElement);"
             " return document.activeElement === document.body"
             " || (s.outlineStyle !== 'none' && s.outlineWidth !== '0px') })()"
@@ -306,23 +279,6 @@ def test_who_asks_for_less_motion_gets_none(consoles, people) -> None:
     assert "BUTTON" in reader.page.evaluate(moving)
 
 
-def test_a_form_that_is_opened_by_mouse_has_the_focus_and_letters_are_no_actions_in_it(consoles, people):
-    console = consoles.start()
-    reader = people(console)
-    reader.open("/?kind=claim")
-    reader.open(f"/items/{reader.ids()[0]}")
-    for action in ("edit", "reject"):
-        before = reader.item
-        reader.page.locator(f"#{action} > summary").click()
-        expect(reader.page.locator(f"#{action} :focus")).to_have_count(1)
-        reader.page.locator("#title").click()
-        reader.press("a", "j", "e")
-        assert reader.item == before
-        reader.page.locator(f"#{action} > summary").click()
-    consoles.stop(console)
-    assert console.reviews.sent == []
-
-
 def hold_back(reader: Reader) -> None:
     """Let pages that appear from now on stay as they are in their first 400 ms, however slow the machine is."""
 
@@ -337,17 +293,16 @@ def hold_back(reader: Reader) -> None:
 
 
 def decided(reader: Reader) -> list[str]:
-    return [entry.order.record.subject_id for entry in reader.console.site.outbox.of(LEAD)]
+    """Return what its person decided, the first first."""
+    return [entry.order.record.subject_id for entry in reversed(reader.console.site.outbox.of(LEAD))]
 
 
-@pytest.mark.parametrize("way", ["a click", "a tap", "Enter", " ", "its key"])
-def test_what_comes_right_after_a_decision_does_not_decide_the_item_that_appears(
-    consoles, people, way
-) -> None:
-    reader = people(consoles.start(undo_seconds=60), has_touch=True)
+def test_what_comes_right_after_a_decision_does_not_decide_the_item_that_appears(consoles, people) -> None:
+    console = consoles.start(16, undo_seconds=60)
+    reader = people(console, has_touch=True)
     page, approve = reader.page, reader.page.locator("#approve button")
 
-    def decide() -> None:
+    def decide(way: str) -> None:
         box = approve.bounding_box()
         middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         if way == "a click":
@@ -360,22 +315,22 @@ def test_what_comes_right_after_a_decision_does_not_decide_the_item_that_appears
             approve.press(way)
 
     reader.open_first()
-    first = reader.subject
-    reader.ready()
-    hold_back(reader)
-    with page.expect_navigation():
-        decide()
-    assert reader.subject != first
-    decide()
-    assert (page.evaluate("1"), decided(reader)) == (1, [first])
-    assert page.locator("[role=alert], .outcome.told").count() == 0, "nobody is told of it"
-    page.unroute_all()
-    page.reload()
-    reader.ready()
-    second = reader.subject
-    with page.expect_navigation():
-        decide()
-    assert sorted(decided(reader)) == sorted([first, second])
+    for way in ("a click", "a tap", "Enter", " ", "its key"):
+        before, first = decided(reader), reader.subject
+        reader.ready()
+        hold_back(reader)
+        with page.expect_navigation():
+            decide(way)
+        second = reader.subject
+        decide(way)
+        assert (way, page.evaluate("1"), decided(reader)) == (way, 1, [*before, first])
+        assert page.locator("[role=alert], .outcome.told").count() == 0, "nobody is told of it"
+        page.unroute_all()
+        page.reload()
+        reader.ready()
+        with page.expect_navigation():
+            decide(way)
+        assert decided(reader) == [*before, first, second]
 
 
 def test_enter_pressed_twice_or_held_down_on_the_list_answers_no_question(consoles, people) -> None:
@@ -430,16 +385,3 @@ def test_control_enter_held_down_sends_one_edit(consoles, people) -> None:
     keyboard.up("Enter")
     keyboard.up("Control")
     assert decided(reader) == [subject]
-
-
-def test_what_was_done_can_be_taken_back_at_once(consoles, people) -> None:
-    reader = people(consoles.start(undo_seconds=60))
-    reader.go("Enter")
-    item = reader.item
-    reader.go("a")
-    hold_back(reader)
-    reader.page.reload()
-    with reader.page.expect_navigation():
-        reader.page.keyboard.press("u")
-    assert reader.item == item
-    assert reader.page.locator("html.ready").count() == 0

@@ -20,30 +20,26 @@ from tests.browser.site import eventually
 NARROW = {"width": 320, "height": 700}
 
 
-def test_the_list_shows_hostile_texts_as_text_and_stays_as_wide_as_the_window(consoles, people) -> None:
-    board, ids = hostile_board()
-    reader = people(consoles.start(board=board), viewport=NARROW)
-    assert sorted(reader.ids()) == sorted(ids.values())
-    for name, item in ids.items():
-        shown = reader.page.locator(f'[data-id="{item}"] .excerpt').text_content()
-        assert shown[:60] == HOSTILE[name][:60]
-    assert reader.fits()
-    assert reader.complaints == []
-
-
 @pytest.mark.smoke
-def test_the_page_of_a_hostile_text_shows_every_letter_of_it_and_runs_and_loads_nothing(
+def test_list_and_page_of_a_hostile_text_show_it_as_text_as_wide_as_the_window_and_load_nothing(
     consoles, people
 ) -> None:
     board, ids = hostile_board()
     console = consoles.start(board=board, undo_seconds=60)
     reader = people(console, viewport=NARROW)
     page = reader.page
+    assert sorted(reader.ids()) == sorted(ids.values())
+    assert reader.fits()
+    for name, item in ids.items():
+        excerpt = page.locator(f'[data-id="{item}"] .excerpt')
+        assert excerpt.text_content()[:60] == HOSTILE[name][:60]
+        expect(excerpt).to_have_css("unicode-bidi", "isolate")
     for name, text in HOSTILE.items():
         reader.open(f"/items/{ids[name]}")
         assert page.title() == f"{name} · Groundwire"
         assert page.locator("#text").text_content() == text
         assert page.locator("#text *:not(mark)").count() == 0
+        expect(page.locator("#text")).to_have_css("unicode-bidi", "isolate")
         assert reader.fits(), name
         addresses = page.locator("a").evaluate_all("all => all.map(a => a.href)")
         assert [one for one in addresses if not one.startswith(console.url)] == []
@@ -56,29 +52,6 @@ def test_the_page_of_a_hostile_text_shows_every_letter_of_it_and_runs_and_loads_
     consoles.stop(console)
     sent = {one.subject_id: one.content for one in console.reviews.sent}
     assert sent == {name: f"{text}!" for name, text in HOSTILE.items()}
-    assert reader.complaints == []
-
-
-def test_what_cannot_be_seen_in_a_text_is_named_and_what_turns_it_ends_with_it(consoles, people) -> None:
-    board, ids = hostile_board()
-    reader = people(consoles.start(board=board))
-    reader.open(f"/items/{ids['turned']}")
-    named = reader.page.locator("#text .m-hidden").evaluate_all("all => all.map(one => one.title)")
-    assert named == ["U+202E", "U+202C", "U+2066", "U+2069", "U+200B", "U+0007"]
-    expect(reader.page.locator("#text")).to_have_css("unicode-bidi", "isolate")
-    reader.open("/")
-    expect(reader.page.locator(f'[data-id="{ids["turned"]}"] .excerpt')).to_have_css(
-        "unicode-bidi", "isolate"
-    )
-
-
-def test_no_page_scrolls_sideways_on_a_telephone(consoles, people) -> None:
-    reader = people(consoles.start_full(), viewport=NARROW)
-    for path in ("/", "/responses", "/approved", "/blocked", "/dead-letters", "/status"):
-        reader.open(path)
-        assert reader.fits(), path
-    reader.press("?")
-    assert reader.fits()
     assert reader.complaints == []
 
 
@@ -112,7 +85,7 @@ def test_on_a_telephone_what_decides_stays_in_view_and_is_large_enough_for_a_thu
         assert reader.fits()
 
 
-def test_on_a_telephone_no_target_is_lower_than_44_pixels_and_undo_is_within_the_window(
+def test_on_a_telephone_no_page_scrolls_sideways_no_target_is_lower_than_44_pixels_and_undo_is_in_view(
     consoles, people
 ) -> None:
     low = """() => [...document.querySelectorAll(
@@ -126,49 +99,50 @@ def test_on_a_telephone_no_target_is_lower_than_44_pixels_and_undo_is_within_the
     reader.go("Control+Enter")
     undo = reader.page.locator(".outcome.held button").bounding_box()
     assert undo["x"] + undo["width"] <= NARROW["width"]
-    small = {"/item": reader.page.evaluate(low)}
-    for path in ("/?kind=response", "/approved", "/status"):
+    small = {"/item": (reader.page.evaluate(low), reader.fits())}
+    for path in ("/?kind=response", "/responses", "/approved", "/blocked", "/dead-letters", "/status"):
         reader.open(path)
-        small[path] = reader.page.evaluate(low)
-    assert {path: found for path, found in small.items() if found} == {}
-
-
-def opened(consoles, people, record, **options):
-    """Somebody at the page of a response."""
-    decided = in_review([record])
-    reader = people(consoles.start(board=board_of(decided)), **options)
-    reader.open(f"/items/{decided[0].decision_id}")
-    return reader
+        small[path] = (reader.page.evaluate(low), reader.fits())
+    assert {path: found for path, found in small.items() if found != ([], True)} == {}
+    reader.press("?")
+    assert reader.fits()
+    assert reader.complaints == []
 
 
 @pytest.mark.smoke
 def test_by_keyboard_or_pointer_one_sees_what_the_source_says_of_each_fault(consoles, people) -> None:
-    reader = opened(consoles, people, faulty_response())
+    decided = in_review([faulty_response()])
+    reader = people(consoles.start(board=board_of(decided)))
+    reader.open(f"/items/{decided[0].decision_id}")
     lit = reader.page.locator(".place.lit")
     for key, says in (
         ("f", "The pump in Lyon runs at 40 bar."),
         ("f", "Visitors are not allowed in the pump hall."),
+        ("F", "The pump in Lyon runs at 40 bar."),
     ):
         reader.press(key)
         expect(lit).to_have_text(says)
         expect(lit).to_have_class("place lit against")
-    reader.press("F")
-    expect(lit).to_have_text("The pump in Lyon runs at 40 bar.")
     reader.page.locator(".place", has_text="serviced every 30 days").hover()
     expect(reader.page.locator("#answer .lit")).to_contain_text("It is serviced every 30 days")
     assert reader.complaints == []
 
 
 def test_an_answer_and_sources_that_mean_harm_are_shown_as_text_and_fit_a_telephone(consoles, people) -> None:
+    records = []
     for number, text in enumerate(HOSTILE.values()):
         chunk = {"chunk_id": text[:50], "file": text[:50], "content": text, "start_line": 1, "end_line": 1}
-        record = faulty_response(f"harm-{number}") | {"answer": f"{text} 7", "chunks": [chunk], "query": text}
-        reader = opened(consoles, people, record, viewport=NARROW)
-        assert reader.page.locator("#answer").text_content() == f"{text} 7"
-        assert reader.page.locator("#question").text_content() == text
+        harm = {"answer": f"{text} 7", "chunks": [chunk], "query": text}
+        records.append(faulty_response(f"harm-{number}") | harm)
+    made = in_review(records)
+    reader = people(consoles.start(board=board_of(made)), viewport=NARROW)
+    for record, one in zip(records, made, strict=True):
+        reader.open(f"/items/{one.decision_id}")
+        assert reader.page.locator("#answer").text_content() == record["answer"]
+        assert reader.page.locator("#question").text_content() == record["query"]
         assert reader.page.locator("#answer *:not(mark, a.claim)").count() == 0
         assert reader.fits()
-        assert reader.complaints == []
+    assert reader.complaints == []
 
 
 def test_each_answer_is_judged_as_its_planted_fault_demands_by_keyboard_from_what_its_page_shows(
