@@ -117,7 +117,6 @@ class Client(httpx.AsyncClient):
         return Html((await self.get(path)).text)
 
     async def csrf(self, path="/"):
-        """Return the token that the forms of a page carry."""
         return (await self.html(path)).one("body")["data-csrf"]
 
 
@@ -136,7 +135,6 @@ class Room:
         return self.app.state.site
 
     def client(self, token=None, address="127.0.0.1", **headers):
-        """Return a client; with a token, one that sends it."""
         if token is not None:
             headers["authorization"] = f"Bearer {token}"
         transport = httpx.ASGITransport(self.app, client=(address, 5000), raise_app_exceptions=False)
@@ -151,18 +149,15 @@ class Room:
             yield client
 
     async def get(self, path, who="lead-token"):
-        """Return the JSON that a program gets."""
         async with self.client(who) as client:
             return (await client.get(path)).json()
 
     async def act(self, decision_id, who="lead-token", **action):
-        """Act on an item as a program does."""
         async with self.client(who) as client:
             return await client.post(f"/api/items/{decision_id}/actions", json=ITEM | action)
 
     @property
     def held(self):
-        """What can still be undone."""
         return list(self.site.outbox._in(OrderState.HELD))
 
     def add(self, *decisions):

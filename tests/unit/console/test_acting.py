@@ -92,7 +92,7 @@ async def test_the_outcome_is_shown_to_its_person_alone_and_a_failed_action_may_
     assert (await room.act(decision_id)).status_code == 202
 
 
-async def test_an_action_on_an_item_that_changed_is_refused_with_the_change(room) -> None:
+async def test_an_action_on_an_item_that_changed_is_refused_with_the_change(room, browser) -> None:
     (old,) = room.add(make_decision("c-1"))
     review = {"action": "reject", "action_id": "a-1", "reviewer": "ana", "reason": "outdated"}
     facts = {"clock": "2026-01-31T12:00:00Z", "review": review}
@@ -107,28 +107,34 @@ async def test_an_action_on_an_item_that_changed_is_refused_with_the_change(room
             if revision == 1:
                 assert {"what": "revision", "was": "1", "now": "2"} in told["problem"]["changes"]
                 assert "by ana" in told["problem"]["changes"][-1]["now"]
+    status, answer = await send(room, old, content=TYPED, query="kind=claim")
+    again, later = [await browser.html(f"/items/{new}?seen={query}") for query in ("1&kind=claim", "2")]
+    assert status == 409
+    assert (area(answer, "typed-content"), area(answer, "typed-note")) == (TYPED, "A note.")
+    assert answer.one(id="item")["data-address"] == f"/items/{new}?seen=1&kind=claim"
+    for page in (answer, again):
+        problem = page.one(id="problem").text
+        assert "It has changed." in problem
+        assert "2026-01-31 11:00 UTC" in problem
+        assert "2026-01-31T11:00" not in problem
+    assert later.all(id="problem") == []
     assert room.held == []
 
 
-async def test_of_two_reviewers_the_first_counts_and_the_second_learns_who_was_first(room) -> None:
-    (decision_id,) = room.add(make_decision("c-1"))
-    assert (await room.act(decision_id)).status_code == 202
-    second = await room.act(decision_id, who="ana-token", action="reject", reason="other")
-    await room.released()
-    assert second.status_code == 409
-    assert "lead" in second.json()["problem"]["text"]
-    assert [sent.action for sent in room.recorder.sent] == ["approve"]
-
-
-async def test_a_change_stops_a_held_action_and_an_item_that_is_not_pending_takes_none(room) -> None:
-    decision_id, settled = room.add(make_decision("c-1"), make_decision("c-2"))
-    await room.act(decision_id)
+async def test_the_first_who_acts_counts_and_stops_where_the_item_changes_or_is_not_pending(room) -> None:
+    ids = room.add(*(make_decision(f"c-{number}") for number in range(3)))
+    for decision_id in ids[:2]:
+        assert (await room.act(decision_id)).status_code == 202
+        second = await room.act(decision_id, who="ana-token", action="reject", reason="other")
+        assert second.status_code == 409
+        assert "lead" in second.json()["problem"]["text"]
     room.add(approved("c-1", revision=2, reason_code="human_approved"))
     await room.released()
     room.settle("c-2")
-    assert room.recorder.sent == []
-    assert [entry.state for entry in room.site.outbox.of(LEAD)] == [OrderState.STALE]
-    assert (await room.act(settled)).status_code == 409
+    assert [(one.action, one.subject_id) for one in room.recorder.sent] == [("approve", "c-0")]
+    states = {entry.order.record.subject_id: entry.state for entry in room.site.outbox.of(LEAD)}
+    assert (len(states), states["c-1"]) == (2, OrderState.STALE)
+    assert (await room.act(ids[2])).status_code == 409
 
 
 async def test_an_edit_is_published_as_written_and_one_of_nothing_is_an_approval(room, browser) -> None:
@@ -299,22 +305,6 @@ async def test_a_refusal_is_shown_until_it_was_read_and_a_held_action_is_not_dis
     action_id = (await room.act(held)).json()["action_id"]
     await browser.post(f"/actions/{action_id}/dismiss", data={"csrf": token})
     assert [one["action_id"] for one in await shown()] == [action_id]
-
-
-async def test_an_edit_of_an_item_that_changed_is_shown_beside_the_change(room, browser) -> None:
-    (old,) = room.add(make_decision("c-1"))
-    (new,) = room.add(approved("c-1", revision=2, reason_code="human_approved"))
-    status, answer = await send(room, old, content=TYPED, query="kind=claim")
-    again, later = [await browser.html(f"/items/{new}?seen={query}") for query in ("1&kind=claim", "2")]
-    assert status == 409
-    assert (area(answer, "typed-content"), area(answer, "typed-note")) == (TYPED, "A note.")
-    assert answer.one(id="item")["data-address"] == f"/items/{new}?seen=1&kind=claim"
-    for page in (answer, again):
-        problem = page.one(id="problem").text
-        assert "It has changed." in problem
-        assert "2026-01-31 11:00 UTC" in problem
-        assert "2026-01-31T11:00" not in problem
-    assert later.all(id="problem") == []
 
 
 async def test_an_incomplete_form_is_given_back_and_no_reason_is_chosen_beforehand(room, browser) -> None:
