@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from groundwire.review.board import Board
 from tests.browser.items import board_of, full_board, waiting
 from tests.browser.site import Reader, Running, running
-
-T = TypeVar("T")
 
 PATIENCE = 120_000
 """Milliseconds until a browser gives up on something that must come: how fast a machine is decides nothing."""
@@ -33,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+def chromium():
     """Debian's Chromium; where there is none, skip, and in CI, where it must be, fail."""
     path = shutil.which("chromium")
     if path is None:
@@ -48,7 +44,7 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def _elsewhere(work: Callable[[], T]) -> T:
+def _elsewhere(work):
     """Do something in another thread, where no event loop runs."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(work).result()
@@ -58,12 +54,11 @@ class Consoles:
     """Starts consoles and stops them; a stopped one has published what it held."""
 
     def __init__(self) -> None:
-        self._running: dict[str, AbstractContextManager[Running]] = {}
+        self._running = {}
 
     def start(self, items: int = 8, board: Board | None = None, **settings: Any) -> Running:
-        unlimited = {"rate_identity": 1_000_000, "rate_address": 1_000_000}
-        shown = board or _elsewhere(lambda: board_of(waiting(items)))
-        manager = running(board=shown, **(unlimited | settings))
+        settings = {"rate_identity": 1_000_000, "rate_address": 1_000_000} | settings
+        manager = running(board=board or _elsewhere(lambda: board_of(waiting(items))), **settings)
         console = _elsewhere(manager.__enter__)
         self._running[console.url] = manager
         return console
@@ -78,7 +73,7 @@ class Consoles:
 
 
 @pytest.fixture
-def consoles(chromium: Browser) -> Iterator[Consoles]:
+def consoles(chromium):
     """Consoles to look at; those that still run at the end are stopped."""
     found = Consoles()
     yield found
@@ -86,18 +81,18 @@ def consoles(chromium: Browser) -> Iterator[Consoles]:
 
 
 @pytest.fixture(scope="module")
-def windows(chromium: Browser) -> Iterator[dict[str, list[Reader]]]:
+def windows(chromium):
     """Free windows by their options, which stay open for a module: to open one takes longer than most tests."""
-    free: dict[str, list[Reader]] = defaultdict(list)
+    free = defaultdict(list)
     yield free
     for reader in (one for several in free.values() for one in several):
         reader.page.context.close()
 
 
 @pytest.fixture
-def people(chromium: Browser, windows: dict[str, list[Reader]]) -> Iterator[Callable[..., Reader]]:
+def people(chromium, windows):
     """Return people at browsers of their own; each has signed in unless a link of None is given."""
-    used: list[tuple[str, Reader, str]] = []
+    used = []
 
     def arrive(console: Running, link: str | None = "", **options: Any) -> Reader:
         kind = repr(sorted(options.items()))

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from groundwire.library.check import Checker
 from groundwire.messages.base import sha256_hex, to_milliseconds
-from groundwire.messages.decisions import AuditEvent, Decision, IngestionTier, Kind, ReasonCode, Verdict
+from groundwire.messages.decisions import Decision, IngestionTier, Kind, ReasonCode, Verdict
 from groundwire.messages.identity import Subject, decision_id
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
@@ -56,18 +56,18 @@ HOSTILE: Final = {
 """Texts that would run, load, or break the page if they were anything but text."""
 
 
-RECORDS: Final[list[bytes]] = []
+RECORDS = []
 """The topic of responses: every record that was decided here."""
 
 
-async def read_record(topic: str, partition: int, offset: int) -> bytes | None:
+async def read_record(_topic, _partition, offset):
     return RECORDS[offset] if offset < len(RECORDS) else None
 
 
-def decided(records: Sequence[dict[str, Any]]) -> list[Decision]:
+def decided(records):
     """Decide records as the gate does; those that cannot be decided are left out."""
 
-    async def decide() -> list[Decision]:
+    async def decide():
         lines = [json.dumps(record, ensure_ascii=False).encode() for record in records]
         by_hash, found = {sha256_hex(line): line for line in lines}, []
         with tempfile.TemporaryDirectory() as folder:
@@ -84,27 +84,20 @@ def decided(records: Sequence[dict[str, Any]]) -> list[Decision]:
         return pool.submit(asyncio.run, decide()).result()
 
 
-def in_review(records: Sequence[dict[str, Any]]) -> tuple[Decision, ...]:
+def in_review(records):
     """Decide records as the gate does, and send all to review, for one reason after the other."""
     now, found = datetime.now(UTC), []
     for n, one in enumerate(decided(records)):
         values = one.model_dump(by_alias=True)
         subject = Subject(one.tenant_id, one.user_id, Kind(one.kind), one.subject_id)
-        values |= {
-            "decision_id": decision_id(subject, 1),
-            "revision": 1,
-            "tier": IngestionTier.FLAG_REVIEW,
-            "verdict": Verdict.REVIEW,
-            "approved": False,
-            "reason_code": REASONS[n % len(REASONS)],
-            "facts": {**values["facts"], "place": "free"},
-            "decided_at": now - timedelta(minutes=n),
-        }
+        values |= {"decision_id": decision_id(subject, 1), "revision": 1, "tier": IngestionTier.FLAG_REVIEW}
+        values |= {"verdict": Verdict.REVIEW, "approved": False, "reason_code": REASONS[n % len(REASONS)]}
+        values |= {"facts": {**values["facts"], "place": "free"}, "decided_at": now - timedelta(minutes=n)}
         found.append(Decision.model_validate(values))
     return tuple(found)
 
 
-def as_record(message: Decision | AuditEvent, topic: TopicName, offset: int, at: datetime) -> TopicRecord:
+def as_record(message, topic, offset, at):
     value = message.model_dump_json(by_alias=True).encode()
     return TopicRecord(topic, 0, offset, to_milliseconds(at), b"", value)
 
@@ -112,7 +105,7 @@ def as_record(message: Decision | AuditEvent, topic: TopicName, offset: int, at:
 @cache
 def waiting(count: int) -> tuple[Decision, ...]:
     """Return so many decisions in review: every fourth a response, every tenth a hostile text, all reasons."""
-    hostile, parts = (
+    harm, parts = (
         list(HOSTILE.items()),
         ["checkout", "billing", "search", "login", "export", "inventory", "mail"],
     )
@@ -121,15 +114,14 @@ def waiting(count: int) -> tuple[Decision, ...]:
         "Requests to {part} should usually finish within {n} ms, which is probably enough.",
         "As ADR-{n} says, the {part} team retries a failed call, with a pause that doubles each time.",
     )
-    responses = [_response(n) for n in range(3, count, 4)]
     claims = []
     for n in (n for n in range(count) if n % 4 != 3):
-        name, text = hostile[n // 10 % len(hostile)]
+        name, text = harm[n // 10 % len(harm)]
         if n % 10:
             name = parts[n % len(parts)]
             text = plain[n % len(plain)].format(part=name, n=100 + n)
         claims.append(claim(f"{name}-{n:03}", text))
-    return in_review([*claims, *responses])
+    return in_review([*claims, *(_response(n) for n in range(3, count, 4))])
 
 
 def more(before: int, after: int) -> list[Decision]:

@@ -1,7 +1,4 @@
-"""A console to look at, whose outcomes come back to the board at once, and a person who looks at it with a browser.
-
-python -m tests.browser.site [ITEMS] starts it on a free loopback port and prints its address with a sign-in link.
-"""
+"""A console to look at, whose outcomes come back to the board at once, and a person who looks at it with a browser."""
 
 from __future__ import annotations
 
@@ -9,21 +6,17 @@ import asyncio
 import json
 import re
 import socket
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from playwright.sync_api import Dialog, Page, Request, expect
+from playwright.sync_api import Page, expect
 
 from groundwire.console.app import create_app, make_server, serve
-from groundwire.console.live import Shared
 from groundwire.console.settings import ConsoleSettings
 from groundwire.console.site import Parts, Site
 from groundwire.keys.watched import WatchedKeys
@@ -32,10 +25,10 @@ from groundwire.messages.decisions import AuditEvent, Decision, Kind
 from groundwire.messages.identity import Subject, decision_id, event_id
 from groundwire.messages.records import ReviewDecision
 from groundwire.messages.topics import TopicName
-from groundwire.review.actions import ActionOutcome, outcome_of
+from groundwire.review.actions import outcome_of
 from groundwire.review.board import Board
 from groundwire.review.permissions import Permissions, Person, ViewScope
-from tests.browser.items import KEYS, LEAD, as_record, board_of, read_record, waiting
+from tests.browser.items import KEYS, LEAD, as_record, read_record
 from tests.unit.console.rooms import Clock
 
 
@@ -52,26 +45,25 @@ class RecordingReviews:
     refuse: list[str] = field(default_factory=list)
     silent: bool = False
 
-    async def send(self, decision: ReviewDecision) -> None:
+    async def send(self, decision):
         self.sent.append(decision)
 
-    async def outcome(self, action: ReviewDecision, timeout: float) -> ActionOutcome | None:  # noqa: ASYNC109 - as in Actions
+    async def outcome(self, action, timeout):  # noqa: ASYNC109 - as in Actions
         if self.silent:
             await asyncio.sleep(timeout)
             return None
         subject = Subject(action.tenant_id, action.user_id, Kind(action.kind), action.subject_id)
         known = self.board.item(self.scope, decision_id(subject, action.expected_revision))
         now, code = datetime.now(UTC), self.refuse.pop(0) if self.refuse else None
-        detail: dict[str, Any] = {"action_id": action.action_id, "action": action.action}
-        records, decided = [], None
         if known is None or known.current.revision != action.expected_revision:
             code = "stale"
-        elif code is None:
+        detail, made = {"action_id": action.action_id, "action": action.action, "outcome": code}, None
+        if code is None:
             last, approved = known.decision, action.action in ("approve", "edit")
-            code = {"reject": "human_rejected", "retract": "retracted"}.get(action.action, "human_approved")
-            review = {name: getattr(action, name) for name in ("action", "action_id", "reviewer", "reason")}
-            decided = {
-                **last,
+            codes = {"reject": "human_rejected", "retract": "retracted"}
+            names = ("action", "action_id", "reviewer", "reason")
+            review = {name: getattr(action, name) for name in names}
+            changes = {
                 "decision_id": decision_id(subject, last["revision"] + 1),
                 "revision": last["revision"] + 1,
                 "supersedes": last["decision_id"],
@@ -79,19 +71,18 @@ class RecordingReviews:
                 "verdict": "approved" if approved else "blocked",
                 "approved": approved,
                 "reason": f"Decided by {action.reviewer}",
-                "reason_code": code,
+                "reason_code": codes.get(action.action, "human_approved"),
                 "facts": {**last["facts"], "place": "not_needed", "review": review},
                 "subject_origin": last["subject_origin"] or last["origin"],
-                "origin": {**last["origin"], "topic": "review-decisions", "offset": 0},
                 "decided_at": format_time(now),
             }
             if action.content is not None:
                 edited = {**last["evidence"], "claim": action.content}
-                decided |= {"evidence": edited, "hedges": [], "citations": []}
-            detail |= {"revision": decided["revision"], "verdict": decided["verdict"]}
-            message = Decision.model_validate_json(json.dumps(decided))
-            records.append(as_record(message, TopicName.of(message.verdict), 10_000 + len(self.sent), now))
-        kind: Any = "review_action" if decided else "refused_action"
+                changes |= {"evidence": edited, "hedges": [], "citations": []}
+            made = Decision.model_validate_json(json.dumps(last | changes))
+            detail |= {"outcome": made.reason_code, "revision": made.revision, "verdict": made.verdict}
+            self.board.add([as_record(made, TopicName.of(made.verdict), 10_000 + len(self.sent), now)])
+        kind = "review_action" if made else "refused_action"
         event = AuditEvent(
             event_id=event_id(kind, action.action_id),
             type=kind,
@@ -99,10 +90,10 @@ class RecordingReviews:
             tenant_id=action.tenant_id,
             actor=action.reviewer,
             subject_id=action.subject_id,
-            decision_id=decided["decision_id"] if decided else None,
-            detail=detail | {"outcome": code},
+            decision_id=made.decision_id if made else None,
+            detail=detail,
         )
-        self.board.add([*records, as_record(event, TopicName.AUDIT, len(self.sent), now)])
+        self.board.add([as_record(event, TopicName.AUDIT, len(self.sent), now)])
         return outcome_of(event)
 
 
@@ -132,9 +123,7 @@ class Running:
 
 
 @contextmanager
-def running(
-    board: Board, *, port: int = 0, shared: Shared | None = None, **settings: Any
-) -> Iterator[Running]:
+def running(board, *, port=0, shared=None, **settings):
     """Run a console over a board on a loopback port, 0: a free one; in a thread. `shared`: that of an earlier one."""
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", port)) as listening:
         file = Path(folder, "keys.toml")
@@ -145,13 +134,12 @@ def running(
         given = ConsoleSettings(port=listening.getsockname()[1], **settings)
         parts = Parts(board, permissions, reviews, shared=shared, read=read_record, clock=clock)
         app, secret = create_app(given, parts, LEAD)
+        link = f"{given.origin}/signin#{secret}"
         server = make_server(app)
         thread = threading.Thread(target=lambda: asyncio.run(serve(server, app, listening)))
         thread.start()
         try:
-            yield Running(
-                given.origin, f"{given.origin}/signin#{secret}", board, reviews, app.state.site, clock
-            )
+            yield Running(given.origin, link, board, reviews, app.state.site, clock)
         finally:
             server.should_exit = True
             thread.join(15)
@@ -166,18 +154,14 @@ class Reader:
     def __init__(self, page: Page, console: Running) -> None:
         self.page, self.console = page, console
         self.complaints: list[str] = []
-        page.on("dialog", self._dismiss)
-        page.on("request", self._hear)
+        page.on("dialog", lambda dialog: (self.complaints.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: self._complain_of(request.url))
         page.on("console", lambda message: self.complaints.append(message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
-    def _dismiss(self, dialog: Dialog) -> None:
-        self.complaints.append(dialog.message)
-        dialog.dismiss()
-
-    def _hear(self, request: Request) -> None:
-        if not request.url.startswith(f"{self.console.url}/"):
-            self.complaints.append(request.url)
+    def _complain_of(self, url):
+        if not url.startswith(f"{self.console.url}/"):
+            self.complaints.append(url)
 
     def sign_in(self, link: str) -> None:
         """Sign in as people do, by the link."""
@@ -217,32 +201,28 @@ class Reader:
         self.go("Enter")
 
     @property
-    def item(self) -> str | None:
+    def item(self):
         return self.page.locator("#item").get_attribute("data-id")
 
     @property
-    def subject(self) -> str:
+    def subject(self):
         return self.page.locator("#title").inner_text()
 
     @property
-    def focused(self) -> str:
+    def focused(self):
         """What has the focus: its id, else its name, else its class, else its tag."""
         e = "document.activeElement"
-        found: str = self.page.evaluate(f"{e}.id || {e}.name || {e}.className || {e}.tagName")
-        return found
+        return self.page.evaluate(f"{e}.id || {e}.name || {e}.className || {e}.tagName")
 
     @property
-    def selected(self) -> str | None:
+    def selected(self):
         """The id of the item that has the focus in a list."""
         script = "document.activeElement.closest('#list > .item')?.dataset.id ?? null"
-        found: str | None = self.page.evaluate(script)
-        return found
+        return self.page.evaluate(script)
 
-    def ids(self) -> list[str]:
-        found: list[str] = self.page.locator("#list > .item").evaluate_all(
-            "all => all.map(i => i.dataset.id)"
-        )
-        return found
+    def ids(self):
+        rows = self.page.locator("#list > .item")
+        return rows.evaluate_all("all => all.map(i => i.dataset.id)")
 
     def said(self, text: str) -> None:
         """Wait until an outcome says a text."""
@@ -250,20 +230,12 @@ class Reader:
 
     def fits(self) -> bool:
         root = "document.documentElement"
-        found: bool = self.page.evaluate(f"{root}.scrollWidth <= {root}.clientWidth")
-        return found
+        return self.page.evaluate(f"{root}.scrollWidth <= {root}.clientWidth")
 
 
-def eventually(holds: Callable[[], object], seconds: float = 120.0) -> None:
+def eventually(holds):
     """Wait until something holds."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < until, "it never came to hold"
         time.sleep(0.05)
-
-
-if __name__ == "__main__":
-    with running(board_of(waiting(int(sys.argv[1]) if len(sys.argv) > 1 else 100))) as console:
-        sys.stdout.write(f"{console.link}\n")
-        sys.stdout.flush()
-        threading.Event().wait()
