@@ -89,8 +89,8 @@ def decode_either(value: bytes | None) -> Claim | LlmResponse:
     is_response = isinstance(parsed, dict) and (
         "response_id" in parsed or ("answer" in parsed and "claim_id" not in parsed)
     )
-    nul = _may_hold_nul(value)
-    return _validate(LlmResponse, parsed, nul=nul) if is_response else _validate(Claim, parsed, nul=nul)
+    model: type[Claim | LlmResponse] = LlmResponse if is_response else Claim
+    return validate(model, parsed, nul=_may_hold_nul(value))
 
 
 def decode_response(value: bytes | None) -> LlmResponse:
@@ -108,16 +108,12 @@ def decode_corpus_line(value: bytes | None) -> CorpusLine:
     return validate(CorpusLine, parse_json(value))
 
 
-def validate(model: type[Record], parsed: object) -> Record:
-    """Turn parsed JSON into a record.
+def validate(model: type[Record], parsed: object, *, nul: bool = True) -> Record:
+    """Turn parsed JSON into a record; `nul`: whether a string in it may hold a NUL character.
 
     Raises:
         RecordError: `unsupported_version` for a version that is not listed, else `invalid_record`.
     """
-    return _validate(model, parsed, nul=True)
-
-
-def _validate(model: type[Record], parsed: object, *, nul: bool) -> Record:
     if not isinstance(parsed, dict):
         raise RecordError(ErrorCode.INVALID_RECORD, "the value must be a JSON object")
     version = parsed.get("schema_version", SCHEMA_VERSIONS[0])
@@ -139,7 +135,7 @@ def _validate(model: type[Record], parsed: object, *, nul: bool) -> Record:
 
 
 def _decode(model: type[Record], value: bytes | None) -> Record:
-    return _validate(model, parse_json(value), nul=_may_hold_nul(value))
+    return validate(model, parse_json(value), nul=_may_hold_nul(value))
 
 
 def _may_hold_nul(value: bytes | None) -> bool:

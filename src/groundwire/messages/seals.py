@@ -1,8 +1,8 @@
 """Seals: what a worker signs of a stretch of an input partition, so that others can tell what it published.
 
-A seal names the offsets that were read and, by their hashes, the records that came of them. The hashes are the leaves
-of a Merkle tree as in RFC 6962, so that one record is proved without the others; the seal before is named by its hash,
-so that none can be taken out unseen. What is signed is the head of the seal, in canonical JSON (RFC 8785).
+A seal names the offsets that were read and, by hash, the records published for them: the leaves of a Merkle tree as in
+RFC 6962, so that one is proved without the others. It names the seal before it by hash, so that removing one is
+detected. The head of the seal is signed, in canonical JSON (RFC 8785).
 """
 
 from __future__ import annotations

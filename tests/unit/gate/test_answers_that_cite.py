@@ -9,8 +9,6 @@ from groundwire.messages.decisions import Facts
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
 
-FACTS = Facts(clock=datetime(2026, 1, 1, tzinfo=UTC))
-QUESTION = "How is the pump maintained, and how long is its warranty?"
 CHUNKS = {
     "docs/Pump_Manual.pdf#page=7": "Check the pump's oil level every 200 hours. Replace the inlet filter in March.",
     "lockout.md": "Only certified technicians may open the housing. It is not heated.",
@@ -20,13 +18,15 @@ CHUNKS = {
 
 def decided(answer, chunks=CHUNKS):
     response = LlmResponse.model_validate({
-        "response_id": "r", "user_id": "u", "query": QUESTION, "answer": answer,
+        "response_id": "r", "user_id": "u", "query": "How is the pump maintained, and how long is its warranty?",
+        "answer": answer,
         "chunks": [
             {"chunk_id": f"c{number}", "file": file, "content": text, "start_line": 1, "end_line": 1}
             for number, (file, text) in enumerate(chunks.items(), 1)
         ],
     })  # fmt: skip
-    return str(ResponseCase(response, read_response(response, Policy()), Policy(), FACTS).before_queue().code)
+    facts = Facts(clock=datetime(2026, 1, 1, tzinfo=UTC))
+    return str(ResponseCase(response, read_response(response, Policy()), Policy(), facts).before_queue().code)
 
 
 def test_a_grounded_answer_is_approved_in_every_style_and_planted_faults_and_phantom_sources_are_not():

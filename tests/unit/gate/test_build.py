@@ -239,7 +239,8 @@ async def test_a_decision_above_the_limit_has_its_lists_cut_as_far_as_it_must_an
     assert set(cut.checks_failed) == {"x" * 200}
 
 
-def test_a_report_is_cut_by_the_kind_of_its_parts() -> None:
+def test_a_report_is_cut_by_the_kind_of_its_parts():
+    """One that nests without end in lists or keys keeps a hundred values an entry."""
     key, small = "k" * 41, {"a": {str(n): ["q"] * 3 for n in range(5)}, "b": "s" * 9}
     ours = ("type", "reason", "gap_type", "suggested_action", "fallback")
     table: list[tuple[dict[str, Any], tuple[int, int], dict[str, Any], dict[str, int]]] = [
@@ -279,8 +280,6 @@ def test_a_report_is_cut_by_the_kind_of_its_parts() -> None:
     for report, limits, short, left_out in table:
         assert shorten(report, *limits) == (short, left_out)
 
-
-def test_a_part_that_nests_without_end_in_lists_or_keys_keeps_a_hundred_values_an_entry() -> None:
     def nested(depth: int) -> Any:
         return [nested(depth - 1)] * 3 if depth else "x"
 

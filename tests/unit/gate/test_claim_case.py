@@ -451,12 +451,9 @@ def test_an_action_approves_only_what_still_holds_and_is_new():
 APPROVE, REVIEW, BLOCK = IngestionTier
 
 
-def test_a_finding_keeps_a_short_detail_and_never_the_sources_text():
-    check = CitationCheck(CitationState.VERIFIED, "x" * 400, NOW, text="secret")
-    assert as_finding(check) == CheckFinding(CitationState.VERIFIED, "x" * 100, NOW)
-
-
 def test_each_recorded_tier_keeps_its_reason():
+    """A finding keeps a short detail and never the source's text."""
+
     def reason(
         tier: IngestionTier, base: str, late_cap: str | None = None, *, joined: bool = False, **facts: Any
     ) -> str:
@@ -519,3 +516,5 @@ def test_each_recorded_tier_keeps_its_reason():
     ]
     found = [(given, facts, reason(*given, **facts), code) for given, facts, code in table]
     assert [one for one in found if one[2] != one[3]] == []
+    check = CitationCheck(CitationState.VERIFIED, "x" * 400, NOW, text="secret")
+    assert as_finding(check) == CheckFinding(CitationState.VERIFIED, "x" * 100, NOW)

@@ -56,7 +56,7 @@ async def test_a_duplicate_begins_at_ninety_two_in_a_hundred():
 
 
 async def test_another_user_tenant_or_type_is_another_scope_and_deduplication_can_be_disabled():
-    """S0-114, C-11."""
+    """S0-114, C-11; S0-116: deduplication by vectors is for the library."""
     trusted_table = ("tier_1", "trusted_source")
     world = World()
     await world.one(TEXT, "a", source="user")
@@ -73,6 +73,8 @@ async def test_another_user_tenant_or_type_is_another_scope_and_deduplication_ca
     assert decision.approved
     assert {"dedup_skipped", "previously_rejected_skipped"} <= set(decision.checks_skipped)
     assert decision.facts.dedup.status == "disabled"
+    with pytest.raises(UsageError, match="dedup_method"):
+        _ = World(policy=Policy(dedup_method="vector", dedup_threshold=0.95)).gate
 
 
 async def test_a_near_duplicate_that_says_something_else_is_a_conflict_for_review():
@@ -129,7 +131,7 @@ async def test_the_write_back_loop_is_broken():
 
 
 async def test_an_approved_record_says_where_it_comes_from_and_why_it_was_trusted(tmp_path):
-    """S0-146, S0-153."""
+    """S0-146, S0-153; C-70, S0-144, S0-148: confidence follows the tier, and approval is tier one."""
     adrs = adr_folder(tmp_path / "adrs", ADR_003="PostgreSQL")
     decision = await World(verifier=verifier(adrs)).one(
         "Per ADR-003 and issue #12, we use PostgreSQL",
@@ -148,10 +150,6 @@ async def test_an_approved_record_says_where_it_comes_from_and_why_it_was_truste
     assert (other.metadata, other.source_id, other.validity_horizon) == ({}, None, None)
     until = dataclasses.replace(one, validity_horizon=NOW)
     assert (until.is_expired(NOW), one.is_expired(NOW)) == (True, False)
-
-
-async def test_confidence_follows_the_tier_and_approval_is_tier_one():
-    """C-70, S0-144, S0-148."""
     world = World()
     for text, tier, confidence in (
         ("Snow is white", "tier_1", "high"),
@@ -375,12 +373,6 @@ async def test_a_record_that_cannot_be_read_is_a_dead_letter_and_its_neighbours_
     for timestamp in (2**62, -(2**62), 0):
         world = World()
         assert (await world.decide(dataclasses.replace(world.claim(), timestamp=timestamp)))[0].to_bytes()
-
-
-def test_vector_deduplication_is_for_the_library():
-    """S0-116."""
-    with pytest.raises(UsageError, match="dedup_method"):
-        _ = World(policy=Policy(dedup_method="vector", dedup_threshold=0.95)).gate
 
 
 async def test_the_evasions_that_are_documented_go_where_it_says(tmp_path):

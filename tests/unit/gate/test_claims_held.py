@@ -123,7 +123,7 @@ async def test_a_critical_gap_blocks_where_the_policy_says_so_and_nothing_is_fan
 
 
 async def test_steps_are_held_against_what_they_cite_and_against_nothing_else():
-    """S4-02, S4-24."""
+    """S4-02, S4-24; those that cite one long text again and again are read up to a bound and never pass unread."""
     context = {"a": FACTS, "b": "The cache is located in Dublin."}
     steps = [
         {"claim": HELD, "cites": ["a"]},
@@ -142,9 +142,6 @@ async def test_steps_are_held_against_what_they_cite_and_against_nothing_else():
     assert summary(decision) == ("tier_2", "flagged_claims")
     assert of_claims(decision) == ["flagged_claims: 1"]
     assert decision.report["epistemic"]["unverified_claims"] == 1
-
-
-def test_steps_that_cite_one_long_text_again_and_again_are_read_up_to_a_bound_and_never_pass_unread():
     text = f"{FACTS} " * (AUDITED // len(FACTS) // 10)
     steps = [{"claim": HELD, "cites": ["a"]} for _ in range(200)]
     record = LlmResponse(response_id="r", user_id="u", answer=None, context={"a": text}, steps=steps)
@@ -383,8 +380,8 @@ async def test_a_decision_with_the_most_that_is_recorded_keeps_to_its_limit():
     assert len(decision.to_bytes()) <= 256_000
 
 
-async def test_nobody_is_asked_where_nothing_is_due_and_no_fact_is_recorded():
-    """S4-37, S4-41, S4-42."""
+async def test_nobody_is_asked_where_nothing_is_due_beyond_the_limit_or_twice():
+    """S4-37, S4-41, S4-42; without a question no fact is recorded."""
     for fields, asking in (
         ({"verify": False}, full()),
         ({"query": "/simple How often?"}, full()),
@@ -397,9 +394,6 @@ async def test_nobody_is_asked_where_nothing_is_due_and_no_fact_is_recorded():
         stub = Stub()
         decision = await ask(stub, asking, **fields)
         assert (stub.asked, decision.facts.verifier) == ([], None), fields
-
-
-async def test_claims_beyond_the_limit_and_questions_already_asked_are_not_asked():
     stub = Stub()
     decision = await ask(stub, full(max_claims_per_response=1))
     assert (len(stub.asked), decision.facts.verifier["truncated"]) == (1, 1)

@@ -274,6 +274,7 @@ async def test_what_a_corpus_answers_is_recorded_outranks_the_response_and_is_wa
 
 
 async def test_state_that_is_rebuilt_from_the_topics_derives_the_same_bytes():
+    """A changed policy keeps what was decided."""
     asking = {"mode": "thinking", "confidence": 0.4, "query": "How?", "fan_out": True}
     for fields in ({}, {"answer": "Yes."}, {"confidence": 0.1}, asking):
         world, given = World(), {**GROUNDED, **fields}
@@ -286,9 +287,6 @@ async def test_state_that_is_rebuilt_from_the_topics_derives_the_same_bytes():
         (reply,) = await rebuilt.decide(rebuilt.response("r2", **GROUNDED, in_reply_to="r1"))
         (before,) = await world.decide(world.response("r2", **GROUNDED, in_reply_to="r1"))
         assert reply.facts.reply_to == before.facts.reply_to
-
-
-async def test_a_changed_policy_keeps_what_was_decided():
     world = World(policies=PolicyStore(None, None))
     fields = {"transcript": "I slept.", "evidence": {"a": ["I wept"]}}
     first = await decide(world, **fields)
@@ -361,6 +359,7 @@ async def decided(key: str | None, policy: Policy = HMAC, *, year: int = 2026, *
 
 
 async def test_only_what_a_valid_key_of_role_and_tenant_signed_for_grounds_where_somebody_has_to_sign():
+    """A provisional decision has the same bytes before and after the key expired."""
     for given in GIVEN.values():
         unsigned = await decided(None, **given)
         assert summary(unsigned) == ("tier_2", "grounding_unattested")
@@ -379,6 +378,17 @@ async def test_only_what_a_valid_key_of_role_and_tenant_signed_for_grounds_where
     assert summary(decision) == ("tier_3", "entity_grounding_failed")
     for key, year in (("console", 2026), ("stranger", 2026), ("retriever", 2030)):
         assert (await decided(key, year=year, **GIVEN["chunks"])).reason_code == "grounding_unattested"
+    made = []
+    for year in (2026, 2030):
+        world = World(policy=HMAC, keys=KEYS)
+        world.now = lambda year=year: datetime(year, 1, 1, tzinfo=UTC)
+        value = response_bytes("r", TEXT, **GIVEN["chunks"])
+        record = world.record(value, topic="gw.llm-responses")
+        record = replace(record, headers=((ATTESTATION, KEYS.sign("retriever", value)),))
+        (provisional,) = world.gate.provisional(await world.gate.prepare([record]))
+        made.append(provisional.decision.to_bytes())
+    assert made[0] == made[1]
+    assert json.loads(made[0])["facts"]["attestation"]["state"] == "valid"
 
 
 async def test_a_bypass_is_recorded_and_never_approved_where_there_is_something_to_compare_the_answer_with():
@@ -406,17 +416,3 @@ async def test_a_bypass_is_recorded_and_never_approved_where_there_is_something_
         long_enough = quote.startswith("The")
         assert decision.reason_code == ("grounded" if long_enough else "nothing_to_ground_on")
         assert "quotes_grounded" in decision.checks_passed
-
-
-async def test_a_provisional_decision_has_the_same_bytes_before_and_after_the_key_expired():
-    made = []
-    for year in (2026, 2030):
-        world = World(policy=HMAC, keys=KEYS)
-        world.now = lambda year=year: datetime(year, 1, 1, tzinfo=UTC)
-        value = response_bytes("r", TEXT, **GIVEN["chunks"])
-        record = world.record(value, topic="gw.llm-responses")
-        record = replace(record, headers=((ATTESTATION, KEYS.sign("retriever", value)),))
-        (provisional,) = world.gate.provisional(await world.gate.prepare([record]))
-        made.append(provisional.decision.to_bytes())
-    assert made[0] == made[1]
-    assert json.loads(made[0])["facts"]["attestation"]["state"] == "valid"

@@ -321,9 +321,7 @@ def test_whatever_a_response_holds_its_checks_do_no_more_than_their_budget(data:
     assert calls < calls_of_a_unit * work
 
 
-async def test_the_decision_past_the_budget_names_the_checks_that_did_not_end_and_long_prose_is_within_it() -> (
-    None
-):
+async def test_the_decision_past_the_budget_names_the_checks_that_did_not_end_and_long_prose_is_within_it():
     sentences = " ".join(
         f"Part {n} of the gateway waits before it asks part {n + 1} again." for n in range(9_000)
     )
@@ -337,9 +335,6 @@ async def test_the_decision_past_the_budget_names_the_checks_that_did_not_end_an
     )
     response = decode_response(response_bytes("r1", evidence[:2_000], chunks=[chunk(evidence)]))
     assert isinstance(read_response(response, Policy()).claims, ClaimReport)
-
-
-def test_work_is_counted_within_a_budget_only() -> None:
     spend(10 * WORK)
     with bounded(3):
         spend(3)

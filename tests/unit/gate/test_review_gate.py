@@ -153,6 +153,7 @@ async def test_a_rejected_or_retracted_text_is_compared_with_what_resembles_it_a
 
 
 async def test_whoever_may_not_act_changes_nothing():
+    """The gate alone expires a claim, and nobody can use up its action id."""
     office = Office()
     pending = await pending_claim(office)
     (foreign,) = await office.decide(office.claim("f", TEXT, tenant_id="acme"))
@@ -182,9 +183,6 @@ async def test_whoever_may_not_act_changes_nothing():
         assert (await office.carry_out(tampered))[0].code == "unattested"
     delegated = (await office.act("approve", pending, reviewer="lead")).decision
     assert (delegated.revision, delegated.facts.review["reviewer"]) == (2, "lead")
-
-
-async def test_the_gate_alone_expires_a_claim_and_nobody_can_use_up_its_action_id():
     office = Office()
     pending = await pending_claim(office)
     own = expire_id(pending.decision_id)
