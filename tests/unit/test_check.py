@@ -4,44 +4,17 @@ import hashlib
 import hmac
 import io
 import json
-import os
 import re
-import subprocess
 
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 
 from groundwire.cli.check import DecisionPrinter, check
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.library.check import Checker, LineError
 from groundwire.policy import Policy
+from tests.golden.engine import Places
 from tests.unit.gate.world import NOW, adr_folder, claim_bytes, verifier
-
-
-@pytest.fixture(scope="module")
-def repo(tmp_path_factory):
-    """A git repository with a commit whose first 10 digits hold a letter and a digit."""
-    path = tmp_path_factory.mktemp("repo")
-    who = {
-        f"GIT_{role}_{key}": "a@example.org" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")
-    }
-    dates = {f"GIT_{role}_DATE": "2026-01-01T00:00:00Z" for role in ("AUTHOR", "COMMITTER")}
-    environment = {"GIT_CONFIG_NOSYSTEM": "1", "PATH": os.environ["PATH"], "HOME": str(path), **who, **dates}
-
-    def git(*arguments):
-        command = ["git", "-C", str(path), *arguments]
-        return (
-            subprocess.run(command, capture_output=True, check=True, env=environment).stdout.decode().strip()
-        )
-
-    git("init", "-q", "-b", "main")
-    for number in range(20):
-        git("commit", "-q", "--allow-empty", "-m", f"change {number}")
-        sha = git("rev-parse", "HEAD")
-        if not sha[:7].isdigit() and not sha[:7].isalpha():
-            return path, sha
-    raise AssertionError("no hash of digits and letters in 20 commits")
 
 
 @pytest.fixture
@@ -86,10 +59,11 @@ async def test_worked_examples_that_need_no_citation():
     assert [hedge.text for hedge in decision.hedges] == ["may"]
 
 
-async def test_worked_examples_whose_citation_is_looked_up(adrs, repo):
+async def test_worked_examples_whose_citation_is_looked_up(adrs, tmp_path):
     """C-03, S0-15, S0-22, S0-24 to S0-27, S0-40, S0-44, S0-65, S0-69."""
-    path, sha = repo
-    adr, git, url = {"adr_dir": adrs}, {"repo": path}, "https://docs.example.com/api"
+    places = Places.make(tmp_path / "places")
+    (sha, *_) = [one for one in places.commits if not one[:7].isdigit() and not one[:7].isalpha()]
+    adr, git, url = {"adr_dir": adrs}, {"repo": places.repo}, "https://docs.example.com/api"
     short, found = f"commit:{sha[:7]}", ("tier_1", "verified_citation")
     unverified = ("tier_2", "citation_unverified")
     wrong = []
@@ -197,6 +171,8 @@ def test_the_command_exits_0_when_all_were_decided_and_1_when_some_were_bad():
     assert printed[1]["line"] == 2
     assert printed[1]["error"].keys() == {"code", "message", "field"}
     assert printed[2]["subject_id"] == "2"
+    table = invoke([claim_bytes(), b"{"], "--format", "table")
+    assert (table.exit_code, "line 2" in table.stdout) == (1, True)
 
 
 def test_now_is_the_clock_of_every_record_and_of_its_citations():
@@ -242,25 +218,16 @@ def test_wrong_usage_exits_2_and_names_what_is_wrong(tmp_path):
     assert CliRunner().invoke(check, ["/no/such/file"]).exit_code == 2
 
 
-def test_an_effective_policy_is_accepted_and_named(tmp_path):
+def test_an_effective_policy_is_named_and_a_fuzzy_threshold_that_checks_nothing_is_warned_of(tmp_path):
+    """S1-26."""
     policy = Policy(dedup_threshold=0.95, version="mine")
     file = tmp_path / f"{policy.sha256}.json"
     file.write_bytes(policy.canonical)
-    printed = json.loads(invoke([claim_bytes()], "--policy", str(file)).stdout)
-    assert printed["policy"] == {"version": "mine", "sha256": policy.sha256}
-
-
-def test_a_table_is_printed_where_asked_for():
-    result = invoke([claim_bytes(), b"{"], "--format", "table")
-    assert result.exit_code == 1
-    assert "line 2" in result.stdout
-
-
-def test_a_fuzzy_threshold_that_checks_nothing_is_warned_of():
-    """S1-26."""
+    printed = invoke([claim_bytes()], "--policy", str(file))
+    assert json.loads(printed.stdout)["policy"] == {"version": "mine", "sha256": policy.sha256}
     low = {"GROUNDWIRE_EVIDENCE_QUOTE_FUZZY_THRESHOLD": "0.79"}
     assert "evidence_quote_fuzzy_threshold" in invoke([claim_bytes()], env=low).stderr
-    assert "evidence_quote_fuzzy_threshold" not in invoke([claim_bytes()]).stderr
+    assert "evidence_quote_fuzzy_threshold" not in printed.stderr
 
 
 def test_a_model_that_is_configured_is_asked_about_responses_and_one_out_of_reach_approves_nothing(
@@ -307,14 +274,11 @@ def test_a_line_may_hold_a_record_with_its_headers_signed_byte_for_byte(tmp_path
     assert (first["reason_code"], second["reason_code"]) == ("trusted_source", "source_unattested")
     assert same == first
     assert first["origin"]["sha256"] == hashlib.sha256(value).hexdigest()
-
-
-def test_headers_that_are_no_texts_are_told_with_their_line():
     for headers in [b"[]", b'{"gw-attestation": 1}', b"null"]:
         result = invoke([claim_bytes("1"), b'{"headers": ' + headers + b', "record": {}}'])
         told = json.loads(result.stdout.splitlines()[1])
-        found = told["line"], told["error"]["code"], told["error"]["field"]
-        assert found == (2, "invalid_record", "headers")
+        assert (told["line"], told["error"]["code"]) == (2, "invalid_record")
+        assert told["error"]["field"] == "headers"
 
 
 # --- the table of decisions
@@ -322,76 +286,44 @@ def test_headers_that_are_no_texts_are_told_with_their_line():
 LONG = "The nightly backup of the billing database starts at two and copies every single table to the archive"
 
 
-async def _decisions(claims):
-    lines = [claim_bytes(f"c{n}", text, source="documentation") for n, text in enumerate(claims)]
-    results = await run(lines)
-    assert not any(isinstance(result, LineError) for result in results)
-    return results
+async def test_the_table_has_a_line_for_each_decision_with_what_decided_it():
+    async def decisions(*claims):
+        lines = [claim_bytes(f"c{n}", text, source="documentation") for n, text in enumerate(claims)]
+        return await run(lines)
 
-
-async def _table(*claims, ids=False):
-    out = io.StringIO()
-    printer = DecisionPrinter(out, ids=ids)
-    for decision in await _decisions(claims):
-        printer.decision(decision)
-    return out.getvalue()
-
-
-async def test_on_a_terminal_every_decision_is_one_line_of_its_width():
-    for width in [60, 80, 120, 200]:
+    def table(*made, **options):
         out = io.StringIO()
-        printer = DecisionPrinter(out)
-        terminal = {"force_terminal": True, "color_system": None, "width": width}
-        printer._console = Console(file=out, highlight=False, **terminal)
-        for decision in await _decisions([LONG, "I think it may fail, see ADR-003 and ADR-004 and ADR-005"]):
-            printer.decision(decision)
-        lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in out.getvalue().splitlines()]
-        assert [len(line) <= width for line in lines] == [True] * 3
+        for decision in made:
+            DecisionPrinter(out, **options).decision(decision)
+        return out.getvalue()
 
-
-async def test_a_near_duplicate_names_the_memory_the_likeness_and_the_difference() -> None:
-    assert "other negation than c0 (0.94)" in await _table(LONG, LONG.replace("copies", "never copies"))
-
-
-async def test_ids_have_a_column_where_they_are_asked_for_and_a_hedge_that_decides_nothing_is_no_reason() -> (
-    None
-):
-    assert [" ".join(line.split()) for line in (await _table("One thing", ids=True)).splitlines()] == [
+    near = await decisions(LONG, LONG.replace("copies", "never copies"))
+    assert "other negation than c0 (0.94)" in table(*near)
+    (thing,) = await decisions("One thing")
+    assert [" ".join(line.split()) for line in table(thing, ids=True).splitlines()] == [
         "verdict reason id claim because",
         "approved trusted_source c0 One thing From trusted source: documentation",
     ]
-    month = "May is the month when the drivers rest."
-    assert (await _decisions([month]))[0].hedges
-    assert "hedges" not in await _table(month)
-
-
-async def test_a_flagged_answer_names_the_claims_that_are_wrong() -> None:
+    (month,) = await decisions("May is the month when the drivers rest.")
+    assert month.hedges
+    assert "hedges" not in table(month), "a hedge that decides nothing is no reason"
     line = b'{"response_id": "r", "user_id": "a", "answer": "It has 5 doors.", "context": {"a": "It has 3 doors."}}'
-    out = io.StringIO()
-    DecisionPrinter(out).decision((await run([line]))[0])
-    assert "contradicted: “It has 5 doors.”" in out.getvalue()
-    assert "flagged_claims: 1" not in out.getvalue()
-
-
-async def test_an_unattested_source_says_what_is_wrong_with_its_signature() -> None:
+    (flagged,) = await run([line])
+    assert "contradicted: “It has 5 doors.”" in table(flagged)
+    assert "flagged_claims: 1" not in table(flagged)
     states = {"invalid": "not of these bytes", "expired": "expired", "unknown_key": "unknown key"}
     states |= {"not_entitled": "may not sign", "": "no header gw-attestation"}
-    (decision,) = await _decisions(["One thing"])
     for state, told in states.items():
         attestation = {"key_id": "k", "state": state} if state else None
-        facts = decision.facts.model_copy(update={"attestation": attestation})
+        facts = thing.facts.model_copy(update={"attestation": attestation})
         changed = {"facts": facts, "checks_failed": ["source_unattested: documentation"]}
-        out = io.StringIO()
-        DecisionPrinter(out).decision(decision.model_copy(update=changed))
-        assert "source_unattested: documentation (" in out.getvalue()
-        assert told in out.getvalue()
-
-
-async def test_the_heading_comes_once_and_the_summary_counts_verdicts_and_dead_letters() -> None:
+        assert re.search(
+            rf"source_unattested: documentation \(.*{told}", table(thing.model_copy(update=changed))
+        )
     out = io.StringIO()
     printer = DecisionPrinter(out)
     printer.section("First")
-    for decision in await _decisions(["One thing", "Maybe another"]):
+    for decision in await decisions("One thing", "Maybe another"):
         printer.decision(decision)
     printer.section("Second")
     printer.error("line 3", RecordError(ErrorCode.INVALID_JSON, "not JSON"))
@@ -399,3 +331,23 @@ async def test_the_heading_comes_once_and_the_summary_counts_verdicts_and_dead_l
     assert lines == ["verdict", "", "First", "approved", "blocked", "", "Second", "dead letter"]
     printer.summary()
     assert out.getvalue().endswith("\n3 in: 1 approved, 1 blocked, 1 dead letter\n")
+
+
+async def test_on_a_terminal_every_decision_is_one_line_of_its_width(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    made = await run(
+        [
+            claim_bytes("c1", LONG),
+            claim_bytes("c2", "I think it may fail, see ADR-003 and ADR-004 and ADR-005"),
+        ]
+    )
+    for width in [60, 80, 120, 200]:
+        monkeypatch.setenv("COLUMNS", str(width))
+        printer = DecisionPrinter(out := Terminal())
+        for decision in made:
+            printer.decision(decision)
+        lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in out.getvalue().splitlines()]
+        assert [len(line) <= width for line in lines] == [True] * 3

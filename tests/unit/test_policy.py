@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 import rfc8785
@@ -11,39 +13,44 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from groundwire.config import Settings, load_settings
-from groundwire.epistemic.types import VerificationConfig
 from groundwire.errors import StateUnavailable, UsageError
-from groundwire.policy import (
-    GroundedIngestionConfig,
-    Hedges,
-    Limits,
-    Policy,
-    load_policy,
-    parse_policy,
-    policy_variables,
-)
+from groundwire.policy import GroundedIngestionConfig, Policy, load_policy, parse_policy, policy_variables
 from groundwire.state.policies import PolicyStore
 from groundwire.verify.citations import load_sources
 from schemas.configuration import main, page
 from tests.unit.checks.tables import failing
 
 
-def test_the_defaults_are_the_fast_and_friendly_ones():
+def test_the_default_of_every_key_is_the_published_one():
     """S0-154, S0-158: stricter settings are opt-in; material differences (C-08) and cited AI (C-35) are on."""
     assert GroundedIngestionConfig is Policy
-    policy = Policy()
-    plain = policy.model_dump()
-    assert {name for name, value in plain.items() if value is True} == {
-        *("enable_dedup", "dedup_material_difference", "dedup_word_difference", "check_values"),
-        *("auto_approve_ai_synthesis", "evidence_quote_validation_enabled", "evidence_quote_log_rejections"),
-    }
-    lax = {"trusted_technical_hedges": "review", "grounded_speculation": "block", "on_critical": "review"}
-    lax |= {"attestation": "off", "state_outage": "defer", "evidence_quote_validation_mode": "substring"}
-    lax |= {"dedup_threshold": 0.92, "conflict_threshold": 0.85, "rejected_threshold": 0.8}
-    lax |= {"evidence_quote_fuzzy_threshold": 0.85, "entity_required_confidence": 0.6}
-    assert lax.items() <= {name: value for name, value in plain.items() if name in lax}.items()
-    assert (policy.hedges, policy.verification) == (Hedges(), VerificationConfig())
-    assert (policy.limits.review_per_user, policy.limits.review_total) == (100, 10_000)
+    dedup = {"enable_dedup": True, "dedup_scope": "user_type", "dedup_method": "minhash"}
+    dedup |= {"dedup_material_difference": True, "dedup_word_difference": True}
+    dedup |= {"dedup_threshold": 0.92, "conflict_threshold": 0.85, "rejected_threshold": 0.8}
+    claims = {"trusted_sources": ["adr", "commit", "documentation", "manual", "user"], "attestation": "off"}
+    claims |= {"trusted_technical_hedges": "review", "grounded_speculation": "block", "version": "default"}
+    claims |= {"failed_citation_overrides_trust": False, "auto_approve_ai_synthesis": True}
+    claims |= {"verify_claim_relevance": False, "relevance_minimum": 0.5, "state_outage": "defer"}
+    quotes = {"validation_enabled": True, "validation_mode": "substring", "fuzzy_threshold": 0.85}
+    quotes |= {"fail_on_all_rejected": False, "log_rejections": True, "remove_soft": False}
+    quotes |= {"min_characters": 0, "min_words": 0, "word_boundaries": False}
+    answers = {"require_source_tags": False, "entity_required_confidence": 0.6, "on_critical": "review"}
+    answers |= {"require_provenance": False, "strict_versions": False, "require_qualifiers": False}
+    answers |= {"check_values": True, **{f"evidence_quote_{name}": value for name, value in quotes.items()}}
+    limits = {"review_per_user": 100, "review_per_tenant": 2_000, "review_total": 10_000}
+    limits |= {"pending_bytes_per_tenant": 64_000_000, "max_claims_per_response": 10}
+    verification = {"enabled": True, "mode": "sample", "sample_rate": 0.3, "sample_seed": "", "samples": 1}
+    verification |= {"operating_point": "balanced", "support_threshold": 0.7, "gap_threshold_bits": 2.0}
+    verification |= {"dependence_threshold": 0.3, "prior_support": 0.02, "evidence_scrubbing": True}
+    verification |= {"on_failure": "flag", "max_retries": 2, "verification_model": "haiku"}
+    verification |= {"model_scope": "doubtful", "model_may_clear": False, "parallel_verification": True}
+    verification |= {"max_claims_per_response": 10, "max_output_tokens": 300, "timeout_seconds": 10.0}
+    verification |= {"budget_seconds": 30.0, "budget_tokens": 200_000, "budget_tokens_per_minute": 2_000_000}
+    verification |= {"budget_usd": 1.0, "budget_usd_per_minute": 10.0}
+    verification |= {"input_price": 0.25, "output_price": 1.25}
+    tables = {"hedges": {"block": [], "review": [], "lexicon": "none"}, "limits": limits}
+    expected = {**dedup, **claims, **answers, **tables, "verification": verification}
+    assert json.loads(Policy().canonical) == expected
 
 
 FULL = """
@@ -98,9 +105,6 @@ def test_an_unknown_key_or_a_wrong_value_is_named(tmp_path):
             load_policy(write(tmp_path, f"{key} = {value}"), {})
 
     assert failing(check, [(key, value) for key, given in values.items() for value in given]) == []
-
-
-def test_an_effective_policy_that_is_none_is_named(tmp_path):
     for data in [b"", b"{", b"[]", b"5", b"null", b'{"x": 1}', b"[" * 100_000, b"\xff", b'{"version": NaN}']:
         path = tmp_path / "policy.json"
         path.write_bytes(data)
@@ -172,16 +176,12 @@ def test_a_file_that_cannot_be_read_is_told_in_words_and_with_its_name(tmp_path,
             patched.setattr(Path, "read_bytes", broken)
             with pytest.raises(UsageError, match=f"{why}$"):
                 load_policy(path, {})
-
-
-def test_a_long_value_is_not_shown_and_a_file_without_keys_is_named_alone(tmp_path):
-    with pytest.raises(UsageError) as caught:
-        load_policy(write(tmp_path, '{"version": ["a secret"]}', "policy.json"), {})
-    assert "secret" not in str(caught.value)
-    with pytest.raises(UsageError) as caught:
-        load_policy(write(tmp_path, "[]", "policy.json"), {})
-    assert str(caught.value).startswith(f"policy ({tmp_path / 'policy.json'}): ")
-    assert "): : " not in str(caught.value)
+    for text, told in (('{"version": ["a secret"]}', "version: "), ("[]", "")):
+        path = write(tmp_path, text, "policy.json")
+        with pytest.raises(UsageError) as caught:
+            load_policy(path, {})
+        assert str(caught.value).startswith(f"policy ({path}): {told}")
+        assert not re.search(r"secret|\): : ", str(caught.value)), "a long value is not shown"
 
 
 def test_the_hash_is_that_of_the_canonical_json_of_the_effective_policy_however_it_was_written(tmp_path):
@@ -303,8 +303,9 @@ def test_the_generated_page_has_every_setting_and_key_and_one_that_is_out_of_dat
         assert f"| `GROUNDWIRE_{name.upper()}` |" in text
         assert field.description
         assert field.description in text
-    keys = {name for model in (Policy, Hedges, Limits, VerificationConfig) for name in model.model_fields}
-    assert [key for key in keys - {"hedges", "limits", "verification"} if f"| `{key}` |" not in text] == []
+    plain = Policy().model_dump()
+    keys = {key for table in ("hedges", "limits", "verification") for key in plain.pop(table)} | plain.keys()
+    assert [key for key in keys if f"| `{key}` |" not in text] == []
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert all(cell.strip() for row in rows for cell in row.split(" | ")[1:])
     file = tmp_path / "configuration.md"
@@ -377,24 +378,18 @@ async def test_what_is_not_what_its_name_says_or_cannot_be_read_is_no_policy_and
             assert await store.get(NAME) is None
 
 
-async def test_what_is_no_hash_names_no_file_and_asks_nobody(tmp_path):
+async def test_what_is_no_hash_asks_nobody_and_where_state_does_not_tell_a_policy_is_not_unknown(tmp_path):
     (tmp_path / "secret.json").write_bytes(POLICY.canonical)
     for name in ["../secret", NAME.upper(), NAME + "0", NAME[1:], "", f"{NAME}\n"]:
         keeper = Keeper({name: POLICY.canonical})
         assert await PolicyStore(tmp_path / "policies", keeper).get(name) is None
         assert keeper.asked == []
-
-
-async def test_where_state_does_not_tell_a_policy_is_not_unknown(tmp_path):
-    class Out(Keeper):
-        async def get_policy(self, sha256):
-            raise StateUnavailable(f"out of reach: {sha256}")
-
+    out = Mock(get_policy=AsyncMock(side_effect=StateUnavailable("out of reach")))
     with pytest.raises(StateUnavailable):
-        await PolicyStore(tmp_path, Out()).get(NAME)
-    store = PolicyStore(tmp_path, Out())
+        await PolicyStore(tmp_path, out).get(NAME)
+    store = PolicyStore(tmp_path, out)
     store.put_in_folder(POLICY)
-    assert await store.get(NAME) == await PolicyStore(tmp_path, Out()).get(NAME) == POLICY
+    assert await store.get(NAME) == await PolicyStore(tmp_path, out).get(NAME) == POLICY
 
 
 async def test_a_policy_that_is_there_is_not_written_again_and_a_folder_that_refuses_is_told_by_its_setting(

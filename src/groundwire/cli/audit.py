@@ -60,7 +60,6 @@ class AuditPrinter:
     def report(
         self, response: LlmResponse, report: HallucinationReport, warnings: Sequence[ReportWarning] = ()
     ) -> None:
-        """Print what was found in a response: its claims, then what is wrong with what it cites."""
         self._responses += 1
         self._claims += report.total_claims
         self._flagged += report.flagged_claims
@@ -86,7 +85,6 @@ class AuditPrinter:
         self._print(Text())
 
     def error(self, bad: LineError) -> None:
-        """Print a record that could not be read."""
         self._bad += 1
         self._print(
             Text(
@@ -95,7 +93,6 @@ class AuditPrinter:
         )
 
     def summary(self, model: HttpModel | None = None) -> None:
-        """Print how many claims are flagged; where there is a model, what it was asked, or that it was not."""
         bad = f", {self._bad} bad" if self._bad else ""
         found = _counts(self._claims, self._flagged, self._unseen)
         warned = f"; {self._warned} with a warning about sources" if self._warned else ""

@@ -75,7 +75,6 @@ class DecisionPrinter:
         self._headed = False
 
     def decision(self, decision: Decision, answer: str | None = None) -> None:
-        """Print a decision; `answer` is that of a response, which its decision does not repeat."""
         verdict = str(decision.verdict)
         self._counts[verdict] += 1
         text = decision.evidence.claim if decision.evidence else answer or f"response {decision.subject_id}"
@@ -116,7 +115,6 @@ class DecisionPrinter:
 
 
 def _notes(decision: Decision) -> list[str]:
-    """Return what a person needs to know beside the reason, most telling first."""
     notes: list[str] = []
     if review := decision.facts.review:
         reason = f": {review['reason']}" if review.get("reason") else ""
@@ -190,7 +188,6 @@ def check(file: BinaryIO, given: DecidingOptions, now: datetime | None, form: st
 
 
 async def _run(file: BinaryIO, deciding: Deciding, form: str) -> int:
-    """Print a result for each line; return the exit status."""
     answers: dict[int, str] = {}
 
     def noting(lines: Iterable[bytes]) -> Iterator[bytes]:

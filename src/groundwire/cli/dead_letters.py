@@ -87,8 +87,6 @@ _SELECTION: Final = (
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the filters as options, and pass them as one Selection."""
-
     @wraps(command)
     def run(
         *,
@@ -304,7 +302,6 @@ class LetterPrinter:
         print_line(self._console, Text(fit(cells, list(_COLUMNS.values())).rstrip(), style=style))
 
     def summary(self) -> str:
-        """Return how many letters came to what, and why."""
         parts = []
         for outcome in RedriveOutcome:
             if self.outcomes[outcome]:
@@ -316,7 +313,6 @@ class LetterPrinter:
 
 
 def letter_json(letter: Letter, redriven: Redriven | None) -> dict[str, Any]:
-    """Return a letter without headers and value."""
     failed, record = letter.failed, letter.record
     sent = redriven and {"at": format_time(redriven.at), "actor": redriven.actor, **redriven.place._asdict()}
     return {

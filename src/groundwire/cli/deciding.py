@@ -89,7 +89,6 @@ class Deciding:
         )
 
     def advise(self) -> None:
-        """Print what the policy and the options have that is rarely meant."""
         for advice in policy_advice(self.policy):
             _warn(advice)
         signed = self.policy.attestation == "hmac"

@@ -30,7 +30,6 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
 
 @cache
 def known_variables() -> frozenset[str]:
-    """Return the names of all variables that workers and commands read."""
     # here, so that a command whose environment holds none of ours does not wait for these
     from groundwire.config import PREFIX as KAFKA  # noqa: PLC0415 - see above
     from groundwire.config import KafkaSecurity, Settings  # noqa: PLC0415 - see above

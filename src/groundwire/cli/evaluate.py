@@ -117,7 +117,6 @@ def _columns(data: bytes, delimiter: str) -> list[str]:
 
 
 def report_lines(measured: Measured) -> Iterator[str]:
-    """Yield the lines of a report: what was read, a table, and the verdicts at each operating point."""
     count = measured.counted
     yield (
         f"{measured.rows} rows from {measured.sources} sources: {count.supported} supported, "
@@ -148,7 +147,6 @@ def report_lines(measured: Measured) -> Iterator[str]:
 def miss_lines(
     rows: Sequence[tuple[Labelled, Judged]], point: OperatingPoint, threshold: float
 ) -> Iterator[str]:
-    """Yield the lines of a table of the rows that are judged wrongly at a point and threshold."""
     wrong = [pair for pair in rows if pair[1].flagged_at(point, threshold) == pair[1].supported]
     lines: list[tuple[str, ...]] = [("line", "label", "came to", "support", "text")]
     for row, judged in wrong:
@@ -161,7 +159,6 @@ def miss_lines(
 
 
 def calibration_lines(found: Calibration) -> Iterator[str]:
-    """Yield what was chosen, and what is to be expected of it."""
     yield f"chosen for {found.point}: support_threshold = {found.support_threshold:g}: {verdicts(found.chosen_on)}"
     if found.few_sources:
         yield f"{found.sources} sources are too few to hold some out: what is to be expected of it is not known"
@@ -210,7 +207,6 @@ def _counted(count: Counted) -> dict[str, Any]:
 
 
 def record_lines(judged: Sequence[JudgedRecord], bad: int, *, misses: bool) -> Iterator[str]:
-    """Yield the lines of a report: what was read, a table by class, conflicts, and what was judged wrongly."""
     harmless = sum(one.harmless for one in judged)
     yield (
         f"{len(judged)} rows: {harmless} to approve, {len(judged) - harmless} to hold"
@@ -382,7 +378,6 @@ def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
 
 
 def _draw(plot: Path | None, rows: Sequence[Judged], config: VerificationConfig, title: str) -> None:
-    """Write the picture of over-review against leak, where one is asked for. Raises: UsageError."""
     if plot is None:
         return
     if len({row.supported for row in rows}) < 2:
@@ -447,7 +442,6 @@ def _sorted_out(rows: Iterable[Row | BadRow]) -> tuple[list[Row], int]:
 
 
 def _write(found: Calibration, policy_file: Path | None, bad: int) -> None:
-    """Write the chosen thresholds to the policy file, or print the lines to add."""
     written = None
     if policy_file is not None and not bad:
         written = "written to" if policy_file.exists() else "written to the new file"

@@ -20,8 +20,6 @@ from groundwire.text.normalise import escape_controls
 
 
 class _Listed(BaseModel, from_attributes=True):
-    """What is shown of a key."""
-
     kind: str
     public_key: str | None = Field(validation_alias="verifying_key")
     tenants: list[str]

@@ -1,17 +1,160 @@
-"""`groundwire mcp`: the gate as tools of an agent, by the Model Context Protocol."""
+"""`groundwire mcp`: the gate as tools of an agent, by the Model Context Protocol, without any code (X-17)."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import click
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from typing_extensions import TypedDict
 
+from groundwire import __version__
 from groundwire.cli.options import Deployment, deployment_options, keys_file_option, wait_option
-from groundwire.client.mcp import Speaker, server
-from groundwire.client.producer import Producer
-from groundwire.errors import UsageError
+from groundwire.client.fields import ChunkFields
+from groundwire.client.producer import Producer, Sent
+from groundwire.errors import GroundwireError, UsageError
+from groundwire.messages.decisions import Decision, Kind
+from groundwire.messages.identity import Subject
+from groundwire.messages.records import MemoryType
 from groundwire.policy import TRUSTED_SOURCES
+
+_INSTRUCTIONS = (
+    "A gate before a knowledge base. Store a statement with remember: say it without hedging, and cite the ADR, commit,"
+    " URL or issue that it rests on. Where it is not approved, the answer says why; say it better, or leave it."
+)
+
+
+class Told(TypedDict):
+    """What became of a claim or an answer.
+
+    `verdict` is `approved`, `review` (a person decides, later), `blocked`, or `pending`: not decided in time,
+    to be asked for later. `unsupported` has the statements of an answer that its passages do not bear out, and
+    `unsupported_count` how many these are, with those that nobody looked at.
+    """
+
+    id: str
+    verdict: str
+    reason_code: str
+    reason: str
+    hedges: list[str]
+    citations: list[str]
+    conflicts_with: str | None
+    failed: list[str]
+    unsupported: list[str]
+    unsupported_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """For whom the agent remembers: chosen by who runs the server, never by the model."""
+
+    user_id: str
+    tenant_id: str
+    source: str
+    seconds: float
+
+
+def server(producer: Producer, speaker: Speaker) -> MCPServer[Any]:
+    """Return a server whose tools work through a producer that is open, on behalf of one user."""
+    made: MCPServer[Any] = MCPServer("groundwire", instructions=_INSTRUCTIONS, version=__version__)
+    user_id, tenant_id = speaker.user_id, speaker.tenant_id
+
+    @made.tool()
+    async def remember(
+        content: str, memory_type: MemoryType = "fact", derived_from: list[str] | None = None
+    ) -> Told:
+        """Ask to have one statement stored; the gate decides, and the answer says why.
+
+        Args:
+            content: one statement, without hedges, with what it cites in the text.
+            memory_type: fact, preference or decision.
+            derived_from: ids of stored claims that it rests on.
+        """
+        sending = producer.claim(
+            content,
+            user_id=user_id,
+            tenant_id=tenant_id,
+            source=speaker.source,
+            memory_type=memory_type,
+            derived_from=derived_from or [],
+        )
+        return await _outcome(producer, sending, speaker.seconds)
+
+    @made.tool()
+    async def check_answer(answer: str, chunks: list[ChunkFields], query: str | None = None) -> Told:
+        """Hold an answer against the passages that it was made from, before it is given or stored.
+
+        Args:
+            answer: the text; [source:1] cites the first passage.
+            chunks: what was retrieved.
+            query: the question.
+        """
+        sending = producer.response(answer, user_id=user_id, tenant_id=tenant_id, chunks=chunks, query=query)
+        return await _outcome(producer, sending, speaker.seconds)
+
+    @made.tool()
+    async def recall_status(claim_id: str, kind: Literal["claim", "response"] = "claim") -> Told:
+        """Say where a claim or an answer stands now, also after a person has decided it or withdrawn it.
+
+        Args:
+            claim_id: `id` of what remember or check_answer said.
+            kind: claim for remember, response for check_answer.
+        """
+        subject = Subject(tenant_id, user_id, Kind(kind), claim_id)
+        try:
+            decision = await producer.status(subject, speaker.seconds)
+        except TimeoutError:
+            raise ToolError("where it stands could not be read in time; ask again") from None
+        except GroundwireError as exc:
+            raise ToolError(str(exc)) from None
+        return _told(claim_id, decision)
+
+    return made
+
+
+async def _outcome(producer: Producer, sending: Awaitable[Sent], seconds: float) -> Told:
+    try:
+        sent = await sending
+        decision = await producer.decided(sent, seconds)
+        return _told(decision.subject_id, decision)
+    except TimeoutError:
+        return _told(sent.subject.subject_id, None)
+    except GroundwireError as exc:
+        raise ToolError(str(exc)) from None
+
+
+def _told(subject_id: str, decision: Decision | None) -> Told:
+    if decision is None:
+        return Told(
+            id=subject_id,
+            verdict="pending",
+            reason_code="",
+            reason="not decided yet, or nothing is known of it",
+            hedges=[],
+            citations=[],
+            conflicts_with=None,
+            failed=[],
+            unsupported=[],
+            unsupported_count=0,
+        )
+    epistemic = (decision.report or {}).get("epistemic") or {}
+    return Told(
+        id=decision.subject_id,
+        verdict=decision.verdict,
+        reason_code=decision.reason_code,
+        reason=decision.reason,
+        hedges=[hedge.text for hedge in decision.hedges],
+        citations=[f"{one.type}:{one.value}: {one.state}" for one in decision.citations],
+        conflicts_with=decision.conflicting_memory_id,
+        failed=decision.checks_failed,
+        unsupported=[claim["claim_text"] for claim in epistemic.get("claims") or [] if claim["is_flagged"]],
+        unsupported_count=epistemic.get("flagged_claims", 0) + epistemic.get("unverified_claims", 0),
+    )
 
 
 @click.command()

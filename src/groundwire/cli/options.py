@@ -39,8 +39,6 @@ class CommandError(click.ClickException):
 
 
 class TimeParam(click.ParamType):
-    """An RFC 3339 time with an offset."""
-
     name = "time"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:

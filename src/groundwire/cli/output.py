@@ -55,19 +55,16 @@ def escape_json(text: str) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Cut text to a number of terminal cells, with `…` where something is missing."""
     text = escape_controls(text[: 4 * width])  # a cell holds a letter; combining marks come on top
     return text if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
 def fit(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """Return a line of a table: each cell cut and padded to its width, the last one not padded."""
     *first, last = [cut(cell, width) for cell, width in zip(cells, widths, strict=True)]
     return "  ".join([*map(set_cell_size, first, widths), last])
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lay rows of equal length out in aligned columns."""
     safe = [[escape_controls(cell) for cell in row] for row in rows]
     widths = [max(cell_len(row[index]) for row in safe) for index in range(len(safe[0]))] if safe else []
     return ["  ".join(map(set_cell_size, row, widths)).rstrip() for row in safe]

@@ -66,8 +66,6 @@ class _PlaceParam(click.ParamType):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of the command, checked."""
-
     order: ReplayOrder
     topic: str | None
     policy: Policy | None

@@ -79,7 +79,6 @@ def row_json(row: Row) -> str:
 
 
 def item_json(item: Item, dependents: Page[Related] = NONE, original: View | None = None) -> str:
-    """Return an item, what rests on it, and the answer of a response, as one line of JSON."""
     fields = asdict(item)
     if not item.pending:
         fields["current"]["risk"] = None
@@ -89,7 +88,6 @@ def item_json(item: Item, dependents: Page[Related] = NONE, original: View | Non
 def outcome_json(
     row: Row, action_id: str, outcome: ActionOutcome | None, notes: OutcomeNotes = NO_NOTES
 ) -> str:
-    """Return the outcome of an action as one line of JSON; `applied` is null where none came in time."""
     fields = asdict(outcome) | {"sentence": _sentence(row, outcome, notes)} if outcome else {"applied": None}
     affected = _dependents_json("affected", notes.affected) if notes.affected.rows else {}
     return compact_json({**fields, **affected, "item": row.decision_id, "action_id": action_id})
@@ -100,7 +98,6 @@ def _dependents_json(name: str, dependents: Page[Related]) -> dict[str, object]:
 
 
 def print_page(console: Console, page: Page[Row], now: datetime) -> None:
-    """Print the rows of a page, one line each."""
     table = [list(_WIDTHS)]
     for row in page.rows:
         named = [f"{row.tenant_id}:{row.user_id}", row.subject_id, row.decision_id, row.source or "-"]
@@ -129,7 +126,6 @@ def age(span: timedelta) -> str:
 
 
 def print_item(console: Console, item: Item, dependents: Page[Related] = NONE) -> None:
-    """Print an item with all that bears on it; `dependents`: the approved claims that rest on it."""
     memories = [memory_row(one, item.decision) for one in item.memories]
     parts = item_parts(item, memories, dependents)
     for name, value in _facts(item):
@@ -257,7 +253,6 @@ def _sentence(row: Row, outcome: ActionOutcome, notes: OutcomeNotes) -> str:
 
 
 def _next(row: Row, outcome: ActionOutcome) -> str | None:
-    """Return the command to run next, where there is something to look at or to send again."""
     code = outcome.code
     if code in {"human_approved", "human_rejected", "review_expired", "expired", "duplicate"}:
         return None

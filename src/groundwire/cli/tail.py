@@ -37,7 +37,6 @@ def columns_of(topic: TopicName) -> dict[str, int]:
 
 
 def heading(topic: TopicName) -> Text:
-    """Return the first line of a topic's table."""
     columns = columns_of(topic)
     return Text(fit(list(columns), list(columns.values())), style="bold")
 

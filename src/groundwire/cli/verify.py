@@ -148,7 +148,6 @@ async def _sealed(settings: Settings) -> AsyncIterator[SealEvidence]:
 
 
 async def _prove(settings: Settings, decision_id: str) -> int:
-    """Print the proof of a decision; return the exit status."""
     async with _sealed(settings) as evidence:
         try:
             proof = await proof_of(settings, evidence, decision_id)

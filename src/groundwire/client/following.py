@@ -1,18 +1,26 @@
-"""Where a deployment is, and its approvals as they come."""
+"""Follows a deployment's topics: approvals as they come, what becomes of sent records, and where a subject stands."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
+from aiokafka.partitioner import DefaultPartitioner
 from pydantic import ValidationError
 
 from groundwire.config import Settings, setting_error
-from groundwire.kafka.reader import Start, open_reader
-from groundwire.messages.decisions import Verdict
-from groundwire.messages.topics import TopicName
+from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError
+from groundwire.kafka.reader import Positions, Start, TopicReader, open_reader
+from groundwire.messages.decisions import Decision, Kind, ReasonCode, Verdict
+from groundwire.messages.erasure import Erasures
+from groundwire.messages.headers import InboundRecord, header
+from groundwire.messages.identity import Subject, subject_of_decision
+from groundwire.messages.records import Retraction
+from groundwire.messages.topics import TopicName, record_key
 
 if TYPE_CHECKING:
     from groundwire.client.table import ApprovedTable, Change
@@ -70,3 +78,227 @@ async def changes(
             for record in await reader.batch():
                 for change in table.apply(record):
                     yield change
+
+
+_AGAIN: Final = 1.0
+"""Seconds until a broker that went away is asked again."""
+_LOOK_ANEW: Final = 30.0
+"""Seconds until the topics are asked whether they have more partitions."""
+
+Outcome = asyncio.Future[Decision | Exception]
+"""A decision, or why there is none: a result in either case, which nobody has to look at."""
+
+_Waiting = WeakValueDictionary[str, Outcome]
+"""Who waits for the decision of a subject, by the fingerprint of what was sent."""
+
+
+class Outcomes:
+    """Reads decisions and dead letters as they come, and tells those who wait for one.
+
+    Whoever drops the future of a record no longer waits for it: nothing else keeps one.
+
+    Args:
+        brokers: `host:port,...`.
+        prefix: before every topic's name.
+        seconds: how long the broker may take to answer.
+    """
+
+    def __init__(self, brokers: str, prefix: str, seconds: float) -> None:
+        self._brokers = brokers
+        self._prefix = prefix
+        self._seconds = seconds
+        self._subjects: WeakValueDictionary[Subject, _Waiting] = WeakValueDictionary()
+        self._letters: WeakValueDictionary[bytes, Outcome] = WeakValueDictionary()
+        self._failure: Exception | None = None
+
+    def of(self, subject: Subject, fingerprint: str, value: bytes) -> Outcome:
+        """Return the future of what becomes of a record; call it before the record is sent.
+
+        A decision counts only with the record's own fingerprint: an id may be used for something else too, and the
+        gate decides the first of them.
+        """
+        waiting = self._subjects.setdefault(subject, WeakValueDictionary())
+        outcome = waiting.get(fingerprint)
+        if outcome is None or outcome.done():
+            outcome = asyncio.get_running_loop().create_future()
+
+            def settled(
+                done: Outcome,
+            ) -> None:  # the only strong reference to `waiting`: it lives while somebody waits
+                if waiting.get(fingerprint) is done:
+                    del waiting[fingerprint]
+
+            outcome.add_done_callback(settled)
+            waiting[fingerprint] = outcome
+        self._letters[value] = outcome
+        if self._failure:
+            outcome.set_result(self._failure)
+        return outcome
+
+    @asynccontextmanager
+    async def following(self) -> AsyncIterator[None]:
+        """Follow the topics from their ends on.
+
+        Raises:
+            UsageError: a topic does not exist.
+            BrokerUnavailable: the broker does not answer at the start; later it is waited for.
+        """
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._follow(ready))
+
+        def ended(
+            task: asyncio.Task[None],
+        ) -> None:  # tell all who wait, and whoever will: nothing comes any more
+            failure = None if task.cancelled() else task.exception()
+            if isinstance(failure, Exception):
+                self._failure = failure
+                for outcome in [one for group in self._subjects.values() for one in group.values()]:
+                    _tell(outcome, failure)
+
+        try:
+            await asyncio.wait([ready, task], return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                await task  # what it failed with
+            task.add_done_callback(ended)
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _follow(self, ready: asyncio.Future[None]) -> None:
+        topics = [f"{self._prefix}{name}" for name in (*map(TopicName.of, Verdict), TopicName.DEAD_LETTER)]
+        start: Start = "latest"
+        positions: Positions = {}
+        while True:
+            try:
+                async with open_reader(self._brokers, self._seconds) as reader:
+                    await reader.begin(dict.fromkeys(topics, start), continued=positions)
+                    positions, start = reader.positions, "earliest"  # of partitions that are added later
+                    if not ready.done():
+                        ready.set_result(None)
+                    await self._read(reader, topics)
+            except BrokerUnavailable:
+                if not ready.done():
+                    raise
+                await asyncio.sleep(_AGAIN)
+
+    async def _read(self, reader: TopicReader, topics: list[str]) -> None:
+        """Read until the topics have other partitions than those that are read."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + _LOOK_ANEW
+        while True:
+            for record in await reader.batch():
+                if record.topic == self._prefix + TopicName.DEAD_LETTER:
+                    self._refused(record)
+                else:
+                    self._decided(record)
+            if loop.time() > due:
+                if (await reader.ends(*topics)).keys() != reader.positions.keys():
+                    return
+                due = loop.time() + _LOOK_ANEW
+
+    def _decided(self, record: InboundRecord) -> None:
+        for subject in named_subjects(record):
+            waiting = self._subjects.get(subject)
+            decision = decision_of(record, subject) if waiting else None
+            if waiting and decision and decision.revision:
+                _tell(waiting.get(decision.fingerprint), decision)
+
+    def _refused(self, record: InboundRecord) -> None:
+        said = header(record.headers, "gw-error")
+        # a newer gate may have codes that are not known here
+        code = ErrorCode(said) if said in set(ErrorCode) else ErrorCode.INVALID_RECORD
+        message = header(record.headers, "__connect.errors.exception.message") or said or code
+        _tell(self._letters.get(record.value or b""), RecordError(code, message))
+
+
+def named_subjects(record: InboundRecord) -> list[Subject]:
+    """Return the subjects that a record's key and headers may be of, without a look at its value."""
+    tenant_id, colon, user_id = (record.key or b"").decode(errors="replace").partition(":")
+    subject_id = header(record.headers, "ce_subject")
+    return [Subject(tenant_id, user_id, kind, subject_id) for kind in Kind] if colon and subject_id else []
+
+
+def decision_of(record: InboundRecord, subject: Subject) -> Decision | None:
+    """Return the decision of a record where it is one of the subject; what cannot be read is nobody's."""
+    try:
+        decision = Decision.from_record(record)
+    except ValueError:
+        return None
+    return decision if subject_of_decision(decision) == subject else None
+
+
+def _tell(outcome: Outcome | None, result: Decision | Exception) -> None:
+    if outcome and not outcome.done():
+        outcome.set_result(result)
+
+
+class MemoryStanding:
+    """What is known of one subject, in whichever order its records come."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._decisions: list[Decision] = []
+        self._retractions: list[Retraction] = []
+        self._erasures = Erasures()
+
+    def note(self, record: InboundRecord) -> None:
+        """Take in a record of a topic of decisions or of `retractions`; those of others change nothing."""
+        if self._erasures.note(record) or self._subject not in named_subjects(record):
+            return
+        decision = decision_of(record, self._subject)
+        if decision:
+            self._decisions.append(decision)
+        else:
+            try:
+                self._retractions.append(Retraction.from_record(record))
+            except ValueError:
+                return  # what cannot be read is nobody's
+
+    @property
+    def now(self) -> Decision | None:
+        """The decision with the highest revision that is not erased, blocked where it was withdrawn.
+
+        The decision that withdrew it is kept for a shorter time than its retraction, which then stands for it.
+        """
+        user = self._subject[:2]
+        left = [one for one in self._decisions if not self._erasures.cover(*user, one.decided_at)]
+        last = max(left, key=lambda one: one.revision, default=None)
+        for retraction in self._retractions:
+            if last and retraction.supersedes == last.decision_id and last.decided_at <= retraction.at:
+                changes = {
+                    "decision_id": retraction.decision_id,
+                    "revision": last.revision + 1,
+                    "supersedes": last.decision_id,
+                    "verdict": Verdict.BLOCKED,
+                    "approved": False,
+                    "reason_code": ReasonCode.RETRACTED.value,
+                    "reason": retraction.reason or "Approval was withdrawn",
+                    "decided_at": retraction.at,
+                }
+                return last.model_copy(update=changes)
+        return last
+
+
+async def current(brokers: str, prefix: str, subject: Subject, seconds: float) -> Decision | None:
+    """Read the partitions of the subject's user from their beginnings and return where it stands now.
+
+    Raises:
+        UsageError: a topic does not exist.
+        BrokerUnavailable: the broker does not answer within `seconds`.
+    """
+    known = MemoryStanding(subject)
+    topics = [f"{prefix}{topic}" for topic in (*map(TopicName.of, Verdict), TopicName.RETRACTIONS)]
+    key, chosen = record_key(subject.tenant_id, subject.user_id), Positions()
+    async with open_reader(brokers, seconds) as reader:
+        ends = await reader.ends(*topics)
+        for topic in topics:  # the partition of the user's key, which workers choose as all clients do
+            partitions = sorted(each for each in ends if each.topic == topic)
+            each = DefaultPartitioner()(key, partitions, partitions)
+            chosen[each] = ends[each]
+        reader.seek(await reader.offsets("earliest", chosen), chosen)
+        async with aclosing(reader.rest()) as pages:
+            async for page in pages:
+                for record in page:
+                    known.note(record)
+    return known.now

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar, Unpack
 
 from groundwire.client.fields import ClaimFields, ResponseFields
-from groundwire.client.following import SECONDS, settings_of
-from groundwire.client.outcomes import Outcome, Outcomes, current
+from groundwire.client.following import SECONDS, Outcome, Outcomes, current, settings_of
 from groundwire.config import Settings
 from groundwire.errors import ErrorCode, RecordError, UsageError
 from groundwire.kafka.connection import producer

@@ -186,11 +186,6 @@ async def _embed(embedder: Embedder | EmbedFunction, text: str) -> Vector:
 
 
 def _cosine(a: Vector, b: Vector) -> float:
-    """Return the cosine of two vectors, -1..1.
-
-    Raises:
-        ValueError: they have different lengths, or one has no direction.
-    """
     product = math.fsum(x * y for x, y in zip(a, b, strict=True))
     cosine = product / (math.hypot(*a) * math.hypot(*b)) if any(a) and any(b) else math.nan
     if not math.isfinite(cosine):

@@ -249,7 +249,6 @@ def detect_hallucinations(
 
 
 def _held(answer: str, *texts: str) -> float:
-    """Return the share of an answer's words that stand in texts, 0..1."""
     claims = check_answer(answer, texts, declared=True).claims
     size = sum(len(claim.text) for claim in claims)
     return sum(claim.held * len(claim.text) for claim in claims) / size if size else 0.0

@@ -119,7 +119,6 @@ class _Labels:
 
 
 def _dots(points: Mapping[OperatingPoint, RatePoint], marked: Mapping[float, RatePoint]) -> Iterator[str]:
-    """Yield the operating points, and the thresholds that there is room for; points in one place share a label."""
     labels = _Labels(list(points.values()))
     for share in dict.fromkeys(points.values()):
         names = ", ".join(name for name, other in points.items() if other == share)

@@ -22,7 +22,7 @@ from deploy.embedded import MissingServiceError
 from groundwire.client import ApprovedTable
 from tests.services.fixtures import or_skip
 from tests.services.postgres import with_pgvector
-from tests.unit.client.test_followed_table import AFTER, LIFE, NOW, SAMPLE, decided, erased, retracted
+from tests.unit.client.test_following import AFTER, LIFE, NOW, SAMPLE, decided, erased, retracted
 
 pytestmark = pytest.mark.slow  # needs PostgreSQL with pgvector
 ROOT = Path(__file__).resolve().parents[3]
