@@ -13,33 +13,22 @@ from groundwire.cli.main import main
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_what_is_read_is_not_told_of_and_one_letter_less_is_with_its_name() -> None:
+def test_what_something_reads_is_not_told_of_and_one_letter_less_is_with_its_name() -> None:
     for name in sorted(known_variables()):
         assert unknown_variables({name: ""}) == []
         wrong = f"{name[:-2]}{name[-1]}"
         if wrong not in known_variables():
             (told,) = unknown_variables({wrong: "", "PATH": "", "GROUNDWIRETEST": ""})
             assert told.startswith(f"{wrong} is no setting of Groundwire; did you mean GROUNDWIRE_")
-
-
-def test_what_others_read_or_kubernetes_sets_is_not_told_of_and_what_is_near_nothing_without_a_guess() -> (
-    None
-):
     others = ["TEST_BROKER", "KAFKA_JARS", "SERVICE_HOST", "CONSOLE_SERVICE_PORT_HTTP", "PORT_8700_TCP_ADDR"]
     read = re.findall(r"\$\{(GROUNDWIRE_\w+)", (ROOT / "docker-compose.yml").read_text())
     assert read
-    assert (
-        unknown_variables({**dict.fromkeys(read, "x"), **{f"GROUNDWIRE_{name}": "x" for name in others}})
-        == []
-    )
+    assert unknown_variables(dict.fromkeys([*read, *(f"GROUNDWIRE_{name}" for name in others)], "x")) == []
     assert unknown_variables({"GROUNDWIRE_XYZZY": ""}) == ["GROUNDWIRE_XYZZY is no setting of Groundwire"]
-
-
-def test_every_variable_that_an_option_reads_is_known() -> None:
     commands = (ROOT / "src/groundwire/cli").glob("*.py")
-    read = {name for path in commands for name in re.findall(r'envvar="(\w+)"', path.read_text())}
-    assert read
-    assert read <= known_variables()
+    options = {name for path in commands for name in re.findall(r'envvar="(\w+)"', path.read_text())}
+    assert options
+    assert options <= known_variables()
 
 
 def test_a_command_tells_of_them_once_on_standard_error_and_goes_on(tmp_path: Path) -> None:

@@ -8,21 +8,14 @@ from groundwire.library.query_cache import QueryCache, refusal, response_of
 from tests.state.query_caches import response
 
 
-def test_to_the_last_instant_before_its_end_an_entry_is_served():
-    now = [0.0]
-    cache = QueryCache(clock=lambda: now[0])
-    cache.set("k", response(), mode="instant")
-    now[0] = math.nextafter(120, 0)
-    assert cache.get("k")
-    now[0] = 120.0
-    assert cache.get("k") is None
-
-
-def test_a_clock_that_is_set_back_makes_no_answer_live_longer():
-    for moment in (-1.0, -3600.0, math.nan):
+def test_an_entry_is_served_to_the_last_instant_and_no_longer_for_a_clock_that_is_set_back():
+    for moment, served in (
+        (math.nextafter(120, 0), True),
+        *((one, False) for one in (120, -1, -3600, math.nan)),
+    ):
         cache = QueryCache(clock=iter([0.0, *[moment] * 9]).__next__)
-        cache.set("k", response(), scope="x")
-        assert cache.get("k") is None
+        cache.set("k", response(), mode="instant", scope="x")
+        assert (cache.get("k") is not None) is served, moment
 
 
 def test_nothing_is_left_of_entries_that_are_gone():
@@ -81,19 +74,13 @@ def test_a_cache_keeps_only_what_held_and_says_why_it_refuses():
         assert cache.why_refused(good | changed) == why
 
 
-def decision(**fields):
+def test_a_decision_becomes_a_response_that_a_cache_takes_or_refuses_where_it_must_not_be_served():
     report = {"confidence": 0.8, "warnings": [], "validation": {"sourcesVerified": 1, "confidence": 0.8}}
-    return {"kind": "response", "verdict": "approved", "truncated": None, "report": report, **fields}
-
-
-def test_a_decision_becomes_a_response_that_a_cache_takes():
+    good = {"kind": "response", "verdict": "approved", "truncated": None, "report": report}
     for verdict in ["approved", "review"]:
-        made = response_of(decision(verdict=verdict, truncated={"checks_passed": 3}), "5 [source:1]")
-        assert made == {"answer": "5 [source:1]", **decision()["report"]}
+        made = response_of(good | {"verdict": verdict, "truncated": {"checks_passed": 3}}, "5 [source:1]")
+        assert made == {"answer": "5 [source:1]", **report}
         assert QueryCache().set("k", made)
-
-
-def test_a_decision_that_must_not_be_served_is_refused():
     for fields in [
         {"verdict": "blocked"},
         {"kind": "claim"},
@@ -102,4 +89,4 @@ def test_a_decision_that_must_not_be_served_is_refused():
         {"truncated": {"report.warnings": 2}},
         {"report": {"confidence": 0.8, "warnings": [{"type": "PHANTOM_FILE"}], "validation": {"a": 1}}},
     ]:
-        assert refusal(response_of(decision(**fields), "5")) is not None
+        assert refusal(response_of(good | fields, "5")) is not None

@@ -100,7 +100,7 @@ def test_an_outcome_is_told_in_words_of_a_terminal_with_the_command_to_run_next(
             assert CliRunner().invoke(main, [*words[2:4], "--help"]).exit_code == 0
 
 
-def test_the_outcome_on_a_response_or_a_speculating_edit_says_what_to_look_at_or_to_send_instead() -> None:
+def test_an_outcome_says_what_to_look_at_or_to_send_instead_and_what_rests_on_what_was_retracted() -> None:
     response = decision("r", kind="response")
     row = board(response).item(ADMIN, response.decision_id).current
     for code in ("unknown", "not_pending"):
@@ -113,9 +113,6 @@ def test_the_outcome_on_a_response_or_a_speculating_edit_says_what_to_look_at_or
     text = printed(print_outcome, row, refused("personal_speculation"), notes)
     assert "It says “I think”." in text
     assert "groundwire review edit a --tenant acme --user ann --content -" in text
-
-
-def test_the_outcome_of_a_retraction_names_what_rests_on_it() -> None:
     heir = decision("b", verdict="approved", reason_code="trusted_source", derived_from=["m"])
     made = board(decision("m", verdict="approved", reason_code="trusted_source"), heir)
     row = made.item(ADMIN, decision("m").decision_id).current

@@ -39,12 +39,15 @@ def environment(monkeypatch: pytest.MonkeyPatch, **values: object) -> None:
     )
 
 
-def test_without_settings_the_brokers_are_spoken_to_in_the_clear() -> None:
+def test_clients_and_workers_are_given_the_same(monkeypatch, files: Path) -> None:
+    """Without settings the brokers are spoken to in the clear, with TLS alone without a user."""
     assert kafka_security().options() == {}
     assert build_app("claims", Settings()).conf.broker_credentials is None
-
-
-def test_clients_and_workers_are_given_the_same(monkeypatch, files: Path) -> None:
+    kafka_security.cache_clear()
+    environment(monkeypatch, SECURITY="ssl")
+    assert set(kafka_security().options()) == {"security_protocol", "ssl_context"}
+    assert build_app("claims", Settings()).conf.broker_credentials.protocol.value == "SSL"
+    kafka_security.cache_clear()
     environment(
         monkeypatch,
         SECURITY="sasl_ssl",
@@ -70,12 +73,6 @@ def test_clients_and_workers_are_given_the_same(monkeypatch, files: Path) -> Non
     )
     assert told.ssl_context.verify_mode is ssl.CERT_REQUIRED
     assert "s p a c e s" not in repr(kafka_security())
-
-
-def test_with_tls_alone_there_is_no_user(monkeypatch) -> None:
-    environment(monkeypatch, SECURITY="ssl")
-    assert set(kafka_security().options()) == {"security_protocol", "ssl_context"}
-    assert build_app("claims", Settings()).conf.broker_credentials.protocol.value == "SSL"
 
 
 def test_what_is_wrong_is_named_before_a_connection_is_made(monkeypatch, files: Path) -> None:

@@ -4,7 +4,6 @@ import io
 import json
 from unicodedata import category
 
-import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -164,64 +163,48 @@ def test_nothing_of_a_record_reaches_a_terminal_but_as_text(answer, name):
         ] == []
 
 
-class _Model(Model):
-    """Says the same of everything; stands in for one behind an HTTP API."""
+def test_a_model_that_is_configured_is_asked_what_that_cost_is_told_and_why_answers_are_missing(
+    monkeypatch, tmp_path, caplog
+):
+    class Configured(Model):
+        """Says the same of everything; stands in for one behind an HTTP API."""
 
-    trouble = "HTTP 404"
+        trouble, asked, fault = "HTTP 404", 0, None
 
-    def __init__(self, monkeypatch, fault=None):
-        self.asked, self.fault = 0, fault
-        monkeypatch.setattr("groundwire.cli.audit.load_model", lambda network: self if network else None)
+        async def answer(self, request):
+            self.asked += request.model == "haiku"
+            if self.fault:
+                raise ModelFault(self.fault)
+            return ModelAnswer('{"verdict": "unsupported", "probability": 0.9}', 100, 20)
 
-    async def answer(self, request):
-        self.asked += request.model == "haiku"
-        if self.fault:
-            raise ModelFault(self.fault)
-        return ModelAnswer('{"verdict": "unsupported", "probability": 0.9}', 100, 20)
+        async def __aenter__(self):
+            return self
 
-    async def __aenter__(self):
-        return self
+        async def __aexit__(self, *_):
+            pass
 
-    async def __aexit__(self, *_):
-        pass
-
-
-TEXT = (
-    "The gateway of the service retries each failed request 3 times, and it waits 30 seconds before it does."
-)
-DUE = {"answer": TEXT, "context": {"a": TEXT}}
-
-
-@pytest.fixture
-def asking(tmp_path):
-    """The option of a policy that has every claim asked about."""
+    text = "The gateway of the service retries each failed request 3 times, and it waits 30 seconds before it does."
+    due = {"answer": text, "context": {"a": text}}
     policy = tmp_path / "policy.toml"
     policy.write_text('[verification]\nmode = "full"\nmodel_scope = "all"\n')
-    return f"--policy={policy}"
-
-
-def test_a_model_that_is_configured_is_asked_and_what_that_cost_is_told(monkeypatch, asking):
-    model = _Model(monkeypatch)
-    shown, asked = run(asking, data=lines(DUE)), model.asked
+    asking, model = f"--policy={policy}", Configured()
+    monkeypatch.setattr("groundwire.cli.audit.load_model", lambda network: model if network else None)
+    shown, asked = run(asking, data=lines(due)), model.asked
     assert asked > 0
     assert "  unsupported " in shown
     assert f"model: {asked} questions, $0.0" in shown
-    assert "supported" in run("--no-network", asking, data=lines(DUE))
-    run(asking, data=lines(DUE | {"verify": False}))
+    assert "supported" in run("--no-network", asking, data=lines(due))
+    run(asking, data=lines(due | {"verify": False}))
     assert model.asked == asked
     told = run(data=lines(RECORD)).splitlines()[-1]
     assert told.startswith("model: not asked, as no claim is due: ")
     assert "model" not in run("--no-network", data=lines(RECORD))
-
-
-def test_questions_without_an_answer_that_counts_are_told_once_with_the_reason_and_what_came_last(
-    monkeypatch, asking, caplog
-):
-    model = _Model(monkeypatch, "rejected")
-    result = CliRunner().invoke(audit, [asking], input=lines(DUE))
+    model = Configured()
+    model.fault = "rejected"
+    result = CliRunner().invoke(audit, [asking], input=lines(due))
     assert f"; {model.asked} rejected (last: HTTP 404)" in result.stdout.splitlines()[-1]
     assert "  verifier_unavailable support " in result.stdout
-    assert (result.stderr, caplog.records) == ("", [])
+    assert (result.stderr, caplog.records) == ("", []), "told once"
 
 
 def test_claims_that_were_not_looked_at_are_part_of_the_summary(monkeypatch):

@@ -4,7 +4,6 @@ import hashlib
 import hmac
 import json
 
-import pytest
 from click.testing import CliRunner
 
 from groundwire.cli.evaluate import evaluate
@@ -117,39 +116,30 @@ def test_answers_among_the_rows_are_drawn_and_claims_alone_cannot_be(tmp_path):
 SECRET = "0123456789abcdef0123456789abcdef"
 
 
-@pytest.fixture
-def signing(tmp_path):
-    """Return the options under which signatures count."""
+def test_a_signed_record_is_decided_as_it_is_written_and_signatures_that_cannot_count_are_warned_of(tmp_path):
+    """A signature is of bytes: two spaces are not one."""
     keys, policy = tmp_path / "keys.toml", tmp_path / "policy.toml"
     keys.write_text(f'[keys.docs]\nsecret = "{SECRET}"\ntenants = ["default"]\nsources = ["documentation"]\n')
     keys.chmod(0o600)
     policy.write_text('attestation = "hmac"\n')
-    return ["--keys", keys, "--policy", policy]
+    with_keys, with_policy = ("--keys", keys), ("--policy", policy)
+    signing = (*with_keys, *with_policy)
+    record = f'{{"claim_id": "s", "user_id":"w",  "source": "documentation", "content": "{PLAIN}"}}'
 
-
-def signed_row(record, *, name="gw-attestation"):
     value = f"docs:{hmac.new(SECRET.encode(), record.encode(), hashlib.sha256).hexdigest()}"
-    return f'{{"label": "approve", "headers": {{"{name}": "{value}"}}, "record": {record}}}\n'.encode()
-
-
-RECORD = f'{{"claim_id": "s", "user_id":"w",  "source": "documentation", "content": "{PLAIN}"}}'
-
-
-def test_a_signed_record_is_decided_as_it_is_written(signing):
-    """A signature is of bytes: two spaces are not one."""
-    assert found(signed_row(RECORD), *signing)["misses"] == []
-    changed = signed_row(RECORD).replace(b"  ", b" ")
-    assert [miss["reason_code"] for miss in found(changed, *signing)["misses"]] == ["source_unattested"]
-
-
-def test_signatures_that_cannot_count_are_warned_of(signing):
-    keys, policy = signing[:2], signing[2:]
-    unsigned = [{"record": json.loads(RECORD), "label": "hold"}]
+    signed = (
+        f'{{"label": "approve", "headers": {{"gw-attestation": "{value}"}}, "record": {record}}}\n'.encode()
+    )
+    result = run(signed, *signing, "--format", "json")
+    assert (json.loads(result.stdout)["misses"], result.stderr) == ([], "")
+    changed = found(signed.replace(b"  ", b" "), *signing)
+    assert [miss["reason_code"] for miss in changed["misses"]] == ["source_unattested"]
+    unsigned = [{"record": json.loads(record), "label": "hold"}]
     assert "no record is signed" in run(unsigned, *signing).stderr
-    assert "no keys" in run(unsigned, *policy).stderr
-    assert "--keys changes nothing" in run(unsigned, *keys).stderr
-    assert "did you mean gw-attestation?" in run(signed_row(RECORD, name="gw-atestation"), *signing).stderr
-    assert run(signed_row(RECORD), *signing).stderr == ""
+    assert "no keys" in run(unsigned, *with_policy).stderr
+    assert "--keys changes nothing" in run(unsigned, *with_keys).stderr
+    misspelt = run(signed.replace(b"gw-attestation", b"gw-atestation"), *signing)
+    assert "did you mean gw-attestation?" in misspelt.stderr
 
 
 def test_a_bad_row_is_named_and_left_out():

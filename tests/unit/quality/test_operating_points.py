@@ -6,22 +6,21 @@ from typing import get_args
 from xml.etree import ElementTree as ET
 
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from groundwire.cli.evaluate import evaluate
 from groundwire.epistemic.types import OperatingPoint, VerificationConfig, is_doubted
 from groundwire.gate.response_case import ResponseCase
 from groundwire.gate.response_checks import read_response
-from groundwire.library.evaluate import Judged, Labelled, judge, verdicts_by_point
-from groundwire.library.trade_off import RatePoint, curve, picture, share_of
+from groundwire.library.evaluate import Labelled, judge
+from groundwire.library.trade_off import RatePoint, curve, picture
 from groundwire.messages.decisions import Facts, ReasonCode
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
 
 FACTS = Facts(clock=datetime(2026, 1, 1, tzinfo=UTC))
 POINTS = get_args(OperatingPoint)
-STRICTER = [("strict", "balanced"), ("balanced", "lenient")]
 
 BOAT = {
     "boat-1": "The Ilmari is a ferry. It carries 40 cars. Its crew of six sleeps on the island of Rymätt.",
@@ -56,22 +55,20 @@ def held(answer, point, query=None):
     return case.before_queue().code != ReasonCode.GROUNDED
 
 
-@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
-def test_doubts_that_flag_at_one_point_flag_at_every_stricter_one(weakest, whole, threshold):
+@settings(max_examples=15)
+@given(answers, st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+@example("The Ilmari is a ferry company.", 0.5, 0.5, 0.5)  # one invented word weighs on a short answer
+def test_what_one_point_flags_or_holds_every_stricter_one_does_too(answer, weakest, whole, threshold):
     doubted = {point: is_doubted(weakest, whole, point, threshold) for point in POINTS}
-    assert all(doubted[strict] >= doubted[lax] for strict, lax in STRICTER)
-
-
-@settings(max_examples=15)
-@given(answers)
-def test_an_answer_that_one_point_holds_is_held_at_every_stricter_one(answer):
     found = {point: held(answer, point) for point in POINTS}
-    assert all(found[strict] >= found[lax] for strict, lax in STRICTER)
-    # one invented word weighs on a short answer
-    assert all(held("The Ilmari is a ferry company.", point) for point in ("strict", "balanced"))
+    for strict, lax in pairwise(("strict", "balanced", "lenient")):
+        assert (doubted[strict], found[strict]) >= (doubted[lax], found[lax])
+        assert found[strict] >= found[lax]
+    assert found["balanced"] or answer != "The Ilmari is a ferry company."
 
 
 @settings(max_examples=15)
+@example("Yes.", "How green is the Ilmari?")
 @given(answers, st.sampled_from([None, "What does a ticket cost?", "Is there soup on the ferry?"]))
 def test_evaluate_says_of_an_answer_what_the_gate_says_at_each_point(answer, query):
     judged = judge(
@@ -83,34 +80,15 @@ def test_evaluate_says_of_an_answer_what_the_gate_says_at_each_point(answer, que
     }
 
 
-def test_the_question_of_a_row_counts_as_at_the_gate():
-    for query in ["How green is the Ilmari?", ""]:
-        row = Labelled(1, "Yes.", declared=False, evidence=BOAT, supported=True, group="g", query=query)
-        assert judge(row).hard == held("Yes.", "lenient", query or None)
-
-
-SCORES = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=2).filter(
-    lambda pairs: len({label for _, label in pairs}) == 2
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=2).filter(
+        lambda pairs: len({label for _, label in pairs}) == 2
+    )
 )
-SUPPORT = st.floats(0, 1)
-
-
-@given(SCORES)
 def test_a_curve_goes_from_flagging_everything_to_flagging_nothing_and_trades_one_error_for_the_other(scores):
     found = curve(scores)
     assert (found[0], found[-1]) == (RatePoint(1.0, 0.0), RatePoint(0.0, 1.0))
     assert all(a.over_review >= b.over_review and a.leak <= b.leak for a, b in pairwise(found))
-
-
-@given(st.lists(st.tuples(SUPPORT, st.booleans(), st.booleans()), min_size=1), SUPPORT)
-def test_a_laxer_point_flags_nothing_that_a_stricter_one_does_not(rows, threshold):
-    judged = [
-        Judged(one, one, 9, declared=True, supported=ok, group="g", hard=hard) for one, ok, hard in rows
-    ]
-    judged += [Judged(1.0, 1.0, 9, declared=True, supported=ok, group="g") for ok in (True, False)]
-    points = {point: share_of(count) for point, count in verdicts_by_point(judged, threshold).items()}
-    assert points["strict"].over_review >= points["balanced"].over_review >= points["lenient"].over_review
-    assert points["strict"].leak <= points["balanced"].leak <= points["lenient"].leak
 
 
 def test_labels_of_a_picture_do_not_lie_on_each_other():
