@@ -1,4 +1,4 @@
-"""Refuses arguments of a wrong type where programs call the library: an error names the argument, and never its value.
+"""Checks the arguments that programs give the library: an error names the argument, and never its value.
 
 Without it None would raise from somewhere within, or worse, pass for an empty or a false value.
 """
@@ -6,7 +6,7 @@ Without it None would raise from somewhere within, or worse, pass for an empty o
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import wraps
 from types import UnionType
 from typing import Any, Final, ParamSpec, TypeVar, cast
@@ -15,6 +15,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _MISSING: Final = object()
+
+
+async def settled(answer: Awaitable[R] | R) -> R:
+    """Return what a caller's function gave, awaited where the function is asynchronous."""
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def takes(**types: type | UnionType) -> Callable[[Callable[P, R]], Callable[P, R]]:

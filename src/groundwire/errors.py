@@ -1,17 +1,4 @@
-"""Every error that Groundwire raises on purpose.
-
-```
-GroundwireError
-├── RecordError          an input record that cannot be decided: becomes a dead letter or an error line
-├── UsageError           a setting, policy, keys file or option that is wrong: exit status 2
-├── StateError
-│   ├── StateUnavailable state did not answer: wait, or decide provisionally
-│   ├── StateLost        the epoch is missing or another: pause until state is rebuilt
-│   ├── SchemeMismatch   stored deduplication keys are of another scheme: rebuild
-│   └── CorpusUnusable   a tenant's corpus is missing or damaged: load it
-└── BrokerUnavailable    the broker did not acknowledge in time: the batch is tried again
-```
-"""
+"""Every error that Groundwire raises on purpose."""
 
 from __future__ import annotations
 
@@ -45,7 +32,7 @@ class GroundwireError(Exception):
 
 
 class RecordError(GroundwireError):
-    """An input record cannot be decided.
+    """An input record cannot be decided: it becomes a dead letter or an error line.
 
     Attributes:
         code: one of the closed list of dead-letter codes.
@@ -61,7 +48,7 @@ class RecordError(GroundwireError):
 
 
 class UsageError(GroundwireError):
-    """A setting or an option is wrong; the message names it and says what to write instead."""
+    """A setting, policy, keys file or option is wrong; the message says what to write instead: exit status 2."""
 
 
 class StateError(GroundwireError):
@@ -69,15 +56,15 @@ class StateError(GroundwireError):
 
 
 class StateUnavailable(StateError):
-    """State did not answer in time, or answered with something other than an outcome."""
+    """State did not answer, or not with an outcome: wait, or decide provisionally."""
 
 
 class StateLost(StateError):
-    """State carries another epoch than this worker knows, or none: it was flushed, restored or replaced."""
+    """State carries another epoch than this worker knows, or none: pause until state is rebuilt."""
 
 
 class SchemeMismatch(StateError):
-    """State holds deduplication keys of another scheme than the one configured."""
+    """State holds deduplication keys of another scheme than the one configured: rebuild."""
 
 
 class CorpusUnusable(StateError):
@@ -89,7 +76,7 @@ class SealUnavailable(GroundwireError):
 
 
 class BrokerUnavailable(GroundwireError):
-    """The broker did not acknowledge what was published in time."""
+    """The broker did not acknowledge in time what was published: the batch is tried again."""
 
 
 _EXTRAS: Final = {

@@ -129,8 +129,20 @@ def size(*, claims: int | None, daily: int | None, sample: int, layout: str) -> 
 
     Example: groundwire state size --claims 1000000 --daily 50000
     """
+
+    async def ask() -> StateSize:
+        settings = load_settings()
+        state_of = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme="")
+        try:
+            await state_of.server.check_kind()
+            with Console(stderr=True, highlight=False).status("0 keys") as status:
+                where = state_of.server, state_of, settings.topic_prefix
+                return await measure(*where, sample, lambda n: status.update(f"{n:,} keys"))
+        finally:
+            await state_of.close()
+
     with reporting():
-        found = asyncio.run(_ask(sample))
+        found = asyncio.run(ask())
     projection = found.projection(claims, daily)
     if layout == "json":
         kinds = {
@@ -158,19 +170,6 @@ def size(*, claims: int | None, daily: int | None, sample: int, layout: str) -> 
             click.echo()
         for line in columns(part):
             click.echo(line)
-
-
-async def _ask(sample: int) -> StateSize:
-    settings = load_settings()
-    state_of = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme="")
-    try:
-        console = Console(stderr=True, highlight=False)
-        await state_of.server.check_kind()
-        with console.status("0 keys") as status:
-            where = state_of.server, state_of, settings.topic_prefix
-            return await measure(*where, sample, lambda n: status.update(f"{n:,} keys"))
-    finally:
-        await state_of.close()
 
 
 async def measure(

@@ -189,27 +189,21 @@ class Outcomes:
         while True:
             for record in await reader.batch():
                 if record.topic == self._prefix + TopicName.DEAD_LETTER:
-                    self._refused(record)
-                else:
-                    self._decided(record)
+                    said = header(record.headers, "gw-error")
+                    # a newer gate may have codes that are not known here
+                    code = ErrorCode(said) if said in set(ErrorCode) else ErrorCode.INVALID_RECORD
+                    message = header(record.headers, "__connect.errors.exception.message") or said or code
+                    _tell(self._letters.get(record.value or b""), RecordError(code, message))
+                    continue
+                for subject in named_subjects(record):
+                    waiting = self._subjects.get(subject)
+                    decision = decision_of(record, subject) if waiting else None
+                    if waiting and decision and decision.revision:
+                        _tell(waiting.get(decision.fingerprint), decision)
             if loop.time() > due:
                 if (await reader.ends(*topics)).keys() != reader.positions.keys():
                     return
                 due = loop.time() + _LOOK_ANEW
-
-    def _decided(self, record: InboundRecord) -> None:
-        for subject in named_subjects(record):
-            waiting = self._subjects.get(subject)
-            decision = decision_of(record, subject) if waiting else None
-            if waiting and decision and decision.revision:
-                _tell(waiting.get(decision.fingerprint), decision)
-
-    def _refused(self, record: InboundRecord) -> None:
-        said = header(record.headers, "gw-error")
-        # a newer gate may have codes that are not known here
-        code = ErrorCode(said) if said in set(ErrorCode) else ErrorCode.INVALID_RECORD
-        message = header(record.headers, "__connect.errors.exception.message") or said or code
-        _tell(self._letters.get(record.value or b""), RecordError(code, message))
 
 
 def named_subjects(record: InboundRecord) -> list[Subject]:

@@ -5,14 +5,13 @@ Every memory is compared, exactly; nothing is indexed. With an embedder, meaning
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Protocol
 
-from groundwire.arguments import takes
+from groundwire.arguments import settled, takes
 from groundwire.checks.dedup.form import read_form
 from groundwire.checks.dedup.signature import (
     WHOLE,
@@ -180,9 +179,7 @@ def report(matches: Iterable[Match], rules: MatchRules) -> DedupFacts:
 
 
 async def _embed(embedder: Embedder | EmbedFunction, text: str) -> Vector:
-    function = embedder if callable(embedder) else embedder.embed
-    answer = function(text)
-    return await answer if inspect.isawaitable(answer) else answer
+    return await settled((embedder if callable(embedder) else embedder.embed)(text))
 
 
 def _cosine(a: Vector, b: Vector) -> float:

@@ -6,14 +6,13 @@ The plain functions run coroutines in one event loop on a thread of its own, so 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from groundwire.arguments import takes
+from groundwire.arguments import settled, takes
 from groundwire.checks.support.verify import check_answer, similarity
 from groundwire.epistemic.asking import ask, ask_about, assess
 from groundwire.epistemic.claims import claims_to_ask, verification_of, whole_claim
@@ -323,8 +322,7 @@ async def verify_response(
     retries = 0
     report, skipped = await _check(query, answer, context, client, config)
     while report and report.should_retry and regenerate and retries < config.max_retries:
-        given = regenerate(query, [claim for claim in report.claims if claim.is_flagged])
-        answer = await given if inspect.isawaitable(given) else given
+        answer = await settled(regenerate(query, [claim for claim in report.claims if claim.is_flagged]))
         retries += 1
         report, skipped = await _check(query, answer, context, client, config)
     if answer and report and report.flagged_claims and config.on_failure != "ask":

@@ -5,14 +5,12 @@ Requirements S2-24..S2-27, C-45, C-46.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
+from groundwire.arguments import settled
 from groundwire.library.events import emit
 from groundwire.messages.events import Event
-
-_T = TypeVar("_T")
 
 Response = Mapping[str, Any]
 Pipeline = Callable[[str], Awaitable[Response] | Response]
@@ -61,10 +59,10 @@ async def execute_with_fallback(
         raise ValueError(f"mode: {mode!r} is none of {', '.join(CHAIN)}")
     try:
         for tried in CHAIN[CHAIN.index(mode) :]:
-            response = await _awaited(pipeline(tried))
+            response = await settled(pipeline(tried))
             if not isinstance(response, Mapping):
                 raise TypeError(f"the pipeline gave {type(response).__name__}, not a mapping")  # noqa: TRY301 - as below
-            confidence = await _awaited(validate(response))
+            confidence = await settled(validate(response))
             is_number = isinstance(confidence, (int, float)) and not isinstance(confidence, bool)
             if is_number and ENOUGH <= confidence <= 1:  # compared as it is, without rounding up to the limit
                 return response
@@ -94,8 +92,4 @@ def _without_answer(sources: list[Any], *warnings: dict[str, str]) -> dict[str, 
 
 
 async def _gathered(chunks: Chunks) -> list[Any]:
-    return list(await _awaited(chunks() if callable(chunks) else chunks))
-
-
-async def _awaited(value: Awaitable[_T] | _T) -> _T:
-    return await value if inspect.isawaitable(value) else value
+    return list(await settled(chunks() if callable(chunks) else chunks))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Literal, Protocol
 
-from groundwire.arguments import takes
+from groundwire.arguments import settled, takes
 from groundwire.checks.entities import REQUIRED_CONFIDENCE, EntityGrounding, ground_entities, part
 from groundwire.checks.relations import RelationIndex, RelationLike, RelationPreservation, preserve_each
 from groundwire.library.events import Sink, emit
@@ -51,16 +51,15 @@ class StageOutput:
         return cls("fail", dict(data), error)
 
 
-def tenant_of(ctx: object) -> str:
-    """Return the tenant that a context names, else the default one."""
+def _emit(events: Iterable[Event], ctx: object, sink: Sink | None) -> None:
+    """Send events of a stage's context; a sink that breaks changes no output (S3-10)."""
+    for event in events:
+        emit(event, sink or getattr(ctx, "event_sink", None))
+
+
+def _tenant_of(ctx: object) -> str:
     tenant = getattr(ctx, "tenant_id", None)
     return tenant if isinstance(tenant, str) else DEFAULT_TENANT
-
-
-def emit_all(events: Iterable[Event], sink: Sink | None) -> None:
-    """Send events; a sink that breaks changes no output (S3-10)."""
-    for event in events:
-        emit(event, sink)
 
 
 Index = Mapping[str, IndexEntry | Mapping[str, Any]]
@@ -149,11 +148,6 @@ def at_once(answer: Any) -> Any:  # noqa: ANN401 - what a resolver gives
     raise TypeError("the resolver is asynchronous: await execute() instead of calling check()")
 
 
-async def settled(answer: Any) -> Any:  # noqa: ANN401 - what a resolver gives
-    """Return an answer, awaited where it has to be."""
-    return await answer if inspect.isawaitable(answer) else answer
-
-
 class EntityGroundingGuard:
     """Stops what names entities that the corpus does not hold (S3-01).
 
@@ -207,7 +201,7 @@ class EntityGroundingGuard:
         """
         named = list(entities)
         grounding = self._ground(named, at_once(self._index(named, corpus_index)))
-        emit_all(grounding.events(tenant_id), self._sink)
+        _emit(grounding.events(tenant_id), None, self._sink)
         return grounding
 
     async def execute(self, ctx: Any) -> StageOutput:  # noqa: ANN401 - any pipeline's context
@@ -224,7 +218,7 @@ class EntityGroundingGuard:
         except Exception as error:  # noqa: BLE001 - whatever broke, nothing is known to be grounded
             # the class of what was raised, never its text
             return StageOutput.fail(error="entities_unavailable", data={"error": type(error).__name__})
-        emit_all(grounding.events(tenant_of(ctx)), self._sink or getattr(ctx, "event_sink", None))
+        _emit(grounding.events(_tenant_of(ctx)), ctx, self._sink)
         if not grounding.missing:
             return StageOutput.ok(grounded_entities=entities)
         missing = [{"entity": entities[one.position], **one.as_dict()} for one in grounding.missing]
@@ -290,7 +284,7 @@ class RelationPreservationGuard:
         preservation = self._preserve(
             (claim, truths_of(claim, at_once(self._ask(claim)))) for claim in claims
         )
-        emit_all(preservation.events(tenant_id), self._sink)
+        _emit(preservation.events(tenant_id), None, self._sink)
         return preservation
 
     async def execute(self, ctx: Any) -> StageOutput:  # noqa: ANN401 - any pipeline's context
@@ -309,7 +303,7 @@ class RelationPreservationGuard:
         except Exception as error:  # noqa: BLE001 - whatever broke, nothing is known to hold
             # the class of what was raised, never its text
             return StageOutput.fail(error="relations_unavailable", data={"error": type(error).__name__})
-        emit_all(preservation.events(tenant_of(ctx)), self._sink or getattr(ctx, "event_sink", None))
+        _emit(preservation.events(_tenant_of(ctx)), ctx, self._sink)
         if preservation.violations:
             violations = [{"claim": claims[one.index], **one.as_dict()} for one in preservation.violations]
             return StageOutput.fail(error="relation_preservation_failed", data={"violations": violations})

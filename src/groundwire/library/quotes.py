@@ -45,7 +45,8 @@ class EvidenceQuoteSettings(BaseSettings):
     """How quotes are checked; each field from `GROUNDWIRE_<FIELD IN CAPITALS>` (S1-01..S1-06).
 
     The defaults are the first step of a rollout: validation on, by substring. Fuzzy matching is opt-in, once
-    rejections turn out to be mere differences in spacing and punctuation (S1-47).
+    rejections turn out to be mere differences in spacing and punctuation (S1-47). Each field means what the policy's
+    key of the same name means; `fail_on_all_rejected` raises where not one quote stands in the transcript.
 
     Raises:
         pydantic.ValidationError: A mode that there is not, a threshold out of range.
@@ -59,35 +60,15 @@ class EvidenceQuoteSettings(BaseSettings):
         env_prefix="GROUNDWIRE_", extra="ignore", frozen=True, env_ignore_empty=True
     )
 
-    evidence_quote_validation_enabled: bool = Field(
-        default=True, description="Check that quotes stand in the transcript."
-    )
-    evidence_quote_validation_mode: Literal["substring", "fuzzy"] = Field(
-        "substring",
-        description="`substring`, or `fuzzy` for quotes that nearly stand there (needs rapidfuzz).",
-    )
-    evidence_quote_fuzzy_threshold: Annotated[float, Field(ge=0.5, le=1.0)] = Field(
-        0.85,
-        description="Least score of a fuzzy match: 1.0 exact, 0.9 very close, below 0.8 no check at all.",
-    )
-    evidence_quote_fail_on_all_rejected: bool = Field(
-        default=False, description="Raise where not one quote stands in the transcript."
-    )
-    evidence_quote_log_rejections: bool = Field(
-        default=True, description="Report rejected quotes: counts and hashes, never text."
-    )
-    evidence_quote_min_characters: Annotated[int, Field(ge=0, le=1000)] = Field(
-        0, description="Shorter quotes are rejected."
-    )
-    evidence_quote_min_words: Annotated[int, Field(ge=0, le=100)] = Field(
-        0, description="Quotes of fewer words are rejected."
-    )
-    evidence_quote_word_boundaries: bool = Field(
-        default=False, description="A quote has to begin and end at a word's."
-    )
-    evidence_quote_remove_soft: bool = Field(
-        default=False, description="Soft hyphens and word joiners do not count."
-    )
+    evidence_quote_validation_enabled: bool = True
+    evidence_quote_validation_mode: Literal["substring", "fuzzy"] = "substring"
+    evidence_quote_fuzzy_threshold: Annotated[float, Field(ge=0.5, le=1.0)] = 0.85
+    evidence_quote_fail_on_all_rejected: bool = False
+    evidence_quote_log_rejections: bool = True
+    evidence_quote_min_characters: Annotated[int, Field(ge=0, le=1000)] = 0
+    evidence_quote_min_words: Annotated[int, Field(ge=0, le=100)] = 0
+    evidence_quote_word_boundaries: bool = False
+    evidence_quote_remove_soft: bool = False
 
     @property
     def rules(self) -> QuoteRules:
