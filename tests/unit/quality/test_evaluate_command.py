@@ -107,13 +107,10 @@ def test_verdicts_are_counted_at_each_operating_point_and_told_at_the_one_in_for
     assert missed == {"strict": 0, "balanced": 1, "lenient": 1}
 
 
-def test_misses_name_the_line_and_what_it_came_to():
+def test_misses_name_the_line_and_what_it_came_to_and_rows_of_both_kinds_are_refused_by_line():
     told = run("--misses", rows=[GOOD, BAD, ONE_DOUBT]).stdout.splitlines()[-1]
     assert told.startswith("3     not supported  passed")
     assert _TRUE[:60] in told
-
-
-def test_rows_of_both_kinds_in_one_file_are_refused_by_line():
     told = run(rows=[GOOD, {"content": "It retries.", "label": "hold"}], status=2).stderr
     assert "line 1 is a statement with its evidence" in told
     assert "line 2 a record for the gate" in told
@@ -218,8 +215,6 @@ def test_a_file_of_responses_is_told_what_reads_it():
 
 # what can be read, and what is said of what cannot
 
-ROW = GOOD
-
 
 def one(row, form="jsonl"):
     data = row if isinstance(row, bytes) else json.dumps(row).encode()
@@ -227,57 +222,51 @@ def one(row, form="jsonl"):
     return found
 
 
-def test_evidence_is_a_text_several_or_texts_by_id():
+def test_evidence_is_a_text_several_or_texts_by_id_and_a_label_says_whether_it_supports_all_of_the_row():
     for evidence, read in (
         ("a", {"1": "a"}),
         (["a", "b"], {"1": "a", "2": "b"}),
         ({"x": "a"}, {"x": "a"}),
         ([], {}),
     ):
-        assert one(ROW | {"evidence": evidence}).evidence == read
-
-
-def test_a_label_says_whether_the_evidence_supports_all_of_the_row():
+        assert one(GOOD | {"evidence": evidence}).evidence == read
     for label in [*LABELS, True, False, " Supported "]:
         expected = label if isinstance(label, bool) else label.strip().lower() in {"supported", "true"}
-        assert one(ROW | {"label": label}).supported is expected
+        assert one(GOOD | {"label": label}).supported is expected
 
 
 def test_rows_of_the_same_evidence_are_one_group_unless_the_row_names_another():
-    first = one(ROW | {"evidence": ["a", "b"]})
-    assert first.group == one(ROW | {"evidence": {"2": "b", "1": "a"}}).group
-    assert first.group != one(ROW).group
-    assert one(ROW | {"group": "g"}).group == "g"
-    assert one(ROW | {"id": 7, "annotator": "ann"}) == one(ROW), "fields of one's own"
-    assert one(ROW).declared
+    first = one(GOOD | {"evidence": ["a", "b"]})
+    assert first.group == one(GOOD | {"evidence": {"2": "b", "1": "a"}}).group
+    assert first.group != one(GOOD).group
+    assert one(GOOD | {"group": "g"}).group == "g"
+    assert one(GOOD | {"id": 7, "annotator": "ann"}) == one(GOOD), "fields of one's own"
+    assert one(GOOD).declared
     answer = {"answer": "It retries. It waits.", "evidence": "", "label": False}
     assert not one(answer).declared, "an answer holds several claims"
 
 
 def test_what_is_wrong_with_a_row_names_its_line_and_field():
     for row, field in [
-        (ROW | {"claim": 3}, "claim"),
-        (ROW | {"claim": " "}, "claim"),
-        (ROW | {"answer": "both"}, "claim"),
+        (GOOD | {"claim": 3}, "claim"),
+        (GOOD | {"claim": " "}, "claim"),
+        (GOOD | {"answer": "both"}, "claim"),
         ({"evidence": "a", "label": True}, "claim"),
-        (ROW | {"evidence": None}, "evidence"),
-        (ROW | {"evidence": ["a", 1]}, "evidence.2"),
-        (ROW | {"evidence": {"x": None}}, "evidence.x"),
-        (ROW | {"label": "maybe"}, "label"),
-        (ROW | {"label": 1}, "label"),
-        (ROW | {"group": 1}, "group"),
-        (ROW | {"grup": "x"}, "grup"),
+        (GOOD | {"evidence": None}, "evidence"),
+        (GOOD | {"evidence": ["a", 1]}, "evidence.2"),
+        (GOOD | {"evidence": {"x": None}}, "evidence.x"),
+        (GOOD | {"label": "maybe"}, "label"),
+        (GOOD | {"label": 1}, "label"),
+        (GOOD | {"group": 1}, "group"),
+        (GOOD | {"grup": "x"}, "grup"),
     ]:
-        good, bad, again = read_labelled("\n".join(["", *map(json.dumps, (ROW, row, ROW))]).encode())
+        good, bad, again = read_labelled("\n".join(["", *map(json.dumps, (GOOD, row, GOOD))]).encode())
         assert isinstance(bad, BadRow)
         assert (bad.line, bad.error.field) == (3, field)
         assert bad.error.message.startswith(f"{field}: ")
         assert (good.line, again.line) == (2, 4)
-
-
-def test_what_is_no_json_object_is_told_and_the_other_rows_are_read():
     for line in [b"{", b"[]", b'"x"', b"\xff", b'{"claim": "a", "claim": "b"}', b"NaN"]:
-        bad, good = read_labelled(line + b"\r\n" + json.dumps(ROW).encode() + b"\r\n")
+        bad, good = read_labelled(line + b"\r\n" + json.dumps(GOOD).encode() + b"\r\n")
         assert isinstance(bad, BadRow)
         assert good.text == GOOD["claim"]
 
