@@ -106,7 +106,9 @@ def test_every_place_is_found_and_its_mutant_changes_what_it_does() -> None:
 def test_every_check_every_branch_of_what_decides_and_every_guard_is_broken_without_a_list() -> None:
     mutants = [mutant for module in mutants_of(SETTINGS["groups"]).values() for mutant in module.mutants]
     paths = {mutant.path for mutant in mutants}
-    assert {f"src/groundwire/gate/{name}.py" for name in ("tree", "claim_case", "build", "response_checks")} <= paths
+    assert {
+        f"src/groundwire/gate/{name}.py" for name in ("tree", "claim_case", "build", "response_checks")
+    } <= paths
     names = [mutant.name for mutant in mutants]
     assert len(names) == len(set(names))
     branches = [n for n in names if n.startswith("gate.tree.evaluate_tree: ") and n.endswith("[never]")]
