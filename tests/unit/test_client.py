@@ -194,7 +194,8 @@ def test_a_dead_letter_says_what_failed_where_and_with_which_content():
     assert "user_id: field required" in plain
 
 
-def test_a_terminal_alone_sees_how_many_records_are_done(tmp_path):
+def test_a_terminal_alone_sees_how_many_records_are_done(tmp_path, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")  # whatever terminal the tests have
     out = io.StringIO()
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b"x" * 10)
