@@ -257,7 +257,7 @@ async def test_only_approved_parents_keep_tier_1_and_each_is_reported(state: Sta
 
 
 async def test_the_first_limit_that_is_reached_is_named(new_state, claims):
-    """Each row: the limits, who asks second, and the place that the second gets."""
+    """Each row: the limits, who asks second, and the place that the second gets. The first gets a freed place again."""
     rows = [
         (QueueLimits(per_user=1, per_tenant=1, total=1), {}, Place.USER_FULL),
         (QueueLimits(per_user=9, per_tenant=1, total=1), {}, Place.TENANT_FULL),
@@ -276,7 +276,7 @@ async def test_the_first_limit_that_is_reached_is_named(new_state, claims):
         first, second = await decide(state, ask, claims.ask("c2", OTHER, 2, **who), limits=limits)
         depth = await state.queue_depth()
         await state.reassert([stored(ask, replace(first, **APPROVED))])
-        (after,) = await decide(state, claims.ask("c3", "a third text that waits", 2, **who), limits=limits)
+        (after,) = await decide(state, claims.ask("c3", "a third text that waits", 2), limits=limits)
         freed = Place.FREE if place is not Place.FREE else after.place
         if (first.place, second.place, depth, after.place) != (
             Place.FREE, place, 1 + (place is Place.FREE), freed
