@@ -329,6 +329,7 @@ async def test_nothing_is_lost_or_decided_twice_while_slots_are_moved(own_cluste
             known |= zip([ask.subject for ask in asks], answers, strict=True)
             turn += 1
         await moving
+        await settled(state)
         held = await state.held(list(known))
         assert [(one.state, one.revision) for one in held] == [
             (one.state, one.revision) for one in known.values()
