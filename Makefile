@@ -66,7 +66,7 @@ test-all: ## every test and long run, one after the other: some hours; nightly, 
 test-slow: .venv/dev-$(KEY) ## many examples, long texts, browsers, installed wheels; those of streams and state: test-kafka
 	@$(EMBEDDED) $(BIN)/python -m pytest tests --ignore=tests/state -m "slow and (not stream or embedded or wheel)" $(PARALLEL) $(PYTEST_ARGS)
 
-test-kafka: .venv/dev-$(KEY) kafka-tools ## stream and state tests on Apache Kafka and redis-server, then outages and kills on three nodes
+test-kafka: .venv/examples-$(KEY) kafka-tools ## stream and state tests on Apache Kafka and redis-server, then outages and kills on three nodes
 	@$(ON_KAFKA) $(BIN)/python -m pytest tests/stream tests/state -m "not wheel" $(PARALLEL) $(PYTEST_ARGS)
 	@$(ON_KAFKA) GROUNDWIRE_TEST_BROKER=kafka3 $(BIN)/python -m pytest tests/stream -m three_nodes $(PYTEST_ARGS)
 
