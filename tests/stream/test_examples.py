@@ -308,42 +308,42 @@ async def test_langgraph_reads_what_the_gate_approved_and_is_told_why_it_approve
             raise MissingServiceError("LangGraph's store is not there: make examples")
         return load("langgraph_store.py")
 
-    example = or_skip(start)
+    example, ada = or_skip(start), ("default", "ada")
     (shown,) = (block for block in blocks(DOCS / "use" / "clients.md") if "langgraph" in block.mark)
     await deployment.start_worker("claims").ready()
     where = {"brokers": deployment.broker.bootstrap, "topic_prefix": deployment.prefix}
     async with Producer(**where) as gate, example.GroundwireStore.open(gate, **where) as store:
-        await store.aput(MARIA, "tabs", {"content": "I prefer tabs over spaces", "source": "user"})
-        item = await store.aget(MARIA, "tabs")
+        await store.aput(ada, "tabs", {"content": "I prefer tabs over spaces", "source": "user"})
+        item = await store.aget(ada, "tabs")
         assert item.value["content"] == "I prefer tabs over spaces"
 
         with pytest.raises(example.NotApproved, match="blocked, personal_speculation") as refused:
-            await store.aput(MARIA, "maybe", {"content": "Maybe we use Redis", "source": "user"})
+            await store.aput(ada, "maybe", {"content": "Maybe we use Redis", "source": "user"})
         assert [hedge.text for hedge in refused.value.decision.hedges] == ["Maybe"]
-        assert await store.aget(MARIA, "maybe") is None
+        assert await store.aget(ada, "maybe") is None
         with pytest.raises(RecordError, match="another claim"):
-            await store.aput(MARIA, "tabs", {"content": "I prefer spaces", "source": "user"})
+            await store.aput(ada, "tabs", {"content": "I prefer spaces", "source": "user"})
         with pytest.raises(RecordError, match="colour"):
-            await store.aput(MARIA, "red", {"content": "I like red", "colour": "red"})
+            await store.aput(ada, "red", {"content": "I like red", "colour": "red"})
         with pytest.raises(NotImplementedError, match="groundwire review retract"):
-            await store.adelete(MARIA, "tabs")
+            await store.adelete(ada, "tabs")
 
-        soon = (datetime.now(UTC) + timedelta(seconds=8)).isoformat()
+        soon = (datetime.now(UTC) + timedelta(seconds=15)).isoformat()
         lunch = {"content": "Lunch is at noon today", "source": "user", "validity_horizon": soon}
-        await asyncio.to_thread(store.put, MARIA, "lunch", lunch)  # as a tool in a thread does
+        await asyncio.to_thread(store.put, ada, "lunch", lunch)  # as a tool in a thread does
         found = await store.asearch(("default",), filter={"source": "user"})
         assert [one.key for one in found] == ["tabs", "lunch"]
-        assert await store.alist_namespaces() == [MARIA]
+        assert await store.alist_namespaces() == [ada]
         with pytest.raises(RuntimeError, match="aget"):
-            store.get(MARIA, "tabs")
+            store.get(ada, "tabs")
         async with asyncio.timeout(PATIENCE):
-            while await store.aget(MARIA, "lunch"):  # noqa: ASYNC110 - until it has expired
+            while await store.aget(ada, "lunch"):  # noqa: ASYNC110 - until it has expired
                 await asyncio.sleep(0.1)
         async with example.GroundwireStore.open(gate, **where) as second:  # as after a restart
-            assert [one.key for one in await second.asearch(MARIA)] == ["tabs"]
-        await erase(deployment, MARIA)
+            assert [one.key for one in await second.asearch(ada)] == ["tabs"]
+        await erase(deployment, ada)
         async with asyncio.timeout(PATIENCE):
-            while await store.aget(MARIA, "tabs"):  # noqa: ASYNC110 - until the tombstone is read
+            while await store.aget(ada, "tabs"):  # noqa: ASYNC110 - until the tombstone is read
                 await asyncio.sleep(0.1)
     path = os.pathsep.join(map(str, (ROOT / "src", ROOT / "examples")))
     assert (await deployment.succeeds(program=shown.text, PYTHONPATH=path))[0] == shown.shown
