@@ -78,7 +78,7 @@ kafka-tools:
 test-faults: .venv/dev-$(KEY) ## break workers, broker and Redis under load, and check that nothing is lost (FAULTS="--seed 1 --minutes 2")
 	@$(BIN)/python -m tests.faults $(FAULTS)
 
-fuzz: .venv/dev-$(KEY) ## hostile input for every entry, made from valid examples (FUZZ="--seed 1 --inputs 100000 --jobs 2")
+fuzz: .venv/dev-$(KEY) ## hostile input for every entry, made from valid examples (FUZZ="--seed 1 --inputs 100000")
 	@$(BIN)/python -m tests.fuzz $(FUZZ)
 
 mutants: .venv/dev-$(KEY) ## break each check, branch and guard in turn: a test must notice (ARGS="--only 'guards.*'")

@@ -1,24 +1,54 @@
-"""What inputs are made of: odd texts, valid records with all their fields, and mutations of them."""
+"""Hostile input made from seeds: odd texts, valid records with all their fields, and mutations of them."""
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+import signal
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
+from types import FrameType
 from typing import Any, Final
 
-CANARY: Final = "Kanarienvogel"
-"""Stands in the texts of records, and must stand in no log."""
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
+CANARY: Final = "Kanarienvogel"
+"""Part of the texts of records, which no log may contain."""
+USER: Final = "ada"
 TABLES: Final = json.loads(Path(__file__).with_name("tables.json").read_text("utf-8"))
 """Words, numbers, times and addresses, most of them odd, that inputs are made of."""
-ODD: Final = tuple(TABLES["odd"])
-WORDS: Final = tuple(TABLES["words"])
-NUMBERS: Final = tuple(TABLES["numbers"])
-TIMES: Final = tuple(TABLES["times"])
+ODD, WORDS = TABLES["odd"], TABLES["words"]
+HANGS: Final = 30  # seconds of processor time for one input
+
+
+def feed(share: int, case: Callable[[Dice], Awaitable[None]]) -> None:
+    """Run a case on so many inputs, times a factor of the profile; Hypothesis prints the seed of one that fails."""
+
+    def hangs(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    @settings(
+        max_examples=max(1, share * settings().max_examples // 20),
+        phases=(Phase.reuse, Phase.generate),  # a seed has nothing to shrink
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.binary(min_size=8, max_size=8))
+    def fed(seed: bytes) -> None:
+        signal.setitimer(signal.ITIMER_PROF, HANGS)
+        try:
+            asyncio.run(case(Dice(seed)))
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    before = signal.signal(signal.SIGPROF, hangs)
+    try:
+        fed()
+    finally:
+        signal.signal(signal.SIGPROF, before)
 
 
 class Dice(Random):
@@ -71,9 +101,6 @@ def scratched(rng: Dice, data: bytes) -> bytes:
     return bytes(out)
 
 
-USER: Final = "ada"
-
-
 def content(rng: Dice) -> str:
     said = rng.choice(TABLES["contents"]) if rng.chance(0.6) else text(rng)
     return f"{said} {CANARY}" if rng.chance(0.8) else said
@@ -98,19 +125,14 @@ def claim(rng: Dice, number: int = 1) -> dict[str, Any]:
     return {name: value for name, value in whole.items() if name in needed or rng.chance(0.7)}
 
 
-_CODE: Final = "def search(query, top_k):\n    timeout = 30 s\n    return index.find(query)"
-_GROUNDED: Final = "Call `search` with `top_k` [source:1]. The timeout is 30 s [source:1]."
-
-
-def _claims(rng: Dice) -> list[dict[str, Any]]:
-    one = {"subject": "search", "relation": "calls", "object": "index", "timestamp": "2026-01-01T00:00:00Z"}
-    return [{**one, "version": rng.one("1", "2.0", None), "qualifiers": {"unit": "s"}}]
-
-
 def response(rng: Dice, number: int = 1) -> dict[str, Any]:
-    chunk = {"chunk_id": "a", "file": "src/search.py", "content": _CODE, "start_line": 1, "end_line": 3}
+    code = "def search(query, top_k):\n    timeout = 30 s\n    return index.find(query)"
+    grounded = "Call `search` with `top_k` [source:1]. The timeout is 30 s [source:1]."
+    chunk = {"chunk_id": "a", "file": "src/search.py", "content": code, "start_line": 1, "end_line": 3}
     more = {"revision": "a1", "indexed_at": "2026-01-01T00:00:00Z", "version": "1.2", "document_id": "d1"}
     index = {"e1": {"confidence": 0.9, "role": "service"}}
+    relation = {"subject": "search", "relation": "calls", "object": "index", "qualifiers": {"unit": "s"}}
+    relation |= {"timestamp": "2026-01-01T00:00:00Z", "version": rng.one("1", "2.0", None)}
     whole = {
         "response_id": f"r{number}",
         "tenant_id": "default",
@@ -121,7 +143,7 @@ def response(rng: Dice, number: int = 1) -> dict[str, Any]:
         "mode": rng.one("instant", "auto", "thinking"),
         "scope": "docs",
         "in_reply_to": rng.one(None, "r0", "r1"),
-        "answer": _GROUNDED if rng.chance(0.4) else f"{_GROUNDED} {content(rng)}",
+        "answer": grounded if rng.chance(0.4) else f"{grounded} {content(rng)}",
         "confidence": rng.one(1.0, 0.9, 0.69, 0.1),
         "chunks": [
             chunk | (more if rng.chance(0.5) else {}),
@@ -133,11 +155,11 @@ def response(rng: Dice, number: int = 1) -> dict[str, Any]:
         "evidence": {"sleep": ["I sleep well"], "mood": [rng.one("I said", "I wept")]},
         "entities": [{"id": "e1", "name": "search", "role": "service", "provenance_id": "p1"}],
         "corpus_index": index,
-        "claims": _claims(rng),
-        "relations": _claims(rng),
+        "claims": [relation],
+        "relations": [relation | {"version": rng.one("1", "2.0", None)}],
         "hop_results": [{"hop": 1, "found": ["a"]}],
         "steps": [{"claim": "The timeout is 30 s", "cites": ["a"]}],
-        "context": {"a": _CODE, "b": f"The search retries 5 times. {CANARY}"},
+        "context": {"a": code, "b": f"The search retries 5 times. {CANARY}"},
         "verify": rng.chance(0.9),
         "fan_out": rng.chance(0.3),
     }
@@ -164,25 +186,14 @@ def action(rng: Dice, subject_id: str, revision: int, number: int) -> dict[str, 
     return whole | ({"content": content(rng)} if kind == "edit" else {})
 
 
-@dataclass(frozen=True)
-class Written:
-    """JSON, or what is none, that is written as it stands."""
-
-    data: str
-
-
-@dataclass(frozen=True)
-class Doubled:
-    """An object with a key that stands twice."""
-
-    value: Mapping[str, Any]
-
-
 _LITERALS: Final = (
     *TABLES["json_literals"],
     *("1" * 4_000, "9" * 5_000, "0." + "1" * 5_000, "[" * 63 + "]" * 63, "[" * 500 + "]" * 500, "[" * 20_000),
     '{"a":' * 70 + "1" + "}" * 70,
 )
+"""JSON, or what is none; a value `@literal N@` is written as the Nth."""
+_AGAIN: Final = "@again@"
+"""Ends a key that is written without it, and so twice."""
 
 
 def mutated(rng: Dice, value: Any, least: int = 0, most: int = 4) -> Any:
@@ -203,8 +214,9 @@ def mutated(rng: Dice, value: Any, least: int = 0, most: int = 4) -> Any:
 
 def written(rng: Dice, value: Any) -> bytes:
     """Write a value as JSON; now and then with bytes broken, or in another encoding."""
-    escape = rng.chance(0.5)
-    data = "".join(_write(value, escape=escape)).encode("utf-8", "surrogatepass")
+    plain = json.dumps(value, ensure_ascii=rng.chance(0.5)).replace(_AGAIN, "")
+    plain = re.sub(r'"@literal (\d{1,3})@"', lambda at: _LITERALS[int(at[1]) % len(_LITERALS)], plain)
+    data = plain.encode("utf-8", "surrogatepass")
     kind = rng.random()
     if kind < 0.05:
         return scratched(rng, data)
@@ -219,13 +231,13 @@ def any_value(rng: Dice, depth: int = 2) -> Any:
         case 0:
             return None
         case 1:
-            return rng.choice(NUMBERS)
+            return rng.choice(TABLES["numbers"])
         case 2 | 3:
             return text(rng)
         case 4:
-            return rng.choice(TIMES)
+            return rng.choice(TABLES["times"])
         case 5:
-            return Written(rng.choice(_LITERALS))
+            return f"@literal {rng.randrange(len(_LITERALS))}@"
         case 6:
             return [any_value(rng, depth - 1) for _ in range(rng.randrange(4))]
         case _:
@@ -260,12 +272,13 @@ def _change(rng: Dice, container: Any, key: Any) -> None:
             elif isinstance(value, dict) and len(value) < 200:
                 container[key] = {**value, **{f"k{n}": any_value(rng, 0) for n in range(times % 300)}}
         case "wrap":
-            for _ in range(rng.one(1, 1, 3, 62, 70, 200)):
+            for _ in range(rng.one(1, 1, 3, 62, 70, 100)):
                 container[key] = [container[key]] if rng.chance(0.5) else {"a": container[key]}
         case "shorten" if isinstance(value, str | list):
             container[key] = value[: rng.one(0, 1, 3)]
-        case "double" if isinstance(value, dict):
-            container[key] = Doubled(value)
+        case "double" if isinstance(value, dict) and value:
+            name = next(iter(value))
+            container[key] = {**value, f"{name}{_AGAIN}": value[name]}
         case "swap":
             other = rng.choice(list(container) if isinstance(container, dict) else range(len(container)))
             container[key], container[other] = container[other], container[key]
@@ -273,36 +286,4 @@ def _change(rng: Dice, container: Any, key: Any) -> None:
             at = rng.randint(0, len(value))
             container[key] = value[:at] + text(rng) + value[at:]
         case "spell" if isinstance(value, int | float):
-            container[key] = rng.choice(NUMBERS)
-
-
-def _write(value: Any, *, escape: bool) -> list[str]:
-    """Return the pieces of a value's JSON, without recursion: nesting may be deep."""
-
-    def pairs(fields: Mapping[str, Any]) -> list[Any]:
-        parts = []
-        for name, each in fields.items():
-            parts += [Written(f"{json.dumps(name, ensure_ascii=escape)}:"), each, Written(",")]
-        return parts[:-1]
-
-    out: list[str] = []
-    todo: list[Any] = [value]
-    while todo:
-        match todo.pop():
-            case Written(data):
-                out.append(data)
-            case Doubled(fields):
-                parts = pairs(fields)
-                todo += [
-                    Written("}"),
-                    *reversed([*parts, Written(","), *parts[:2]] if parts else []),
-                    Written("{"),
-                ]
-            case dict() as fields:
-                todo += [Written("}"), *reversed(pairs(fields)), Written("{")]
-            case list() as items:
-                parts = [part for each in items for part in (each, Written(","))]
-                todo += [Written("]"), *reversed(parts[:-1]), Written("[")]
-            case one:
-                out.append(json.dumps(one, ensure_ascii=escape))
-    return out
+            container[key] = rng.choice(TABLES["numbers"])
