@@ -25,7 +25,11 @@ def main() -> int:
     examples = max(1, 20 * given.inputs // SHARES)
     settings.register_profile("groundwire-fuzz", deadline=None, max_examples=examples)
     options = ["--hypothesis-profile=groundwire-fuzz", f"--hypothesis-seed={given.seed}", "-k", given.only]
-    return int(pytest.main(["tests/fuzz", "--timeout=0", "--durations=0", "-v", *options]))
+    options += [
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    ]  # hypothesis is imported before pytest starts
+    return int(pytest.main(["tests/fuzz", "--timeout=0", "-v", *options]))
 
 
 if __name__ == "__main__":
