@@ -224,10 +224,10 @@ def test_each_revision_reaches_its_topic_however_often_workers_die_even_one_retr
         async def people_decide(self, *records: InboundRecord) -> None:
             """Settle a batch as often as workers die over it, and once more."""
             while True:
-                gate = self.review_gate
+                gate = self.reviews
                 said = outputs(await gate.apply_step(await gate.prepare(records)))
                 if self.deaths.random() < 0.5:
-                    await self.publish(records[-1], said)
+                    await self.publish_and_seal(records[-1], said)
                     return
                 self._some_of(said)
 

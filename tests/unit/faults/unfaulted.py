@@ -18,38 +18,27 @@ from faust.types import TP
 from agents.outputs import Output, followers, outputs
 from agents.sealing import Committed, Sealer
 from groundwire.epistemic.types import VerificationConfig
-from groundwire.gate.reviews import ReviewGate
-from groundwire.gate.types import DecisionQuery, Result
 from groundwire.keys import ed25519
 from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Decision
-from groundwire.messages.headers import InboundRecord
+from groundwire.messages.headers import Headers, InboundRecord
 from groundwire.messages.identity import Subject
 from groundwire.policy import Limits as PolicyLimits
 from groundwire.policy import Policy
 from groundwire.state.model import SubjectStatus
-from tests.faults.history import CLAIMS, REVIEWS, History, Limits, Sent, place_of, traceparent
+from tests.faults.history import CLAIMS, History, Limits, Sent, place_of, traceparent
 from tests.faults.load import KEYS, Inputs
 from tests.stream.harness import Seen
-from tests.unit.gate.world import World, verifier
+from tests.unit.gate.office import Office
+from tests.unit.gate.world import TOPIC, verifier
 
 PREFIX = "groundwire."
 LIMITS = Limits(user=3, tenant=8, total=14)
 PAGE = "http://pages.example"
 
 
-class _Signer:
-    _key = ed25519.new_private_key()
-
-    def key_id(self, _at: datetime) -> str:
-        return "gate-seals"
-
-    async def sign(self, _key_id: str, data: bytes) -> bytes:
-        return ed25519.sign(self._key, data)
-
-
 @dataclass
-class Run(World):
+class Run(Office):
     """Decides what a seed brings, one record after the other, and has people act on some of it."""
 
     policy: Policy = field(
@@ -65,15 +54,8 @@ class Run(World):
     seen_at: dict[Any, float] = field(default_factory=dict)
     acted_at: dict[str, float] = field(default_factory=dict)
     sent: list[Sent] = field(default_factory=list)
-    published: dict[str, Decision] = field(default_factory=dict)
     clock: float = 0.0
     _sealer: Sealer | None = None
-
-    @property
-    def review_gate(self) -> ReviewGate:
-        """A gate for actions of people, which begins with nothing but state and topics."""
-        more = {"keys": self.keys, "find": self._find, "own_key": None, "now": self.now}
-        return ReviewGate(self.policy, self.policies, self.state, **more)
 
     async def feed(self, seed: int, count: int) -> None:
         rng = random.Random(seed)
@@ -88,37 +70,36 @@ class Run(World):
 
     async def gate_decides(self, record: InboundRecord) -> None:
         results = await self.results(record)
-        await self.publish(record, [*outputs(results), *followers(results)])
+        await self.publish_and_seal(record, [*outputs(results), *followers(results)])
         for output in followers(results):
             if output.topic == CLAIMS:  # it stands on the topic by now: what is decided is the record there
                 await self.gate_decides(self._inbound(self.records[CLAIMS][-1]))
 
-    async def act(self, action: str, decision: dict[str, Any], *, signed: bool = True, **fields: Any) -> str:
+    async def act(self, action: str, decision: dict[str, Any], *, signed: bool = True, **fields: Any) -> None:
         record = self.action(action, decision, signed=signed, **fields)
-        gate = self.review_gate
-        results: Sequence[Result] = await gate.apply_step(await gate.prepare([record]), deferred=False)
-        await self.publish(record, outputs(results))
-        return list(self.acted_at)[-1]
+        gate = self.reviews
+        results = await gate.apply_step(await gate.prepare([record]), deferred=False)
+        await self.publish_and_seal(record, outputs(results))
 
-    def action(
+    def action(  # type: ignore[override]
         self, action: str, decision: dict[str, Any], *, signed: bool = True, **fields: Any
     ) -> InboundRecord:
         """Put what the owner does about a decision on its topic."""
-        review = {
-            "action_id": str(uuid.UUID(int=len(self.acted_at) + 1)),
-            **{name: decision[name] for name in ("tenant_id", "user_id", "kind", "subject_id")},
-            "expected_revision": decision["revision"],
-            "action": action,
-            "reviewer": decision["user_id"],
-            **({"reason": "incorrect"} if action in {"reject", "retract"} else {}),
-            **({"content": f"Read by a person as {len(self.acted_at)}"} if action == "edit" else {}),
-            **fields,
-        }
-        value = json.dumps(review).encode()
-        headers = [("gw-attestation", self.keys.sign("console", value))] if signed else []
+        number = len(self.acted_at) + 1
+        fields = {"action_id": str(uuid.UUID(int=number))} | fields
+        if action in {"reject", "retract"}:
+            fields["reason"] = "incorrect"
+        if action == "edit":
+            fields["content"] = f"Read by a person as {number}"
         self.clock += 1
-        self.acted_at[str(review["action_id"])] = self.clock
-        return self.stand(REVIEWS, f"{review['tenant_id']}:{review['user_id']}".encode(), value, headers)
+        self.acted_at[fields["action_id"]] = self.clock
+        key = "console" if signed else None
+        return super().action(action, Decision.model_validate(decision), key=key, **fields)
+
+    def record(self, value: bytes | None, *, headers: Headers = (), topic: str = TOPIC) -> InboundRecord:
+        fields = json.loads(value or b"")
+        key = f"{fields['tenant_id']}:{fields['user_id']}".encode()
+        return self.stand(topic.removeprefix(PREFIX), key, value, headers)
 
     def history(self) -> History:
         return History(
@@ -144,12 +125,8 @@ class Run(World):
         action = rng.choice(("approve", "reject", "edit")) if topic == "review" else "retract"
         await self.act(action, decision, signed=rng.random() < 0.9)
 
-    async def _find(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
-        those = [self.published.get(one.decision_id) for one in wanted]
-        return {d.decision_id: Decision.model_validate_json(d.to_bytes()) for d in those if d is not None}
-
     def stand(
-        self, topic: str, key: bytes, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()
+        self, topic: str, key: bytes, value: bytes | None, headers: Sequence[tuple[str, Any]] = ()
     ) -> InboundRecord:
         headers = [*headers, traceparent(1, self.offset + 1)]
         return self._inbound(self._append(topic, key, value, headers))
@@ -159,8 +136,8 @@ class Run(World):
             PREFIX + seen.topic, 0, seen.offset, seen.timestamp, seen.key, seen.value, seen.headers
         )
 
-    async def publish(self, record: InboundRecord, those: Sequence[Output]) -> None:
-        """Publish what comes of a record, and seal it, as its worker would before it commits the offset."""
+    async def publish_and_seal(self, record: InboundRecord, those: Sequence[Output]) -> None:
+        """Publish and seal a record's outputs, as its worker does before it commits the offset."""
         self.put(those)
 
         async def nothing_committed(tps: Sequence[TP]) -> Mapping[TP, Committed]:
@@ -169,9 +146,18 @@ class Run(World):
         async def acknowledge(those: Sequence[Output]) -> None:
             self.put(those)
 
+        class Signer:
+            key = ed25519.new_private_key()
+
+            def key_id(self, _at: datetime) -> str:
+                return "gate-seals"
+
+            async def sign(self, _key_id: str, data: bytes) -> bytes:
+                return ed25519.sign(self.key, data)
+
         if self._sealer is None:
             clock = partial(datetime, 2026, 1, 31, tzinfo=UTC)
-            self._sealer = Sealer(_Signer(), acknowledge, nothing_committed, lambda _: None, now=clock)
+            self._sealer = Sealer(Signer(), acknowledge, nothing_committed, lambda _: None, now=clock)
         tp = TP(record.topic or "", record.partition)
         self._sealer.note_batch(tp, record.offset)
         self._sealer.note(tp, [(record.offset, output) for output in those])
@@ -181,7 +167,7 @@ class Run(World):
         for output in those:
             seen = self._append(output.topic, output.key, output.value, output.headers)
             if output.topic in {"approved", "review", "blocked"}:
-                self.published[seen.json["decision_id"]] = Decision.model_validate_json(seen.value or b"")
+                self.publish(Decision.model_validate_json(seen.value or b""))
 
     def _append(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]]
