@@ -4,8 +4,7 @@
     python -m tests.faults --seed 1 --minutes 120 --broker kafka3 --dir .cache/faults
     python -m tests.faults --seed 1 --minutes 2 --redis replicated
 
-A run is made of episodes of five minutes at most, with the seeds N, N+1, ...; with --dir each leaves its result there,
-one that is there already is not run again, and the report sums up all that are there.
+A run is made of episodes of five minutes at most, with the seeds N, N+1, ...
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import argparse
 import asyncio
 import json
 import logging
-import os
 import signal
 import sys
 import tempfile
@@ -42,17 +40,18 @@ from tests.faults.deployment import (
     Crew,
     OneRedis,
     Pages,
+    Proxy,
     Services,
     Watched,
     running,
 )
-from tests.faults.history import TOPICS, History, Violation, keep
+from tests.faults.history import CLAIMS, RESPONSES, REVIEWS, TOPICS, History, Violation, keep
 from tests.faults.load import Inputs, Reviewers, Sender
 from tests.faults.nemesis import Fault, Nemesis, schedule
-from tests.faults.report import Result, failed, recoveries, stalls, table
 from tests.services.serving import serving
 from tests.stream.harness import Seen, new_seal_key
 
+Result = dict[str, Any]
 _EPISODE = 300.0
 _SETTLE = 300.0  # seconds without progress after which a run gives up
 _SUSPICIOUS = ("Traceback", "batch.failed", "partition.failed", "stopped.at_deadline")
@@ -73,44 +72,67 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default="one",
         help="one, or a cluster of three without or with replicas",
     )
-    add("--dir", type=Path, help="where results stay, so that a run can be resumed")
+    add("--dir", type=Path, help="where results, logs and records of each episode stay")
     add("--rate", type=float, default=15.0, help="inputs a second")
     options = parser.parse_args(arguments)
+    results: list[Result] = []
+    left, seed = options.minutes * 60, options.seed
     with tempfile.TemporaryDirectory(prefix="groundwire-faults-") as scratch:
-        folder = options.dir or Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
-        state = "" if options.redis == "one" else f"{options.redis}-"
-        wanted = []
-        left, seed = options.minutes * 60, options.seed
-        while left > 0.5:
-            path = folder / f"{options.broker}-{state}{seed}.json"
-            if not path.exists():
-                wanted.append((seed, min(left, _EPISODE), path))
-            left, seed = left - _EPISODE, seed + 1
         try:
-            if wanted:
-                with running(options.broker, options.redis) as services:
-                    for episode in wanted:
-                        _episode(services, *episode, options)
+            with running(options.broker, options.redis) as services:
+                while left > 0.5:
+                    folder = (options.dir or Path(scratch)) / f"{services.kind}-{seed}"
+                    folder.mkdir(parents=True, exist_ok=True)
+                    results.append(_episode(services, seed, min(left, _EPISODE), folder, options))
+                    left, seed = left - _EPISODE, seed + 1
         except MissingServiceError as missing:
             click.echo(f"faults: {missing}", err=True)
             return 2
-        results = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    click.echo(table(results))
-    return 1 if failed(results) else 0
+    click.echo(_table(results))
+    return 1 if any(map(_failed, results)) else 0
 
 
-def _episode(services: Services, seed: int, seconds: float, path: Path, options: argparse.Namespace) -> None:
+def _episode(
+    services: Services, seed: int, seconds: float, folder: Path, options: argparse.Namespace
+) -> Result:
     faults = schedule(seed, seconds, nodes=NODES[options.broker], redis=options.redis)
     click.echo(f"seed {seed}, {len(faults)} faults in {seconds:g} s on {services.kind}:", err=True)
     click.echo("\n".join(map(str, faults)), err=True)
-    begun = time.monotonic()
-    work = path.with_suffix(".work")
-    work.mkdir(exist_ok=True)
-    result = asyncio.run(_run(services, seed, options.rate, work, faults, seconds))
-    result["took"] = round(time.monotonic() - begun, 1)
-    click.echo(f"seed {seed}: {'BROKEN' if failed([result]) else 'held'}, {result['took']} s", err=True)
-    path.write_text(json.dumps(result, indent=1))
+    result = asyncio.run(_run(services, seed, options.rate, folder, faults, seconds))
+    click.echo(f"seed {seed}: {'BROKEN' if _failed(result) else 'held'}", err=True)
+    (folder / "result.json").write_text(json.dumps(result, indent=1))
+    return result
+
+
+def _failed(result: Result) -> bool:
+    """Whether a promise was broken, or a fault or part of the suite itself did not do what it should."""
+    workers = result["workers"]
+    return bool(
+        any(result["violations"].values())
+        or result["failed_faults"]
+        or workers["tasks_broken"]
+        or set(workers["stopped"]) - {"0"}
+    )
+
+
+def _table(results: Sequence[Result]) -> str:
+    faults: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    promises: dict[str, list[str]] = {}
+    for result in results:
+        faults.update(result["faults"])
+        counts.update(result["counts"])
+        for promise, broken in result["violations"].items():
+            found = [f"        seed {result['seed']}: {one['record']}: {one['detail']}" for one in broken]
+            promises.setdefault(promise, []).extend(found)
+    seeds = ", ".join(f"{result['services']} {result['seed']}" for result in results)
+    lines = [f"{len(results)} runs, {faults.total()} faults (seeds: {seeds})"]
+    lines += [", ".join(f"{count} {name}" for name, count in each.items()) for each in (counts, faults)]
+    for promise, found in promises.items():
+        lines += [f"{'BROKEN' if found else 'held':7} {promise}", *found[:20]]
+        lines += [f"        and {len(found) - 20} more"] if len(found) > 20 else []
+    lines += [f"not caused: {why}" for result in results for why in result["failed_faults"]]
+    return "\n".join(lines)
 
 
 async def _run(
@@ -138,12 +160,11 @@ async def _run(
     async with AsyncExitStack() as stack:
         pages = Pages()
         pages.port = await stack.enter_async_context(serving(pages.serve))
-        page_proxy = await asyncio.to_thread(services.proxies.before, pages.port)
+        page_proxy = Proxy(services.portal, pages.port)
         deployment.environment["GROUNDWIRE_ALLOW_PORTS"] = str(page_proxy.port)
         await stack.enter_async_context(deployment)
         crew = Crew(deployment)
         await crew.begin()
-        begun, clock = time.monotonic(), time.time() - time.monotonic()
         address = f"http://127.0.0.1:{page_proxy.port}"
         sender = Sender(deployment, Inputs(seed, address), rate)
         nemesis = Nemesis(services, crew, sender, reviewers, pages, page_proxy)
@@ -153,9 +174,7 @@ async def _run(
         await asyncio.sleep(SESSION)
         broken = await _end(load)
         await sender.finish(_SETTLE)
-        mended = time.monotonic()
         behind = await deployment.idle(_SETTLE)
-        settled = time.monotonic() - mended
         if behind:
             (folder / "stuck.txt").write_text(await asyncio.to_thread(deployment.dump))
         broken += await _end([watching])
@@ -193,13 +212,20 @@ async def _run(
         keep(history, folder / "topics.jsonl")
     return {
         "seed": seed,
-        "broker": services.kind,
-        "minutes": round(seconds / 60, 2),
-        "faults": recoveries(nemesis.struck, stalls(history, clock), begun),
+        "services": services.kind,
+        "faults": nemesis.struck,
         "failed_faults": nemesis.failed,
         "violations": {promise: [asdict(one) for one in those] for promise, those in promises.items()},
-        "told": _told(history, sender, reviewers)
-        | {"settled": round(settled, 1), "load": os.getloadavg()[0]},
+        "counts": {
+            "inputs": sum(len(history.of(topic)) for topic in (CLAIMS, RESPONSES, REVIEWS)),
+            "acknowledged": len(sender.sent),
+            "actions": len(reviewers.acted_at),
+            "subjects": len(history.subjects),
+            "decisions": len(history.decisions),
+            "deferred": len(history.of("deferred")),
+            "seals": len(history.audit.get("seal", ())),
+            "dead letters": len(history.letters),
+        },
         "workers": {
             "started": len(deployment.workers),
             "ended_alone": {str(code): count for code, count in crew.ended.items()},
@@ -217,23 +243,6 @@ async def _end(tasks: Sequence[asyncio.Task[None]]) -> list[str]:
         with suppress(asyncio.CancelledError, Exception):
             await task
     return broken
-
-
-def _told(history: History, sender: Sender, reviewers: Reviewers) -> dict[str, Any]:
-    letters = Counter(each[0].header("gw-error") or "" for each in history.letters.values())
-    reasons = Counter(seen.json["reason_code"] for _, _, seen in history.revisions())
-    return {
-        "inputs": sum(len(history.of(topic)) for topic in ("claims", "llm-responses", "review-decisions")),
-        "acknowledged": len(sender.sent),
-        "actions": len(reviewers.acted_at),
-        "subjects": len(history.subjects),
-        "decisions": len(history.decisions),
-        "provisional": len({s.header("ce_id") for s in history.decisions if s.json["revision"] == 0}),
-        "deferred": len(history.of("deferred")),
-        "seals": len(history.audit.get("seal", ())),
-        "reasons": dict(reasons.most_common()),
-        "dead_letters": dict(letters.most_common()),
-    }
 
 
 if __name__ == "__main__":

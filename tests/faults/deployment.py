@@ -6,17 +6,17 @@ import asyncio
 import contextlib
 import os
 import signal
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Final, Self
+from typing import Final
 
 from aiokafka.errors import KafkaError
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from deploy.embedded import EmbeddedBroker, RedisServer
 from deploy.embedded.process import HOST, free_port
@@ -33,17 +33,19 @@ from tests.stream.harness import Deployment, Seen, Site, Worker
 
 
 class Proxy:
-    """One port in front of another, whose connections `set` and `cut` disturb from any thread."""
+    """One port in front of another, whose connections `set` and `cut` disturb from any thread.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, target: int) -> None:
-        self.port = free_port()
-        self.target = target
-        self._loop = loop
+    It runs in the portal's thread, so that it passes data on while its owner is busy.
+    """
+
+    def __init__(self, portal: BlockingPortal, target: int) -> None:
+        self.port, self.target = free_port(), target
+        self._portal = portal
         self._delay, self._rate, self._closed = 0.0, 0, False
         self._thawed = asyncio.Event()
         self._thawed.set()
         self._writers: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
+        self._server = portal.call(asyncio.start_server, self._serve, HOST, self.port)
 
     def set(self, *, delay: float = 0.0, rate: int = 0, frozen: bool = False, closed: bool = False) -> None:
         """Disturb connections; what is not named works again.
@@ -52,29 +54,21 @@ class Proxy:
         connections stay open. `closed`: connections are dropped, and new ones at once.
         """
 
-        async def change() -> None:
+        def change() -> None:
             self._delay, self._rate, self._closed = delay, rate, closed
             if frozen:
                 self._thawed.clear()
             else:
                 self._thawed.set()
             if closed:
-                await self._drop()
+                self._drop()
 
-        asyncio.run_coroutine_threadsafe(change(), self._loop).result()
+        self._portal.call(change)
 
     def cut(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._drop(), self._loop).result()
+        self._portal.call(self._drop)
 
-    async def open(self) -> None:
-        self._server = await asyncio.start_server(self._serve, HOST, self.port)
-
-    async def close(self) -> None:
-        if self._server:
-            self._server.close()
-        await self._drop()
-
-    async def _drop(self) -> None:
+    def _drop(self) -> None:
         for writer in list(self._writers):
             writer.transport.abort()
 
@@ -105,42 +99,6 @@ class Proxy:
         writer.transport.abort() if writer.transport.is_closing() else writer.close()
 
 
-class Proxies:
-    """Proxies in a thread of their own, so that they pass on whatever their owner is busy with; a context manager."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
-        self._all: list[Proxy] = []
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for proxy in self._all:
-            self._do(proxy.close)
-        self._do(self._rest)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def before(self, target: int) -> Proxy:
-        proxy = Proxy(self._loop, target)
-        self._do(proxy.open)
-        self._all.append(proxy)
-        return proxy
-
-    def _do(self, what: Callable[[], object]) -> None:
-        asyncio.run_coroutine_threadsafe(what(), self._loop).result()  # type: ignore[arg-type]
-
-    async def _rest(self) -> None:
-        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 NODES = {"embedded": 1, "kafka": 1, "kafka3": 3}
 REDIS: dict[str, int | None] = {"one": None, "cluster": 0, "replicated": 1}
 """State's servers: one, or a cluster of three primaries with so many replicas each."""
@@ -166,9 +124,6 @@ class Pages(Site):
     """A site that can be broken: it then answers what is no HTTP."""
 
     broken = False
-
-    def set(self, *, broken: bool = False) -> None:
-        self.broken = broken
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self.broken:
@@ -198,7 +153,7 @@ class Services:
     kind: str
     broker: Proxied
     redis: OneRedis | LocalCluster
-    proxies: Proxies
+    portal: BlockingPortal
 
 
 @contextmanager
@@ -208,9 +163,9 @@ def running(kind: str, redis: str = "one") -> Iterator[Services]:
     Raises: MissingServiceError.
     """
     with ExitStack() as stack:
-        proxies = stack.enter_context(Proxies())
+        portal = stack.enter_context(start_blocking_portal())
         if kind == "embedded":
-            proxy = proxies.before(0)
+            proxy = Proxy(portal, 0)
             embedded = stack.enter_context(EmbeddedBroker(advertised=proxy.port))
             proxy.target = embedded.port
             one_node = SimpleNamespace(
@@ -224,7 +179,7 @@ def running(kind: str, redis: str = "one") -> Iterator[Services]:
             nodes = KafkaCluster(NODES[kind])
             broker = Proxied(nodes, [])
             for node, address in zip(nodes.nodes, nodes.bootstrap.split(","), strict=True):
-                proxy = proxies.before(int(address.rsplit(":", 1)[1]))
+                proxy = Proxy(portal, int(address.rsplit(":", 1)[1]))
                 node.format()
                 with (node.folder / "server.properties").open("a") as settings:
                     # nodes copy from each other through the proxies too: a cut is one between nodes as well
@@ -235,11 +190,11 @@ def running(kind: str, redis: str = "one") -> Iterator[Services]:
         replicas = REDIS[redis]
         if replicas is not None:
             cluster = LocalCluster(replicas=replicas, kind=kind_of_redis(server))
-            yield Services(f"{kind}-{redis}", broker, stack.enter_context(cluster), proxies)
+            yield Services(f"{kind}-{redis}", broker, stack.enter_context(cluster), portal)
         else:
             one = start_redis(server)
             stack.callback(one.close)
-            yield Services(kind, broker, OneRedis(one, proxies.before(one.port)), proxies)
+            yield Services(kind, broker, OneRedis(one, Proxy(portal, one.port)), portal)
 
 
 ROLES: Final = {"claims": 2, "responses": 1, "deferred": 1, "reviews": 1}

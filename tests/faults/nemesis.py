@@ -1,4 +1,4 @@
-"""What breaks when, which follows from a seed and nothing else, and whoever breaks it."""
+"""The schedule of faults, which follows from a seed and nothing else, and what causes them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import random
 import signal
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -96,18 +96,6 @@ class Fault:
         holds = KINDS[self.kind].holds
         return f"worker {self.target}" if holds == "worker" else holds
 
-    @property
-    def roles(self) -> frozenset[str]:
-        """The roles whose records may have to wait for it."""
-        match KINDS[self.kind].holds:
-            case "worker" | "extra":
-                return frozenset({self.target.partition("-")[0]})
-            case "pages":
-                return frozenset({"deferred"})
-            case "queue":
-                return frozenset({"claims"})
-        return frozenset(ROLES)
-
     def __str__(self) -> str:
         when, how_long = f"{self.at:7.1f} s", f"{self.seconds:5.1f} s"
         return f"{self.number:4} {when}  {self.kind:16} {self.target:12} {how_long} {self.amount:g}"
@@ -179,17 +167,8 @@ def _insist(start: Callable[[], None]) -> None:
             return
 
 
-@dataclass(frozen=True)
-class Struck:
-    """A fault that was brought about: from when to when, by `time.monotonic`."""
-
-    fault: Fault
-    begin: float
-    end: float
-
-
 class Nemesis:
-    """Brings the faults of a schedule about: `struck` in the order in which they were mended, or `failed` and why."""
+    """Causes the faults of a schedule; `struck`: counts by kind, `failed`: what it could not cause, and why."""
 
     def __init__(
         self,
@@ -200,7 +179,7 @@ class Nemesis:
         pages: Pages,
         page_proxy: Proxy,
     ) -> None:
-        self.struck: list[Struck] = []
+        self.struck: Counter[str] = Counter()
         self.failed: list[str] = []
         self._held: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._services, self._crew, self._sender, self._reviewers = services, crew, sender, reviewers
@@ -215,13 +194,12 @@ class Nemesis:
 
     async def _strike(self, fault: Fault) -> None:
         async with self._held[fault.holds]:  # on a busy machine a node comes back later than was planned
-            begin = time.monotonic()
             try:
                 await self._do(fault)
-            except Exception as error:  # noqa: BLE001 - one that fails is told, and the others go on
+            except Exception as error:  # noqa: BLE001 - one that fails is reported, and the others go on
                 self.failed.append(f"{fault.number} {fault.kind}: {type(error).__name__}: {error}"[:500])
-                return
-            self.struck.append(Struck(fault, begin, time.monotonic()))
+            else:
+                self.struck[fault.kind] += 1
 
     async def _do(self, fault: Fault) -> None:
         what, _, whom = fault.kind.partition("_")
@@ -259,7 +237,11 @@ class Nemesis:
                     away, back = nodes.pause_node, nodes.resume_node
                 await _for(seconds, partial(away, number), partial(back, number))
             case "break", "pages":
-                await _for(seconds, partial(self._pages.set, broken=True), self._pages.set)
+                self._pages.broken = True
+                try:
+                    await asyncio.sleep(seconds)
+                finally:
+                    self._pages.broken = False
             case _, "queue":
                 rng = random.Random(fault.number)
                 self._sender.crowd = rng.choice(TENANTS), f"u{rng.randrange(USERS)}"
