@@ -6,6 +6,7 @@ The modules are changed while they are imported: each place that can be broken g
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import tempfile
@@ -18,14 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.mutations.operators import Mutant, import_with_switches, mutants_of
-from tests.mutations.runner import Fate, Runner, use_short_searches
+from tests.mutations.runner import Runner
 
 SETTINGS = tomllib.loads(Path(__file__).with_name("mutants.toml").read_text("utf-8"))
-NOT_ASKED = "not (time_grows or work_grows or checks_grows or event_loop or huge or worst)"
-"""What is about time and size, as pytest's `-k`: it takes long, and the rest notices as much."""
-_REWRITE = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis' profile is set before pytest starts
 
 
 def main() -> int:
@@ -37,11 +36,10 @@ def main() -> int:
     parser.add_argument("--sample", metavar="N", type=int, help="so many mutants, the same ones each time")
     parser.add_argument("--seed", metavar="S", default="1", help="another one draws other mutants")
     options = parser.parse_args()
-    found = mutants_of(SETTINGS["groups"], deep=options.deep)
-    listed = [mutant for module in found.values() for mutant in module.mutants]
+    trees, mutants = mutants_of(SETTINGS["groups"], deep=options.deep)
     chosen = [
         mutant
-        for mutant in listed
+        for mutant in mutants
         if (not options.group or mutant.group in options.group)
         and (not options.only or any(fnmatch(mutant.name, pattern) for pattern in options.only))
     ]
@@ -49,58 +47,66 @@ def main() -> int:
         chosen.sort(key=lambda one: sha256(f"{options.seed} {one.name}".encode()).digest())
         chosen = chosen[: options.sample]
     start = time.monotonic()
-    say(f"{len(chosen)} of {len(listed)} ways to break a defence")
-    import_with_switches(found)
-    use_short_searches()
+    say(f"{len(chosen)} of {len(mutants)} ways to break a defence")
+    import_with_switches(trees)
+    settings.register_profile("mutants", max_examples=20, deadline=None, database=None, derandomize=True)
     tests = {name: group["tests"] for name, group in SETTINGS["groups"].items()}
-    given = [
+    # what is about time and size takes long, and the other tests notice as much
+    left_out = "not (time_grows or work_grows or checks_grows or event_loop or huge or worst)"
+    arguments = [
         "-q",
         "--capture=sys",
         "-p",
         "no:cacheprovider",
         "-p",
         "no:xdist",
-        "-W",
-        _REWRITE,
+        "--timeout=60",
         "-k",
-        NOT_ASKED,
+        left_out,
     ]
+    arguments += ["--hypothesis-profile=mutants", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = folder
         runner = Runner(chosen, tests, Path(folder), say)
-        pytest.main([*given, *sorted({t for one in chosen for t in tests[one.group]})], plugins=[runner])
+        pytest.main([*arguments, *sorted({t for one in chosen for t in tests[one.group]})], plugins=[runner])
     if runner.failing:
         say("fails with nothing broken:", *runner.failing)
         return 2
-    code = report(runner.fates, chosen, {mutant.name for mutant in listed}, SETTINGS["equivalent"])
+    code = report(runner.outcomes, chosen, {mutant.name for mutant in mutants}, SETTINGS["equivalent"])
     say(f"{(time.monotonic() - start) / 60:.1f} minutes")
     return code
 
 
 def report(
-    fates: Mapping[str, Fate], chosen: Sequence[Mutant], names: Collection[str], known: Mapping[str, str]
+    outcomes: Mapping[str, str], chosen: Sequence[Mutant], names: Collection[str], known: Mapping[str, str]
 ) -> int:
     """Print which mutants no test notices, and a table; return the exit status.
 
     `names`: of all mutants that there are. `known`: those that change nothing, with why.
     """
-    survived = [m for m in chosen if m.name in fates and fates[m.name].lives and m.name not in known]
+    alive = {name for name, outcome in outcomes.items() if outcome in {"survived", "unreached"}}
+    survived = [mutant for mutant in chosen if mutant.name in alive - known.keys()]
     for one in survived:
-        reached = fates[one.name].tests
-        say(f"{one.path}:{one.line}: no test notices: {one.name} ({reached} tests reach it)")
-    stale = [name for name in known if name not in names or (name in fates and not fates[name].lives)]
+        say(f"{one.path}:{one.line}: {outcomes[one.name]}: {one.name}")
+    stale = [name for name in known if name not in names or (name in outcomes and name not in alive)]
     for name in stale:
-        say(f"mutants.toml lists what a test notices, or what is not there: {name}")
+        say(f"mutants.toml lists a mutant that a test notices, or that does not exist: {name}")
     say("| group | broken | noticed | of these stopped | change nothing | noticed by no test |")
     say("| --- | ---: | ---: | ---: | ---: | ---: |")
     for group in (*SETTINGS["groups"], "all"):
-        those = [fates[m.name] for m in chosen if m.name in fates and group in (m.group, "all")]
-        dead = [fate for fate in those if not fate.lives]
-        stopped = sum(fate.outcome == "stopped" for fate in dead)
-        nothing = sum(fate.lives and fate.name in known for fate in those)
-        row = (len(those), len(dead), stopped, nothing, len(those) - len(dead) - nothing)
+        those = [m.name for m in chosen if m.name in outcomes and group in (m.group, "all")]
+        living = alive.intersection(those)
+        stopped = sum(outcomes[name] == "stopped" for name in those)
+        row = (
+            len(those),
+            len(those) - len(living),
+            stopped,
+            len(living & known.keys()),
+            len(living - known.keys()),
+        )
         if those:
             say(f"| {group} | {' | '.join(f'{count:,}' for count in row)} |")
-    return 1 if survived or stale or len(fates) < len(chosen) else 0
+    return 1 if survived or stale or len(outcomes) < len(chosen) else 0
 
 
 def say(*lines: Any) -> None:

@@ -1,45 +1,58 @@
-"""Finds what can be broken in a module, and has it imported with a switch at each such place."""
+"""Finds the places of a module that can be broken, and imports it with a switch at each, which `active` turns on.
+
+All mutants are imported at once: nothing is imported again for the next one, and a run of the unchanged tests shows
+which tests reach each.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-_SWITCH: Final = "mutation_switch"
-_SIGNS: Final = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-_NAMED: Final = 90  # characters of a place's own text that name it
-
+_SHIFTED: Final = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
+_LIMIT: Final = re.compile(
+    r"^(_?[A-Z][A-Z\d_]*)(?:: [\w\[\]]+)? = [-(]*\d[\d_.e */+<()-]*(?:#.*)?$", re.MULTILINE
+)
 _EMPTY: Final = {
     **dict.fromkeys(("list", "Sequence", "Iterable", "Collection"), "[]"),
     **dict.fromkeys(("dict", "Mapping"), "{}"),
+    **dict.fromkeys(("Iterator", "AsyncIterator", "Generator", "AsyncGenerator"), ""),
     "tuple": "()",
     "set": "set()",
     "frozenset": "frozenset()",
     "str": "''",
     "int": "0",
     "float": "0.0",
-    "None": "None",
 }
-"""Annotation -> what a function gives back that looks at nothing."""
-
-_Node = TypeVar("_Node", bound=ast.AST)
+"""Head of an annotation -> what a function returns that looks at nothing; "" is a bare return."""
+_Node = TypeVar("_Node", ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 ROOT: Final = Path(__file__).parents[2]
 
+active: str | None = None
+reached: set[str] = set()
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
+
+def on(name: str) -> bool:
+    reached.add(name)
+    return active == name
+
+
+def swap(name: str, value: Any, other: Any) -> Any:
+    return other if on(name) else value
+
+
+class Mutant(NamedTuple):
     """One way to break one place.
 
-    Its name is module, function, the place's own words, and what is done to it; no line numbers, so that it stays.
+    Its name is module, function, the source of the place, and what is done to it: no line numbers, so it is stable.
     """
 
     name: str
@@ -48,170 +61,120 @@ class Mutant:
     group: str
 
 
-@dataclass(frozen=True, slots=True)
-class Mutants:
-    tree: ast.Module
-    mutants: list[Mutant]
-
-
 def mutants_of(
     groups: Mapping[str, Mapping[str, Sequence[str]]], *, deep: bool = False
-) -> dict[str, Mutants]:
-    """Return the modules that are broken, by name; the first group that names a file has it.
+) -> tuple[dict[str, ast.Module], list[Mutant]]:
+    """Return modules with switches, by name, and all their mutants; the first group that names a file has it.
 
-    `groups`: name -> `inside` and `whole`, patterns of files below `src/groundwire/`. `deep`: break what is inside of
+    `groups`: name -> `inside` and `whole`, patterns of files below `src/groundwire/`. `deep`: break the inside of
     functions in every group, not only in files under `inside`.
     """
-    source = ROOT / "src"
-    texts = {path.relative_to(source).as_posix(): path.read_text("utf-8") for path in source.rglob("*.py")}
-    limits = frozenset().union(*(numbers(text) for text in texts.values()))
-    found: dict[str, Mutants] = {}
+    package = ROOT / "src" / "groundwire"
+    texts = {path.relative_to(package).as_posix(): path.read_text("utf-8") for path in package.rglob("*.py")}
+    limits = {name for text in texts.values() for name in _LIMIT.findall(text) if name[0] != "_"}
+    trees: dict[str, ast.Module] = {}
+    mutants: list[Mutant] = []
     for path, text in sorted(texts.items()):
-        name = path.removeprefix("groundwire/")
         for group, kinds in groups.items():
-            inside = any(fnmatch(name, pattern) for pattern in kinds.get("inside", ()))
-            if inside or any(fnmatch(name, pattern) for pattern in kinds.get("whole", ())):
-                module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-                found[module] = mutate(text, f"src/{path}", group, limits, inside=deep or inside)
+            inside = any(fnmatch(path, pattern) for pattern in kinds.get("inside", ()))
+            if inside or any(fnmatch(path, pattern) for pattern in kinds.get("whole", ())):
+                module = f"groundwire/{path}".removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+                trees[module], found = mutate(text, path, group, limits, inside=deep or inside)
+                mutants += found
                 break
-    return found
+    return trees, mutants
 
 
-def mutate(source: str, path: str, group: str, limits: frozenset[str], *, inside: bool) -> Mutants:
+def mutate(
+    source: str, path: str, group: str, limits: set[str], *, inside: bool
+) -> tuple[ast.Module, list[Mutant]]:
     """Put a switch at each place of a module that can be broken.
 
-    `limits`: names of constants that are numbers. `inside`: break conditions and the like within functions, too; else
-    only functions as wholes.
+    `limits`: names of other modules' constants that are numbers. `inside`: break conditions and the like within
+    functions, too; else only functions as wholes.
     """
     tree = ast.parse(source)
-    own = {target.id for node in tree.body for target in _targets(node) if isinstance(target, ast.Name)}
-    switches = _Switches(path, group, (limits - own) | numbers(source), inside=inside)
-    tree = switches.visit(tree)
+    switches = _Switches(path, group, limits.union(_LIMIT.findall(source)), inside=inside)
+    switches.visit(tree)
+    first = next((n for n, node in enumerate(tree.body) if not isinstance(node, ast.Expr)), 0)
     tree.body.insert(
-        sum(map(_is_head, tree.body)), ast.ImportFrom("tests.mutations", [ast.alias(_SWITCH)], 0)
+        first + 1, ast.ImportFrom("tests.mutations", [ast.alias("operators", "mutation_switch")], 0)
     )
-    return Mutants(ast.fix_missing_locations(tree), switches.mutants)
+    return ast.fix_missing_locations(tree), switches.mutants
 
 
-def import_with_switches(modules: Mapping[str, Mutants]) -> None:
-    """Have modules imported with their switches from now on; none may have been imported before."""
-    assert not modules.keys() & sys.modules.keys()
+def import_with_switches(trees: Mapping[str, ast.Module]) -> None:
+    """Import these modules with their switches from now on; none may have been imported before."""
+    assert not trees.keys() & sys.modules.keys()
+    of_file = SourceFileLoader.get_code
 
-    class Loader(SourceFileLoader):
-        def get_code(self, fullname: str) -> CodeType:
-            return compile(modules[fullname].tree, self.path, "exec", dont_inherit=True)
+    def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
+        if fullname not in trees:
+            return of_file(self, fullname)
+        return compile(trees[fullname], self.path, "exec", dont_inherit=True)
 
-    class Finder(MetaPathFinder):
-        def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-            spec = PathFinder.find_spec(fullname, path, target)
-            if spec is None or spec.origin is None or fullname not in modules:
-                return None
-            spec.loader = Loader(fullname, spec.origin)
-            return spec
-
-    sys.meta_path.insert(0, Finder())
-
-
-def numbers(source: str) -> set[str]:
-    def is_number(leaf: ast.expr) -> bool:
-        plain = isinstance(leaf, ast.Constant) and isinstance(leaf.value, int | float)
-        return isinstance(leaf, ast.BinOp) or (plain and not isinstance(leaf.value, bool))  # type: ignore[attr-defined]
-
-    names = set()
-    for node in ast.parse(source).body:
-        value = getattr(node, "value", None)
-        leaves = [leaf for leaf in ast.walk(value) if isinstance(leaf, ast.expr)] if value else []
-        if leaves and all(map(is_number, leaves)):
-            names |= {target.id for target in _targets(node) if isinstance(target, ast.Name)}
-    return {name for name in names if name.isupper()}
-
-
-def _targets(node: ast.stmt) -> list[ast.expr]:
-    if isinstance(node, ast.Assign):
-        return node.targets
-    return [node.target] if isinstance(node, ast.AnnAssign) else []
-
-
-def _is_head(node: ast.stmt) -> bool:
-    if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-        return True
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
 
 
 class _Switches(ast.NodeTransformer):
-    """Visits functions; what stands outside of them runs once, at import, and is data."""
+    """Visits functions; what is outside of them runs once, at import, and is data."""
 
-    def __init__(self, path: str, group: str, limits: frozenset[str], *, inside: bool) -> None:
+    def __init__(self, path: str, group: str, limits: set[str], *, inside: bool) -> None:
         self.mutants: list[Mutant] = []
-        self._path, self._group, self._limits, self._inside = path, group, limits, inside
-        self._where: list[str] = [path.removeprefix("src/groundwire/").removesuffix(".py").replace("/", ".")]
+        self._path, self._group, self._limits, self._inside = f"src/groundwire/{path}", group, limits, inside
+        self._where = [path.removesuffix(".py").replace("/", ".")]
         self._depth = 0
         self._seen: Counter[str] = Counter()
 
-    def _name(self, node: ast.AST, text: str, *kinds: str) -> ast.Constant:
-        """Return the name of a place as a literal, and note its mutants; the same words twice are numbered."""
-        name = f"{'.'.join(self._where)}: {' '.join(text.split())[:_NAMED]}"
-        self._seen[f"{name}{kinds}"] += 1
-        if (count := self._seen[f"{name}{kinds}"]) > 1:
+    def _name(self, node: Any, text: str, kind: str) -> ast.Constant:
+        name = f"{'.'.join(self._where)}: {' '.join(text.split())[:90]}"
+        self._seen[name + kind] += 1
+        if (count := self._seen[name + kind]) > 1:
             name = f"{name} #{count}"
-        ends = [f" [{kind}]" for kind in kinds]
-        line: int = getattr(node, "lineno", 0)
-        self.mutants += [Mutant(name + end, self._path, line, self._group) for end in ends]
-        return ast.Constant(name if len(kinds) > 1 else name + ends[0])
+        self.mutants.append(Mutant(f"{name} [{kind}]", self._path, node.lineno, self._group))
+        return ast.Constant(self.mutants[-1].name)
 
-    def _call(self, function: str, *args: ast.expr) -> ast.Call:
-        callee = ast.Attribute(ast.Name(_SWITCH, ast.Load()), function, ast.Load())
-        return ast.Call(callee, list(args), [])
-
-    def _on(self, node: ast.AST, text: str, kind: str) -> ast.Call:
-        return self._call("on", self._name(node, text, kind))
-
-    def _unless(self, node: ast.stmt, text: str, kind: str) -> ast.If:
-        return ast.If(ast.UnaryOp(ast.Not(), self._on(node, text, kind)), [node], [])
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        if any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases):
-            return node
-        return self._within(node)
-
-    def _within(self, node: _Node) -> _Node:
-        self._where.append(node.name)  # type: ignore[attr-defined]
-        node.body = [self.visit(child) for child in node.body]  # type: ignore[attr-defined]
-        self._where.pop()
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
-        self._depth += 1
-        written = ast.unparse(node.returns) if node.returns else ""
-        skip = 1 if ast.get_docstring(node) is not None else 0
-        yields = any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in _own(node))
-        node = self._within(node)
-        self._depth -= 1
-        if node.name.startswith("__"):
-            return node
-        self._where.append(node.name)
-        breaks = [
-            ast.If(
-                self._on(node, f"gives {text or 'nothing'}", "gives"), ast.parse(f"return {text}").body, []
-            )
-            for text in _given_back(written, yields=yields)
-        ]
-        self._where.pop()
-        node.body[skip:skip] = breaks
-        return node
-
-    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name that `ast` asks for
+    def _on(self, node: Any, text: str, kind: str) -> ast.Call:
+        return _call("on", self._name(node, text, kind))
 
     @property
     def _open(self) -> bool:
         return self._inside and self._depth > 0
 
+    def _within(self, node: _Node) -> _Node:
+        self._where.append(node.name)
+        node.body = [self.visit(child) for child in node.body]
+        self._where.pop()
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        protocol = any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases)
+        return node if protocol else self._within(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        self._depth += 1
+        self._within(node)
+        self._depth -= 1
+        if node.name.startswith("__"):
+            return node
+        self._where.append(node.name)
+        for result in _results(ast.unparse(node.returns) if node.returns else ""):
+            switch = self._on(node, f"gives {result or 'nothing'}", "gives")
+            node.body.insert(
+                1 if ast.get_docstring(node) else 0, ast.If(switch, ast.parse(f"return {result}").body, [])
+            )
+        self._where.pop()
+        return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name that `ast` asks for
+
     def _tested(self, test: ast.expr) -> ast.expr:
         text = ast.unparse(test)
-        if not self._open or text == "TYPE_CHECKING":
-            return self.visit(test)
-        name = self._name(test, text, "never", "always")
-        return self._call("test", name, self.visit(test))
+        value = self.visit(test)
+        if not self._open:
+            return value
+        never = _call("swap", self._name(test, text, "never"), value, ast.Constant(value=False))
+        return _call("swap", self._name(test, text, "always"), never, ast.Constant(value=True))
 
     def visit_If(self, node: ast.If) -> ast.AST:
         node.test = self._tested(node.test)
@@ -220,92 +183,74 @@ class _Switches(ast.NodeTransformer):
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        node.test = self._tested(node.test)
-        node.body, node.orelse = self.visit(node.body), self.visit(node.orelse)
+        node.test, node.body, node.orelse = (
+            self._tested(node.test),
+            self.visit(node.body),
+            self.visit(node.orelse),
+        )
         return node
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
-        node.iter = self.visit(node.iter)
-        node.ifs = [self._tested(test) for test in node.ifs]
+        node.iter, node.ifs = self.visit(node.iter), [self._tested(test) for test in node.ifs]
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        if not self._open:
-            return self.generic_visit(node)
-        neutral = ast.Constant(isinstance(node.op, ast.And))
-        whole = ast.unparse(node)
-        operands = []
-        for operand in node.values:
-            text = ast.unparse(operand)
-            name = self._name(operand, f"{text} in {whole}", "left out")
-            operands.append(self._call("part", name, self.visit(operand), neutral))
-        node.values = list(operands)
+        whole, neutral = ast.unparse(node), ast.Constant(isinstance(node.op, ast.And))
+        texts = [ast.unparse(operand) for operand in node.values]
+        self.generic_visit(node)
+        if self._open:
+            node.values = [
+                _call("swap", self._name(node, f"{text} in {whole}", "left out"), operand, neutral)
+                for text, operand in zip(texts, node.values, strict=True)
+            ]
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        sign = _SIGNS.get(type(node.ops[0])) if len(node.ops) == 1 else None
-        text = ast.unparse(node)
+        text, shifted = ast.unparse(node), _SHIFTED.get(type(node.ops[0]))
         self.generic_visit(node)
-        if sign is None or not self._open:
+        if not self._open or shifted is None or len(node.ops) > 1:
             return node
-        name = self._name(node, text, "bound shifted")
-        return self._call("compare", name, node.left, ast.Constant(sign), node.comparators[0])
+        other = ast.Compare(node.left, [shifted()], node.comparators)
+        return ast.IfExp(self._on(node, text, "bound shifted"), other, node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if not self._open or node.id not in self._limits or not isinstance(node.ctx, ast.Load):
             return node
-        return self._call("limit", self._name(node, node.id, "lifted"), node)
+        lifted = ast.parse(f"{node.id} * 1_000 + 1_000", mode="eval").body
+        return ast.IfExp(self._on(node, node.id, "lifted"), lifted, node)
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        if not self._open or node.exc is None:
-            return self.generic_visit(node)
-        text = ast.unparse(node)
-        return self._unless(self.generic_visit(node), text, "not raised")
+        return self._unless(node, "not raised") if node.exc else node
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        called = isinstance(node.value, ast.Yield | ast.YieldFrom | ast.Call | ast.Await)
+        return self._unless(node, "left out") if called else node
+
+    def _unless(self, node: ast.stmt, kind: str) -> ast.stmt:
         text = ast.unparse(node)
         self.generic_visit(node)
-        if not self._open or not isinstance(node.value, ast.Yield | ast.YieldFrom | ast.Call | ast.Await):
-            return node
-        return self._unless(node, text, "left out")
+        return ast.If(ast.UnaryOp(ast.Not(), self._on(node, text, kind)), [node], []) if self._open else node
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
-        text = f"except {ast.unparse(node.type) if node.type else ''}"
         self.generic_visit(node)
         if self._open and not isinstance(node.body[0], ast.Raise):
+            text = f"except {ast.unparse(node.type) if node.type else ''}"
             node.body.insert(0, ast.If(self._on(node, text, "not caught"), [ast.Raise()], []))
         return node
 
-    def visit_match_case(self, node: ast.match_case) -> ast.AST:
-        text = f"case {ast.unparse(node.pattern)}"
-        node.guard = self._tested(node.guard) if node.guard else None
-        node.body = [self.visit(child) for child in node.body]
-        if self._open:
-            off = ast.UnaryOp(ast.Not(), self._on(node.pattern, text, "skipped"))
-            node.guard = ast.BoolOp(ast.And(), [off, node.guard]) if node.guard else off
-        return node
+
+def _call(function: str, *args: ast.expr) -> ast.Call:
+    return ast.Call(ast.Attribute(ast.Name("mutation_switch", ast.Load()), function, ast.Load()), [*args], [])
 
 
-def _own(function: ast.AST) -> Iterator[ast.AST]:
-    todo = list(ast.iter_child_nodes(function))
-    while todo:
-        node = todo.pop()
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield node
-            todo += ast.iter_child_nodes(node)
-
-
-def _given_back(annotation: str, *, yields: bool) -> list[str]:
-    """Return what a function may give back, as source, that has not looked; "" is a bare return."""
-    if yields or annotation == "None":
-        return [""]
+def _results(annotation: str) -> list[str]:
+    """Return what a function may return that has not looked, as source."""
     if annotation == "bool":
         return ["True", "False"]
     arms = {arm.strip() for arm in annotation.split("|")}
-    for arm, source in (("Skipped", "NOT_PROVIDED"), ("None", "None")):
+    for arm, result in (("Skipped", "NOT_PROVIDED"), ("None", "" if annotation == "None" else "None")):
         if arm in arms:
-            return [source]
+            return [result]
     head = annotation.partition("[")[0]
-    if head == "tuple" and "..." not in annotation:
-        return []
-    return [_EMPTY[head]] if head in _EMPTY else []
+    fixed = head == "tuple" and "..." not in annotation
+    return [_EMPTY[head]] if head in _EMPTY and not fixed else []
