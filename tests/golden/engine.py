@@ -9,7 +9,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -48,17 +48,17 @@ from groundwire.verify.pacing import Pacer, PacingLimits
 from groundwire.verify.url import UrlChecker
 
 Fields = Mapping[str, Any] | bytes | None
-"""Of a record; or its value as it stands."""
+"""Of a record; or its value."""
 Record = tuple[str, list[str]]
-"""Name of an input record, and what came of it, in order."""
+"""Name of an input record, and its outputs in order."""
+Run = tuple[str, Mapping[str, Any], Sequence[bytes]]
+"""Name of a run of a command, its policy, and its records."""
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 250_000, tzinfo=UTC)
 NOW_MS = 1_769_860_800_250
 CLAIMS, RESPONSES, REVIEWS = "groundwire.claims", "groundwire.llm-responses", "groundwire.review-decisions"
 
-KEYS = Path(__file__).with_name("keys.toml")
 COMMITS = ("Start the ledger", "Retry failed uploads five times", "Fix the valve of the pump")
-
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ def packs(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 @dataclass(frozen=True)
 class Places:
-    """A folder with ADR files and a git repository, the same wherever it stands."""
+    """A folder with ADR files and a git repository of the same commits on every machine."""
 
     folder: Path
     adrs: Path
@@ -128,12 +128,6 @@ class Places:
         for message in COMMITS:
             _git(repo, "commit", "-q", "--allow-empty", "-m", message)
         return cls(folder, adrs, repo, tuple(_git(repo, "rev-list", "--reverse", "HEAD").split()))
-
-    def policy(self, fields: Mapping[str, Any]) -> Path:
-        data = json.dumps(fields).encode()
-        path = self.folder / f"{sha256(data).hexdigest()[:16]}.json"
-        path.write_bytes(data)
-        return path
 
 
 def _git(repo: Path, *arguments: str) -> str:
@@ -161,32 +155,22 @@ def masked(value: bytes) -> str:
     return text
 
 
-def command(
-    places: Places, name: str, values: Sequence[bytes], policy: Mapping[str, Any], *options: str
-) -> list[str]:
+def run_command(places: Places, command: str, runs: Iterable[Run], *options: str) -> Iterator[Record]:
     file = places.folder / "lines.jsonl"
-    file.write_bytes(b"".join(value + b"\n" for value in values))
-    arguments = [name, str(file), "--policy", str(places.policy(policy)), "--no-network", *options]
     bare = {key: text for key, text in os.environ.items() if not key.startswith("GROUNDWIRE_")}
-    with patch.dict(os.environ, bare, clear=True):
-        done = CliRunner().invoke(main, arguments)
-    if done.exit_code not in {0, 1} or (done.exception and not isinstance(done.exception, SystemExit)):
-        raise RuntimeError(f"groundwire {name}: exit {done.exit_code}: {done.stderr}") from done.exception
-    return [masked(line) for line in done.stdout_bytes.split(b"\n") if line]
-
-
-def check(places: Places, name: str, policy: Mapping[str, Any], values: Sequence[bytes]) -> Iterator[Record]:
-    options = ["--adr-dir", str(places.adrs), "--repo", str(places.repo), "--now", NOW.isoformat()]
-    lines = command(places, "check", values, policy, *options)
-    given = [number for number, value in enumerate(values, 1) if value.strip()]
-    for number, line in zip(given, lines, strict=True):
-        yield f"check/{name}/{number}", [line]
-
-
-def audit(places: Places, name: str, policy: Mapping[str, Any], values: Sequence[bytes]) -> Iterator[Record]:
-    lines = command(places, "audit", values, policy, "--format", "json")
-    for number, line in zip(range(1, len(values) + 1), lines, strict=True):
-        yield f"audit/{name}/{number}", [line]
+    for name, fields, values in runs:
+        file.write_bytes(b"".join(value + b"\n" for value in values))
+        policy = places.folder / f"{name}.json"
+        policy.write_text(json.dumps(fields))
+        with patch.dict(os.environ, bare, clear=True):
+            arguments = [command, str(file), "--policy", str(policy), "--no-network", *options]
+            done = CliRunner().invoke(main, arguments)
+        if done.exit_code not in {0, 1} or (done.exception and not isinstance(done.exception, SystemExit)):
+            raise RuntimeError(f"{arguments}: exit {done.exit_code}: {done.stderr}") from done.exception
+        numbers = [number for number, value in enumerate(values, 1) if value.strip()]
+        lines = filter(None, done.stdout_bytes.split(b"\n"))
+        for number, line in zip(numbers, lines, strict=True):
+            yield f"{command}/{name}/{number}", [masked(line)]
 
 
 class Oracle(Model):
@@ -233,21 +217,19 @@ def _network(request: httpx.Request) -> httpx.Response:
     return httpx.Response(status, headers={"content-type": kind}, content=sent(text))
 
 
-def _now() -> datetime:
-    return NOW
-
-
 def verifier_of(places: Places) -> CitationVerifier:
     transport, pacer = httpx.MockTransport(_network), Pacer(PacingLimits(spacing=0.0))
-    tracker = GitHubTracker("https://tracker.example.org", "acme/pump", clock=_now, transport=transport)
+    tracker = GitHubTracker(
+        "https://tracker.example.org", "acme/pump", clock=lambda: NOW, transport=transport
+    )
     sources = {"*": Sources(adr_dir=places.adrs, repo=places.repo, tracker=tracker), "bare": Sources()}
-    urls = UrlChecker(transport=transport, pacer=pacer, clock=_now)
-    return CitationVerifier(sources, network=True, urls=urls, pacer=pacer, clock=_now)
+    urls = UrlChecker(transport=transport, pacer=pacer, clock=lambda: NOW)
+    return CitationVerifier(sources, network=True, urls=urls, pacer=pacer, clock=lambda: NOW)
 
 
 @dataclass
 class World:
-    """Gates over a state in memory; keeps what each record brings to the topics."""
+    """Gates over a state in memory; collects the outputs of each record."""
 
     name: str
     places: Places
@@ -262,16 +244,17 @@ class World:
     published: dict[str, Decision] = field(default_factory=dict)
     state: MemoryState = field(default_factory=MemoryState)
     policies: PolicyStore = field(default_factory=lambda: PolicyStore(None, None))
-    keys: Keys = field(default_factory=lambda: Keys.parse(KEYS.read_bytes(), KEYS))
     offset: int = 0
 
     def __post_init__(self) -> None:
+        path = Path(__file__).with_name("keys.toml")
+        self.keys = Keys.parse(path.read_bytes(), path)
         self.verifier = verifier_of(self.places)
         self.close = self.verifier.close
         self.assessor = Assessor(self.model) if self.model else None
 
     def record(self, fields: Fields, topic: str = CLAIMS, *, key: str = "") -> InboundRecord:
-        """Put a record at the next offset, signed with a key; what is no key stands there as the signature."""
+        """Put a record at the next offset, signed with a key; what is no key becomes the signature itself."""
         self.offset += 1
         plain = fields is None or isinstance(fields, bytes)
         value = fields if plain else json.dumps(fields, ensure_ascii=False).encode()
@@ -291,7 +274,7 @@ class World:
         def fails(*_: object) -> None:
             raise OverflowError
 
-        self.verifier = CitationVerifier({"*": fails}, network=True, clock=_now)  # type: ignore[dict-item]
+        self.verifier = CitationVerifier({"*": fails}, network=True, clock=lambda: NOW)  # type: ignore[dict-item]
         self.assessor = Assessor(Oracle(), on_answer=fails)
 
     async def take_deferred(self) -> None:
@@ -312,7 +295,7 @@ class World:
     async def act(self, *records: InboundRecord) -> None:
         keys, policy = self.keys, await self._policy()
         gate = ReviewGate(
-            policy, self.policies, self.state, keys=keys, find=self._find, own_key="gate", now=_now
+            policy, self.policies, self.state, keys=keys, find=self._find, own_key="gate", now=lambda: NOW
         )
         self._keep(await gate.apply_step(await gate.prepare(records)))
 
@@ -361,7 +344,7 @@ class World:
     async def _gate(self) -> Gate:
         policy, keys = await self._policy(), self.keys
         lookups = Lookups(self.verifier, self.resolver, self.assessor)
-        return Gate(policy, self.policies, self.state, lookups, keys=keys, now=_now)
+        return Gate(policy, self.policies, self.state, lookups, keys=keys, now=lambda: NOW)
 
     async def _find(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
         found = [self.published.get(one.decision_id) for one in wanted]
@@ -396,6 +379,3 @@ def _line(output: Output, hidden: str) -> str:
     return json.dumps(
         {"topic": output.topic, "key": masked(output.key or b""), "headers": headers, "value": value}
     )
-
-
-Scene = Callable[[World], Awaitable[None]]

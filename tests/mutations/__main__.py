@@ -60,7 +60,7 @@ def main() -> int:
         "no:cacheprovider",
         "-p",
         "no:xdist",
-        "--timeout=60",
+        "--timeout=180",
         "-k",
         left_out,
     ]
