@@ -1,5 +1,7 @@
-"""`groundwire evaluate`: verdicts against labels, and thresholds that are written where they were asked for."""
+"""`groundwire evaluate`: verdicts against labels, for statements with their evidence and for records of the gate."""
 
+import hashlib
+import hmac
 import json
 import tomllib
 
@@ -18,6 +20,7 @@ from groundwire.library.evaluate import (
     judge,
     read_labelled,
 )
+from groundwire.library.verdicts import EXPECTED, LabelledOutcome, Share, read_labelled_records
 from groundwire.policy import load_policy
 
 GOOD = {"claim": "It retries 3 times.", "evidence": "It retries 3 times.", "label": "supported"}
@@ -25,12 +28,9 @@ BAD = GOOD | {"claim": "It retries 5 times.", "label": "contradicted"}
 ROWS = [row | {"group": f"g{number}"} for number in range(20) for row in (GOOD, BAD)]
 
 
-def data(*rows):
-    return "".join(json.dumps(row) + "\n" for row in rows)
-
-
 def run(*arguments, rows=ROWS, status=0, env=None):
-    result = CliRunner(env=env).invoke(evaluate, ["--draws", "20", *map(str, arguments)], input=data(*rows))
+    data = "".join(json.dumps(row) + "\n" for row in rows)
+    result = CliRunner(env=env).invoke(evaluate, ["--draws", "20", *map(str, arguments)], input=data)
     assert result.exit_code == status, result.output
     return result
 
@@ -213,10 +213,7 @@ def test_a_file_of_responses_is_told_what_reads_it():
     assert "groundwire audit" not in run(rows=[response, *ROWS], status=1).stderr
 
 
-# what can be read, and what is said of what cannot
-
-
-def one(row, form="jsonl"):
+def read_one(row, form="jsonl"):
     data = row if isinstance(row, bytes) else json.dumps(row).encode()
     (found,) = read_labelled(data, form)
     return found
@@ -229,21 +226,21 @@ def test_evidence_is_a_text_several_or_texts_by_id_and_a_label_says_whether_it_s
         ({"x": "a"}, {"x": "a"}),
         ([], {}),
     ):
-        assert one(GOOD | {"evidence": evidence}).evidence == read
+        assert read_one(GOOD | {"evidence": evidence}).evidence == read
     for label in [*LABELS, True, False, " Supported "]:
         expected = label if isinstance(label, bool) else label.strip().lower() in {"supported", "true"}
-        assert one(GOOD | {"label": label}).supported is expected
+        assert read_one(GOOD | {"label": label}).supported is expected
 
 
 def test_rows_of_the_same_evidence_are_one_group_unless_the_row_names_another():
-    first = one(GOOD | {"evidence": ["a", "b"]})
-    assert first.group == one(GOOD | {"evidence": {"2": "b", "1": "a"}}).group
-    assert first.group != one(GOOD).group
-    assert one(GOOD | {"group": "g"}).group == "g"
-    assert one(GOOD | {"id": 7, "annotator": "ann"}) == one(GOOD), "fields of one's own"
-    assert one(GOOD).declared
+    first = read_one(GOOD | {"evidence": ["a", "b"]})
+    assert first.group == read_one(GOOD | {"evidence": {"2": "b", "1": "a"}}).group
+    assert first.group != read_one(GOOD).group
+    assert read_one(GOOD | {"group": "g"}).group == "g"
+    assert read_one(GOOD | {"id": 7, "annotator": "ann"}) == read_one(GOOD), "fields of one's own"
+    assert read_one(GOOD).declared
     answer = {"answer": "It retries. It waits.", "evidence": "", "label": False}
-    assert not one(answer).declared, "an answer holds several claims"
+    assert not read_one(answer).declared, "an answer holds several claims"
 
 
 def test_what_is_wrong_with_a_row_names_its_line_and_field():
@@ -274,8 +271,178 @@ def test_what_is_wrong_with_a_row_names_its_line_and_field():
 def test_tables_name_their_columns_in_the_first_line():
     for form, mark in [("csv", ","), ("tsv", "\t")]:
         cells = ["label", "claim", "evidence\r\nsupported", '"It, ""a"""', "b"]
-        row = one("\ufeff".encode() + mark.join(cells).encode(), form)
+        row = read_one("\ufeff".encode() + mark.join(cells).encode(), form)
         assert (row.line, row.text, row.evidence, row.supported) == (2, 'It, "a"', {"1": "b"}, True)
-        short = one(f"claim{mark}evidence{mark}label\na{mark}b\n".encode(), form)
+        short = read_one(f"claim{mark}evidence{mark}label\na{mark}b\n".encode(), form)
         assert (short.line, short.error.field) == (2, "label")
-        assert isinstance(one(b"claim\n\xff\n", form), BadRow)
+        assert isinstance(read_one(b"claim\n\xff\n", form), BadRow)
+
+
+# records for the gate
+
+
+def run_gate(rows, *options, status=0):
+    data = rows if isinstance(rows, bytes) else b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    result = CliRunner().invoke(evaluate, ["--no-network", *map(str, options)], input=data)
+    assert result.exit_code == status, result.output
+    return result
+
+
+def figures(rows, *options, status=0):
+    return json.loads(run_gate(rows, "--format", "json", *options, status=status).stdout)
+
+
+def counts(found, name):
+    return found[name]["found"], found[name]["total"]
+
+
+PLAIN = "The reactor stands in hall two."
+HEDGED = "Maybe the reactor stands in hall two."
+
+
+def test_leak_is_of_what_should_be_held_and_over_hold_of_what_should_be_approved():
+    rows = [
+        {"content": PLAIN, "label": "hold", "class": "a"},
+        {"content": HEDGED, "label": "hold", "class": "a"},
+        {"content": HEDGED, "label": "approve", "class": "b"},
+    ]
+    result = figures(rows)
+    assert (counts(result, "leak"), counts(result, "over_hold")) == ((1, 2), (1, 1))
+    assert counts(result["classes"]["a"], "leak") == (1, 2)
+    assert counts(result["classes"]["b"], "over_hold") == (1, 1)
+    assert [(miss["line"], miss["outcome"]) for miss in result["misses"]] == [(1, "approved"), (3, "blocked")]
+    assert (result["leak"]["low"], result["leak"]["high"]) == Share(1, 2).estimate[1:]
+    assert PLAIN not in run_gate(rows).stdout
+    assert PLAIN in run_gate(rows, "--misses").stdout
+
+
+def test_claims_that_name_no_source_are_counted_as_the_users_own():
+    rows = [
+        {"content": PLAIN, "label": "approve"},
+        {"content": PLAIN, "label": "hold", "source": "ai_synthesis"},
+        {"record": {"content": PLAIN, "source": "ai_synthesis"}, "label": "hold"},
+        {"record": {"answer": PLAIN, "context": {"a": PLAIN}}, "label": "approve"},
+    ]
+    assert figures(rows)["source_assumed"] == 1
+    assert (
+        'claims that name no source: 1, taken for the user\'s own ("source": "user")' in run_gate(rows).stdout
+    )
+
+
+def test_rows_of_one_user_are_sent_in_order_and_rows_without_one_know_nothing_of_each_other():
+    row = {"content": PLAIN, "label": "duplicate"}
+    outcomes = [
+        [m["outcome"] for m in figures([row | user] * 2)["misses"]] for user in ({}, {"user_id": "u"})
+    ]
+    assert outcomes == [["approved", "approved"], ["approved"]]
+    for row in [
+        {"content": PLAIN, "earlier": [PLAIN]},
+        {"first": PLAIN, "second": PLAIN},
+        {"text": PLAIN, "earlier": PLAIN},
+    ]:
+        assert figures([row | {"expect": "duplicate"}])["misses"] == [], "it was sent earlier"
+
+
+def test_a_conflict_counts_as_caught_only_where_it_is_the_reason():
+    parts = " ".join(f"part{chr(letter)}" for letter in range(97, 123))
+    other = f"The valve is open beside {parts}."
+    rows = [
+        {"first": other, "second": other.replace("is open", "is not open"), "expect": "conflict"},
+        {"first": other, "second": HEDGED, "expect": "conflict"},
+        {"first": other, "second": other, "expect": "conflict"},
+    ]
+    result = figures(rows)
+    assert counts(result, "conflicts_caught") == (1, 3)
+    assert counts(result, "wrong_duplicates") == (1, 3)
+    assert counts(result, "leak") == (0, 3)
+    assert "conflicts caught: 1 of 3" in run_gate(rows).stdout
+
+
+def test_a_record_is_sent_as_it_is_a_response_too():
+    chunk = {"chunk_id": "1", "file": "a", "content": PLAIN, "start_line": 1, "end_line": 1}
+    rows = [
+        {"record": {"answer": PLAIN, "chunks": [chunk]}, "label": "clean"},
+        {"record": {"content": PLAIN, "source": "ai_synthesis"}, "label": "review"},
+    ]
+    assert figures(rows)["misses"] == []
+
+
+def test_a_policy_and_a_folder_of_decision_records_serve_as_with_check(tmp_path):
+    (tmp_path / "ADR-003-halls.md").write_text(PLAIN)
+    policy = tmp_path / "policy.toml"
+    policy.write_text("auto_approve_ai_synthesis = false\n")
+    row = {"content": f"{PLAIN} (ADR-003)", "source": "ai_synthesis", "label": "approve"}
+    assert figures([row], "--adr-dir", tmp_path)["misses"] == []
+    assert len(figures([row], "--adr-dir", tmp_path, "--policy", policy)["misses"]) == 1
+
+
+def test_answers_among_the_rows_are_drawn_and_claims_alone_cannot_be(tmp_path):
+    answers = [
+        {"record": {"answer": answer, "context": {"a": PLAIN}}, "label": label}
+        for answer, label in ((PLAIN, "approve"), ("The reactor stands in hall nine.", "hold"))
+    ]
+    drawn = tmp_path / "curve.svg"
+    run_gate([*answers, {"content": PLAIN, "label": "approve"}], "--plot", drawn)
+    assert "2 answers of 3 rows" in drawn.read_text()
+    refused = run_gate([{"content": PLAIN, "label": "approve"}], "--plot", drawn, status=2)
+    assert "some to approve and some to hold" in refused.stderr
+
+
+def test_a_signed_record_is_decided_as_it_is_written_and_signatures_that_cannot_count_are_warned_of(tmp_path):
+    """A signature is of bytes: two spaces are not one."""
+    secret = "0123456789abcdef0123456789abcdef"
+    keys, policy = tmp_path / "keys.toml", tmp_path / "policy.toml"
+    keys.write_text(f'[keys.docs]\nsecret = "{secret}"\ntenants = ["default"]\nsources = ["documentation"]\n')
+    keys.chmod(0o600)
+    policy.write_text('attestation = "hmac"\n')
+    with_keys, with_policy = ("--keys", keys), ("--policy", policy)
+    signing = (*with_keys, *with_policy)
+    record = f'{{"claim_id": "s", "user_id":"w",  "source": "documentation", "content": "{PLAIN}"}}'
+
+    value = f"docs:{hmac.new(secret.encode(), record.encode(), hashlib.sha256).hexdigest()}"
+    signed = (
+        f'{{"label": "approve", "headers": {{"gw-attestation": "{value}"}}, "record": {record}}}\n'.encode()
+    )
+    result = run_gate(signed, *signing, "--format", "json")
+    assert (json.loads(result.stdout)["misses"], result.stderr) == ([], "")
+    changed = figures(signed.replace(b"  ", b" "), *signing)
+    assert [miss["reason_code"] for miss in changed["misses"]] == ["source_unattested"]
+    unsigned = [{"record": json.loads(record), "label": "hold"}]
+    assert "no record is signed" in run_gate(unsigned, *signing).stderr
+    assert "no keys" in run_gate(unsigned, *with_policy).stderr
+    assert "--keys changes nothing" in run_gate(unsigned, *with_keys).stderr
+    misspelt = run_gate(signed.replace(b"gw-attestation", b"gw-atestation"), *signing)
+    assert "did you mean gw-attestation?" in misspelt.stderr
+
+
+def test_a_bad_row_is_named_and_left_out():
+    for row, told in [
+        ({"content": PLAIN}, "label"),
+        ({"content": PLAIN, "label": "perhaps"}, "label"),
+        ({"content": PLAIN, "second": PLAIN, "label": "hold"}, "content"),
+        ({"content": "", "label": "hold"}, "content"),
+        ({"content": PLAIN, "label": "hold", "sourse": "user"}, "source"),
+        ({"record": PLAIN, "label": "hold"}, "record"),
+        ({"content": PLAIN, "label": "hold", "class": 3}, "class"),
+        ({"content": PLAIN, "label": "hold", "headers": {}}, "headers"),
+        ({"record": {"content": PLAIN}, "label": "hold", "headers": {"a": 1}}, "headers"),
+        ({"content": PLAIN, "label": "hold", "earlier": [""]}, "content"),
+    ]:
+        good = {"content": PLAIN, "label": "approve"}
+        result = run_gate([good, row, good], status=1)
+        assert result.stdout.startswith("2 rows: 2 to approve, 0 to hold; 1 bad, left out")
+        assert "line 2: " in result.stderr
+        assert told in result.stderr
+
+
+def test_a_csv_file_names_the_fields_in_its_first_line_and_a_row_has_the_line_of_its_file(tmp_path):
+    file = tmp_path / "claims.csv"
+    file.write_text(f"content,label,class\n{PLAIN},approve,halls\n")
+    assert json.loads(CliRunner().invoke(evaluate, [str(file), "--format", "json"]).stdout)["rows"] == 1
+    data = b'\n{"content": "a", "label": "hold"}\n'
+    assert [row.line for row in read_labelled_records(data)] == [2]
+
+
+def test_each_label_names_at_least_one_outcome_and_every_outcome_is_wanted_by_some_label():
+    assert all(EXPECTED.values())
+    assert set().union(*EXPECTED.values()) == set(LabelledOutcome)
