@@ -29,14 +29,19 @@ ROWS = [row | {"group": f"g{number}"} for number in range(20) for row in (GOOD, 
 
 
 def run(*arguments, rows=ROWS, status=0, env=None):
-    data = "".join(json.dumps(row) + "\n" for row in rows)
-    result = CliRunner(env=env).invoke(evaluate, ["--draws", "20", *map(str, arguments)], input=data)
+    data = rows if isinstance(rows, bytes) else "".join(json.dumps(row) + "\n" for row in rows)
+    options = ["--draws", "20", "--no-network", *map(str, arguments)]
+    result = CliRunner(env=env).invoke(evaluate, options, input=data)
     assert result.exit_code == status, result.output
     return result
 
 
+def figures(rows, *arguments):
+    return json.loads(run("--format", "json", *arguments, rows=rows).stdout)
+
+
 def test_the_verifier_is_told_beside_baselines_that_know_nothing_of_the_evidence():
-    found = json.loads(run("--format", "json").stdout)
+    found = figures(ROWS)
     assert (found["rows"], found["sources"], found["bad_rows"]) == (40, 20, 0)
     assert list(found["methods"]) == ["all positive", "length", "verifier"]
     values = {name: figures["auroc"]["value"] for name, figures in found["methods"].items()}
@@ -97,7 +102,7 @@ def test_verdicts_are_counted_at_each_operating_point_and_told_at_the_one_in_for
         policy = tmp_path / "policy.toml"
         policy.write_text(f'[verification]\noperating_point = "{point}"\n')
         rows = [GOOD, ONE_DOUBT]
-        found = json.loads(run("--policy", policy, "--format", "json", rows=rows).stdout)
+        found = figures(rows, "--policy", policy)
         assert found["operating_point"] == point
         assert {at: count["missed"] for at, count in found["points"].items()} == {
             "strict": 0, "balanced": 1, "lenient": 1,
@@ -281,17 +286,6 @@ def test_tables_name_their_columns_in_the_first_line():
 # records for the gate
 
 
-def run_gate(rows, *options, status=0):
-    data = rows if isinstance(rows, bytes) else b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-    result = CliRunner().invoke(evaluate, ["--no-network", *map(str, options)], input=data)
-    assert result.exit_code == status, result.output
-    return result
-
-
-def figures(rows, *options, status=0):
-    return json.loads(run_gate(rows, "--format", "json", *options, status=status).stdout)
-
-
 def counts(found, name):
     return found[name]["found"], found[name]["total"]
 
@@ -312,8 +306,8 @@ def test_leak_is_of_what_should_be_held_and_over_hold_of_what_should_be_approved
     assert counts(result["classes"]["b"], "over_hold") == (1, 1)
     assert [(miss["line"], miss["outcome"]) for miss in result["misses"]] == [(1, "approved"), (3, "blocked")]
     assert (result["leak"]["low"], result["leak"]["high"]) == Share(1, 2).estimate[1:]
-    assert PLAIN not in run_gate(rows).stdout
-    assert PLAIN in run_gate(rows, "--misses").stdout
+    assert PLAIN not in run(rows=rows).stdout
+    assert PLAIN in run("--misses", rows=rows).stdout
 
 
 def test_claims_that_name_no_source_are_counted_as_the_users_own():
@@ -325,7 +319,7 @@ def test_claims_that_name_no_source_are_counted_as_the_users_own():
     ]
     assert figures(rows)["source_assumed"] == 1
     assert (
-        'claims that name no source: 1, taken for the user\'s own ("source": "user")' in run_gate(rows).stdout
+        'claims that name no source: 1, taken for the user\'s own ("source": "user")' in run(rows=rows).stdout
     )
 
 
@@ -355,7 +349,7 @@ def test_a_conflict_counts_as_caught_only_where_it_is_the_reason():
     assert counts(result, "conflicts_caught") == (1, 3)
     assert counts(result, "wrong_duplicates") == (1, 3)
     assert counts(result, "leak") == (0, 3)
-    assert "conflicts caught: 1 of 3" in run_gate(rows).stdout
+    assert "conflicts caught: 1 of 3" in run(rows=rows).stdout
 
 
 def test_a_record_is_sent_as_it_is_a_response_too():
@@ -382,9 +376,9 @@ def test_answers_among_the_rows_are_drawn_and_claims_alone_cannot_be(tmp_path):
         for answer, label in ((PLAIN, "approve"), ("The reactor stands in hall nine.", "hold"))
     ]
     drawn = tmp_path / "curve.svg"
-    run_gate([*answers, {"content": PLAIN, "label": "approve"}], "--plot", drawn)
+    run("--plot", drawn, rows=[*answers, {"content": PLAIN, "label": "approve"}])
     assert "2 answers of 3 rows" in drawn.read_text()
-    refused = run_gate([{"content": PLAIN, "label": "approve"}], "--plot", drawn, status=2)
+    refused = run("--plot", drawn, rows=[{"content": PLAIN, "label": "approve"}], status=2)
     assert "some to approve and some to hold" in refused.stderr
 
 
@@ -403,15 +397,15 @@ def test_a_signed_record_is_decided_as_it_is_written_and_signatures_that_cannot_
     signed = (
         f'{{"label": "approve", "headers": {{"gw-attestation": "{value}"}}, "record": {record}}}\n'.encode()
     )
-    result = run_gate(signed, *signing, "--format", "json")
+    result = run(*signing, "--format", "json", rows=signed)
     assert (json.loads(result.stdout)["misses"], result.stderr) == ([], "")
     changed = figures(signed.replace(b"  ", b" "), *signing)
     assert [miss["reason_code"] for miss in changed["misses"]] == ["source_unattested"]
     unsigned = [{"record": json.loads(record), "label": "hold"}]
-    assert "no record is signed" in run_gate(unsigned, *signing).stderr
-    assert "no keys" in run_gate(unsigned, *with_policy).stderr
-    assert "--keys changes nothing" in run_gate(unsigned, *with_keys).stderr
-    misspelt = run_gate(signed.replace(b"gw-attestation", b"gw-atestation"), *signing)
+    assert "no record is signed" in run(*signing, rows=unsigned).stderr
+    assert "no keys" in run(*with_policy, rows=unsigned).stderr
+    assert "--keys changes nothing" in run(*with_keys, rows=unsigned).stderr
+    misspelt = run(*signing, rows=signed.replace(b"gw-attestation", b"gw-atestation"))
     assert "did you mean gw-attestation?" in misspelt.stderr
 
 
@@ -429,7 +423,7 @@ def test_a_bad_row_is_named_and_left_out():
         ({"content": PLAIN, "label": "hold", "earlier": [""]}, "content"),
     ]:
         good = {"content": PLAIN, "label": "approve"}
-        result = run_gate([good, row, good], status=1)
+        result = run(rows=[good, row, good], status=1)
         assert result.stdout.startswith("2 rows: 2 to approve, 0 to hold; 1 bad, left out")
         assert "line 2: " in result.stderr
         assert told in result.stderr
