@@ -60,9 +60,9 @@ def test_every_field_of_a_published_schema_says_what_it_means_in_the_words_of_th
         published = json.loads((PUBLISHED / name / "1.0.json").read_text(encoding="utf-8"))
         parts = {published["title"].split()[0]: published, **published.get("$defs", {})}
         for model, part in parts.items():
-            told = {field: value.get("description") for field, value in part.get("properties", {}).items()}
-            assert told == words.get(model, {})
-            assert all(told.values())
+            texts = {field: value.get("description") for field, value in part.get("properties", {}).items()}
+            assert texts == words.get(model, {})
+            assert all(texts.values())
     words = tomllib.loads((ROOT / "docs" / "develop" / "fields.toml").read_text(encoding="utf-8"))
     del words["Claim"]["source_id"]
     with pytest.raises(ValueError, match=r"\[Claim\] .*source_id"):

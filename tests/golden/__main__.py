@@ -16,9 +16,8 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.golden import library
+from tests.golden import inputs, library
 from tests.golden.engine import NOW, Places, Record, run_command
-from tests.golden.records import audit_runs, claim_runs, response_runs
 from tests.golden.scenes import scenes
 
 EXPECTED = Path(__file__).parent / "expected"
@@ -32,9 +31,9 @@ def make() -> Parts:
         places = Places.make(Path(folder))
         sources = ["--adr-dir", str(places.adrs), "--repo", str(places.repo), "--now", NOW.isoformat()]
         return {
-            "claims": dict(run_command(places, "check", claim_runs(places), *sources)),
-            "responses": dict(run_command(places, "check", response_runs(), *sources)),
-            "audit": dict(run_command(places, "audit", audit_runs(), "--format", "json")),
+            "claims": dict(run_command(places, "check", inputs.claim_runs(places), *sources)),
+            "responses": dict(run_command(places, "check", inputs.response_runs(), *sources)),
+            "audit": dict(run_command(places, "audit", inputs.audit_runs(), "--format", "json")),
             "gate": dict(asyncio.run(_gate_records(places))),
             "library": dict(library.records(places)),
         }

@@ -200,9 +200,8 @@ class Corpus:
         return {name: {"confidence": 0.9, "role": "pump"} for name in ids if name.startswith("known")}
 
     async def relations(self, _tenant: str, pairs: Any, /) -> list[dict[str, Any]]:
-        return [
-            {"subject": "pump", "relation": "feeds", "object": "ledger"} for pair in pairs if "pump" in pair
-        ]
+        feeds = {"subject": "pump", "relation": "feeds", "object": "ledger"}
+        return [feeds for pair in pairs if "pump" in pair]
 
 
 def _network(request: httpx.Request) -> httpx.Response:
@@ -317,9 +316,8 @@ class World:
             await self.state.reassert([outcome])
 
     def action(self, action: str, subject: str, **fields: Any) -> InboundRecord:
-        latest = max(
-            (d for d in self.published.values() if d.subject_id == subject), key=lambda d: d.revision
-        )
+        decisions = [d for d in self.published.values() if d.subject_id == subject]
+        latest = max(decisions, key=lambda d: d.revision)
         expires = action == "expire"
         review = {
             "action_id": expire_id(latest.decision_id) if expires else f"act-{self.offset}",
@@ -375,7 +373,5 @@ class World:
 
 def _line(output: Output, hidden: str) -> str:
     headers = [[name, "*" if name == hidden else masked(text)] for name, text in output.headers]
-    value = None if output.value is None else masked(output.value)
-    return json.dumps(
-        {"topic": output.topic, "key": masked(output.key or b""), "headers": headers, "value": value}
-    )
+    value, key = None if output.value is None else masked(output.value), masked(output.key or b"")
+    return json.dumps({"topic": output.topic, "key": key, "headers": headers, "value": value})

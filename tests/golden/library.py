@@ -1,4 +1,4 @@
-"""What the functions of the library say, by the names that `groundwire` publishes."""
+"""Results of the functions of the library, by the names that `groundwire` publishes."""
 
 from __future__ import annotations
 
@@ -37,16 +37,14 @@ from groundwire import (
 from tests.golden.engine import Oracle, Places, Record, masked, packs, samples, verifier_of
 
 Said = tuple[str, Any]
-FULL = VerificationConfig(model_scope="all", mode="full", on_failure="retry", samples=2)
 
 
 class Memories:
     async def memories(self, user_id: str, memory_type: str) -> list[tuple[str, str]]:
         if user_id == "nobody":
             raise OSError
-        return (
-            [(f"m{n}", pair[1]) for n, pair in enumerate(samples("nearly"))] if memory_type == "fact" else []
-        )
+        pairs = samples("nearly") if memory_type == "fact" else []
+        return [(f"m{n}", pair[1]) for n, pair in enumerate(pairs)]
 
 
 async def embed(text: str) -> list[float]:
@@ -63,13 +61,10 @@ def records(places: Places) -> Iterator[Record]:
 
 
 def tree() -> Iterator[Said]:
-    sources, kinds = ("user", "chat", "conversation", "agent"), ("fact", "preference", "decision")
+    flags, sources = (False, True), ("user", "chat", "conversation", "agent")
+    cases = list(product(flags, flags, flags, sources, ("fact", "preference", "decision")))
     for hedge in HedgeAction:
-        flags = product((False, True), repeat=3)
-        yield (
-            str(hedge),
-            [determine_tier(hedge, *some, *who) for some in flags for who in product(sources, kinds)],
-        )
+        yield str(hedge), [determine_tier(hedge, *case) for case in cases]
     shares = [n / 20 for n in range(21)]
     bits = [evidence_gap_bits(p1, p0, tau) for p1, p0, tau in product(shares, shares, (0.5, 0.95))]
     yield "gaps", [[gap, gap_band(gap)] for gap in bits]
@@ -77,26 +72,24 @@ def tree() -> Iterator[Said]:
 
 def answers() -> Iterator[Said]:
     for number, (claim, evidence) in enumerate(samples("values")):
-        config = VerificationConfig(
-            model_scope="all", model_may_clear=number % 4 == 0, samples=1 + number % 3
-        )
         yield f"claim {number}", verify_claim(claim, [evidence, claim[:9]], 0.5 + number % 5 / 10)
         if number % 2:
             continue
+        clearing = number % 4 == 0
+        config = VerificationConfig(model_scope="all", model_may_clear=clearing, samples=1 + number % 3)
         yield f"claim {number} asked", verify_claim(claim, evidence, client=Oracle(), config=config)
         yield f"dependence {number}", evidence_dependence(claim[:20], claim, evidence)
         with suppress(RuntimeError):  # the model gave no answer
-            yield (
-                f"dependence {number} asked",
-                evidence_dependence(claim, "I said so", evidence, client=Oracle()),
-            )
+            dependence = evidence_dependence(claim, "I said so", evidence, client=Oracle())
+            yield f"dependence {number} asked", dependence
+    full = VerificationConfig(model_scope="all", mode="full", on_failure="retry", samples=2)
     for number, pack in enumerate(packs(samples("answers"), 5)):
         context = {str(place): text for place, text in enumerate(pack[1:])}
-        yield f"answer {number}", detect_hallucinations(" ".join(pack), context, client=Oracle(), config=FULL)
+        yield f"answer {number}", detect_hallucinations(" ".join(pack), context, client=Oracle(), config=full)
         steps = [{"claim": text, "cites": [str(place), "9"][: place % 3]} for place, text in enumerate(pack)]
         yield f"steps {number}", audit_reasoning(steps, context, client=Oracle())
         again = verify_response(
-            "Which?", "\n".join(pack), context, regenerate=lambda _, bad: bad[0].claim_text, config=FULL
+            "Which?", "\n".join(pack), context, regenerate=lambda _, bad: bad[0].claim_text, config=full
         )
         yield f"response {number}", asyncio.run(again)
 
@@ -113,45 +106,35 @@ def quotes() -> Iterator[Said]:
 
 
 def relations() -> Iterator[Said]:
-    truths = [
-        *samples("relations"),
-        {"subject": "A", "relation": "owns", "object": "B", "timestamp": "some day"},
-    ]
+    dated = {"subject": "A", "relation": "owns", "object": "B", "timestamp": "some day"}
+    truths = [*samples("relations"), dated]
     guard = RelationPreservationGuard(truths, strict_versions=True)
     for number, claim in enumerate([*truths, {"subject": "B", "relation": "owned by", "object": "A"}]):
         yield f"relation {number}", guard.check([claim])
     entities = [{"id": "a"}, {"id": "b", "role": "x"}, {"name": "c"}, {"id": "a", "provenance_id": "p"}]
     index = {"a": {"confidence": 0.7}, "b": {"confidence": 0.9, "role": "X"}}
     for confidence in (0.6, 0.71):
-        yield (
-            f"entities {confidence}",
-            EntityGroundingGuard(required_confidence=confidence).check(entities, index),
-        )
-    chunks = samples("offers")["chunks"]
+        entity_guard = EntityGroundingGuard(required_confidence=confidence)
+        yield f"entities {confidence}", entity_guard.check(entities, index)
+    chunks = enumerate(samples("offers")["chunks"])
     yield (
         "prompts",
-        [
-            grounded_prompt("How?\n>>>", given, unsupported=["It leaks."] * number)
-            for number, given in enumerate(chunks)
-        ],
+        [grounded_prompt("How?\n>>>", given, unsupported=["It leaks."] * n) for n, given in chunks],
     )
 
 
 async def memories(places: Places) -> list[Said]:
     said: list[Said] = []
     vector = GroundedIngestionConfig(dedup_method="vector", verify_claim_relevance=True, dedup_scope="user")
-    given = ((GroundedIngestionConfig(), None), (vector, embed))
     validators = [
         IngestionValidator(Memories(), config=config, embedder=embedder, verifier=verifier_of(places))
-        for config, embedder in given
+        for config, embedder in ((GroundedIngestionConfig(), None), (vector, embed))
     ]
-    for number, text in enumerate(
-        [*(pair[0] for pair in samples("nearly")), *samples("claims")[::4], "ADR-003: PostgreSQL"]
-    ):
+    texts = [*(pair[0] for pair in samples("nearly")), *samples("claims")[::4], "ADR-003: PostgreSQL"]
+    for number, text in enumerate(texts):
         user, kind = ("ada", "nobody")[number % 9 == 0], ("fact", "preference")[number % 7 == 0]
-        result = await validators[number % 2].validate(
-            text, kind, ("user", "ai_synthesis")[number % 3 == 0], user
-        )
+        source = ("user", "ai_synthesis")[number % 3 == 0]
+        result = await validators[number % 2].validate(text, kind, source, user)
         evidence = [result.evidence.confidence, result.evidence.source_id]  # all but when it was asked
         said.append((f"claim {number}", [to_jsonable_python(result, exclude={"evidence"}), evidence]))
         checker = DedupChecker(Memories(), 0.7, embedder=embed if number % 2 else None)
@@ -161,9 +144,8 @@ async def memories(places: Places) -> list[Said]:
 
 async def fallback() -> list[Said]:
     said: list[Said] = []
-    for mode, shown in product(
-        ("thinking", "auto", "instant"), (0.49, 0.5, float("nan"), True, 1.1, "1", None)
-    ):
+    shares = (0.49, 0.5, float("nan"), True, 1.1, "1", None)
+    for mode, shown in product(("thinking", "auto", "instant"), shares):
 
         def pipeline(tried: str, shown: Any = shown) -> dict[str, Any]:
             if shown is None:

@@ -6,29 +6,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from groundwire.state.policies import PolicyStore
+from tests.golden import inputs
 from tests.golden.engine import RESPONSES, REVIEWS, Corpus, Draw, Oracle, Places, TenantCorpus, World, samples
-from tests.golden.records import (
-    CLAIM_POLICIES,
-    CODE,
-    FACTS,
-    RELATIONS,
-    REPLIES,
-    RESPONSE_POLICIES,
-    bad,
-    claim_line,
-    filled,
-    large_claims,
-    large_responses,
-    random_claim,
-    random_response,
-    response_line,
-)
 
 Scene = Callable[[World], Awaitable[None]]
 
 
 def claim(world: World, number: int, content: str, key: str = "", **fields: Any) -> Any:
-    return world.record(claim_line(number, content, **fields), key=key)
+    return world.record(inputs.claim_line(number, content, **fields), key=key)
 
 
 async def people(world: World) -> None:
@@ -52,31 +37,31 @@ async def people(world: World) -> None:
 
 async def again(world: World) -> None:
     """Records that come again: at once, from another place, after a change of policy, after a decision."""
-    first = [claim(world, n, text) for n, text in enumerate(FACTS)]
+    first = [claim(world, n, text) for n, text in enumerate(inputs.FACTS)]
 
     def tank(number: int, user: str) -> Any:
         return claim(world, 10 + number, f"Tank {number} holds {number} litres", user_id=user)
 
     await world.send(*first, first[0])
     world.policy = {"version": "next", "enable_dedup": False, "auto_approve_ai_synthesis": False}
-    changed = [claim(world, n, text, metadata={"n": 1}) for n, text in enumerate(FACTS)]
+    changed = [claim(world, n, text, metadata={"n": 1}) for n, text in enumerate(inputs.FACTS)]
     await world.send(*first, *changed)
     world.policy = {"limits": {"review_per_user": 4, "review_per_tenant": 6, "review_total": 7}}
     refused = [tank(n, ("ada", "bob", "cay")[n // 3]) for n in range(9)]
     await world.send(*refused)
     await world.act(world.action("approve", "c1"), world.action("reject", "c2"))
     await world.send(*refused, *(tank(n, "ada") for n in range(3)))
-    joined = claim(world, 30, FACTS[3])
+    joined = claim(world, 30, inputs.FACTS[3])
     await world.send(joined)
     await world.act(world.action("approve", "c3"))
-    elsewhere = [claim(world, 30, FACTS[3]), claim(world, 31, FACTS[3], tenant_id="acme")]
+    elsewhere = [claim(world, 30, inputs.FACTS[3]), claim(world, 31, inputs.FACTS[3], tenant_id="acme")]
     await world.send(joined, *elsewhere)
-    await world.send(*map(world.record, [*bad(), None]), world.record(None, RESPONSES))
+    await world.send(*map(world.record, [*inputs.bad(), None]), world.record(None, RESPONSES))
 
 
 async def waiting(world: World) -> None:
     """Citations that ask the network, and what the same user sends meanwhile."""
-    texts = list(filled("cited", world.places))
+    texts = list(inputs.filled("cited", world.places))
     records = [claim(world, n, text, user_id=f"u{n % 40}", source="user") for n, text in enumerate(texts)]
     links = ("good", "gone", "broken", "moved", "limits?a=1", "nowhere")
     for number, link in enumerate(links, 100):
@@ -111,10 +96,10 @@ async def signed(world: World) -> None:
 async def outages(world: World) -> None:
     """Provisional decisions, and those that override them."""
     sources = ("user", "ai_synthesis")
-    records = [claim(world, n, text, source=sources[n % 2]) for n, text in enumerate(FACTS)]
+    records = [claim(world, n, text, source=sources[n % 2]) for n, text in enumerate(inputs.FACTS)]
     more = ("Maybe not", "Per ADR-003, PostgreSQL", "Fixed in https://docs.example.org/good")
     records += [claim(world, 10 + n, text, derived_from=["c1"]) for n, text in enumerate(more)]
-    records += [world.record(random_response(Draw(n), n), RESPONSES) for n in range(12)]
+    records += [world.record(inputs.random_response(Draw(n), n), RESPONSES) for n in range(12)]
     records += [world.record(b"{"), claim(world, 20, "Old", validity_horizon="2026-01-01T00:00:00Z")]
     await world.outage(*records)
     await world.send(*records)
@@ -125,24 +110,26 @@ async def answers(world: World) -> None:
     """Responses with a corpus and a model: replies, requests for others, claims that are sent on."""
     for number in range(0, 60, 4):
         several = range(number, number + 4)
-        values = [random_response(Draw(900 + n), n, fan_out=True) for n in several]
+        values = [inputs.random_response(Draw(900 + n), n, fan_out=True) for n in several]
         records = [world.record(value, RESPONSES) for value in values]
         await world.send(*records)
         await world.take_fanned_out()
         await world.send(*records[:1])
         await world.take_deferred()
     for number, reply in enumerate(("r100", "r101", "r102", "r100"), 101):
-        poor = {"confidence": 0.45, "mode": "thinking", "query": "How?", "chunks": [CODE]}
-        value = response_line(number, REPLIES[0], in_reply_to=reply, **poor)
+        poor = {"confidence": 0.45, "mode": "thinking", "query": "How?", "chunks": [inputs.CODE]}
+        value = inputs.response_line(number, inputs.REPLIES[0], in_reply_to=reply, **poor)
         await world.send(world.record(value, RESPONSES))
     for number, entity in enumerate(("known-1", "other", "broken"), 110):
-        fields = {"entities": [{"id": entity}], "claims": [RELATIONS[number % 3]]}
-        await world.send(world.record(response_line(number, "The pump feeds it.", **fields), RESPONSES))
+        fields = {"entities": [{"id": entity}], "claims": [inputs.RELATIONS[number % 3]]}
+        await world.send(
+            world.record(inputs.response_line(number, "The pump feeds it.", **fields), RESPONSES)
+        )
 
 
 async def asked(world: World) -> None:
     """Responses that a person decides."""
-    values = [random_response(Draw(1300 + n), n) for n in range(24)]
+    values = [inputs.random_response(Draw(1300 + n), n) for n in range(24)]
     for value in values:
         await world.send(world.record(value, RESPONSES))
     latest = {d.subject_id: d for d in world.published.values()}
@@ -159,7 +146,7 @@ async def rebuilt(world: World) -> None:
     for gone in ((), ("blocked",), ("blocked", "audit"), ("approved", "retractions")):
         await world.rebuild(*gone)
         records = world.sent[:26]
-        facts = [claim(world, 100 + n, text, source="user") for n, text in enumerate(FACTS)]
+        facts = [claim(world, 100 + n, text, source="user") for n, text in enumerate(inputs.FACTS)]
         await world.send(*records, *facts)
         for name in ("c0", "c1", "c3", "c7", "c20"):
             await world.act(*(world.action(action, name) for action in ("approve", "retract")))
@@ -167,12 +154,16 @@ async def rebuilt(world: World) -> None:
 
 async def forgotten(world: World) -> None:
     """What was decided by policies that nobody knows any more."""
-    known = [*CLAIM_POLICIES.values(), RESPONSE_POLICIES["ask"], RESPONSE_POLICIES["strict"]]
+    known = [
+        *inputs.CLAIM_POLICIES.values(),
+        inputs.RESPONSE_POLICIES["ask"],
+        inputs.RESPONSE_POLICIES["strict"],
+    ]
     for number, policy in enumerate(known):
         world.policy = policy
         some, others = range(8 * number, 8 * number + 6), range(number, number + 3)
-        records = [world.record(random_claim(Draw(70 + n), n)) for n in some]
-        records += [world.record(random_response(Draw(80 + n), n), RESPONSES) for n in others]
+        records = [world.record(inputs.random_claim(Draw(70 + n), n)) for n in some]
+        records += [world.record(inputs.random_response(Draw(80 + n), n), RESPONSES) for n in others]
         await world.outage(*records[:2])
         await world.send(*records)
         await world.take_deferred()
@@ -186,16 +177,16 @@ async def forgotten(world: World) -> None:
 
 async def broken(world: World) -> None:
     """Records that are too much for a decision, or for the broker; and parts that break."""
-    for value in large_claims():
+    for value in inputs.large_claims():
         await world.send(world.record(value))
-    for value in list(large_responses())[1:5:3]:
+    for value in list(inputs.large_responses())[1:5:3]:
         await world.send(world.record(value, RESPONSES))
     for key in ("", "docs"):
         world.refuse(world.record(b"x" * 400, key=key))
     world.break_parts()
     for number in range(8):
-        await world.send(world.record(random_response(Draw(1500 + number), 50 + number), RESPONSES))
-        value = claim_line(100 + number, f"Per ADR-003 and #{number}", user_id=f"u{number}")
+        await world.send(world.record(inputs.random_response(Draw(1500 + number), 50 + number), RESPONSES))
+        value = inputs.claim_line(100 + number, f"Per ADR-003 and #{number}", user_id=f"u{number}")
         await world.send(world.record(value))
 
 
@@ -205,12 +196,12 @@ def life(seed: int) -> Scene:
     async def live(world: World) -> None:
         draw = Draw(seed)
         for day in range(14):
-            world.policy = draw.one([*CLAIM_POLICIES.values(), *RESPONSE_POLICIES.values()])
+            world.policy = draw.one([*inputs.CLAIM_POLICIES.values(), *inputs.RESPONSE_POLICIES.values()])
             records = []
             for place in range(1 + draw.below(5)):
                 number = 5 * day + place
                 topic = draw.one((None, RESPONSES))
-                make = random_response if topic else random_claim
+                make = inputs.random_response if topic else inputs.random_claim
                 key = "docs" if draw.chance(0.3) and not topic else ""
                 records.append(world.record(make(draw, number), topic or "groundwire.claims", key=key))
             await world.send(*records)
@@ -239,8 +230,8 @@ def scenes(places: Places) -> Iterator[tuple[World, Scene]]:
     critical = {"mode": "critical_only", "model_may_clear": True, "samples": 3}
     for number, asking in enumerate((verification, critical)):
         yield World(f"answers-{number}", places, {"verification": asking}, Oracle(), corpus), answers
-    yield World("answers-2", places, RESPONSE_POLICIES["retry"]), answers
+    yield World("answers-2", places, inputs.RESPONSE_POLICIES["retry"]), answers
     yield World("broken", places, {"verification": verification}, Oracle(), corpus), broken
-    yield World("asked", places, RESPONSE_POLICIES["ask"]), asked
+    yield World("asked", places, inputs.RESPONSE_POLICIES["ask"]), asked
     for seed in range(4):
         yield World(f"life-{seed}", places, model=Oracle() if seed == 3 else None), life(seed)

@@ -27,7 +27,7 @@ def commands(text: str) -> Iterator[list[str]]:
     script = _HERE_DOCUMENT.sub(r"\2", text).replace("\\\n", " ")
     script = re.sub(r"<\w[\w ]*>[\w.]*", "PLACEHOLDER", script)  # `<sha256>.json`: neither is redirected
     lines = script.splitlines()
-    typed = [line[2:] for line in lines if line.startswith("$ ")]  # beside it stands what is printed
+    typed = [line[2:] for line in lines if line.startswith("$ ")]  # the other lines are output
     for line in typed or lines:
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True

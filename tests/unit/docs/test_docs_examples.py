@@ -83,8 +83,8 @@ def test_the_python_of_a_page_runs_and_prints_what_it_shows(
 
 def test_every_command_of_a_page_is_one_that_its_program_takes() -> None:
     """A command within a sentence may leave out what it needs beside the options that it names."""
-    told = [(block.where, problem(words)) for block in SHELL for words in commands(block.text)]
-    wrong = [one for one in told if one[1]]
+    problems = [(block.where, problem(words)) for block in SHELL for words in commands(block.text)]
+    wrong = [one for one in problems if one[1]]
     span = re.compile(r"(?<!`)`((?:\.venv/bin/)?(?:groundwire|make|python -m) [^`]+)`(?!`)")
     for page in [*PAGES, *OTHERS]:
         for text in span.findall(re.sub(r"(?ms)^```.*?^```$", "", page.read_text("utf-8"))):

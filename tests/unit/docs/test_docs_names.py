@@ -106,8 +106,8 @@ def test_the_map_has_walks_of_ten_steps_the_layers_in_their_order_and_every_fact
             allowed = set(re.split(r" [:|] ", layer))
             assert {order.pop(0) for _ in allowed} == allowed
     assert order == []
-    told = {code for row in rows("## Where facts come from", MAP) for code in re.findall(r"`(\w+)`", row[0])}
-    assert told == set(Facts.model_fields)
+    named = {code for row in rows("## Where facts come from", MAP) for code in re.findall(r"`(\w+)`", row[0])}
+    assert named == set(Facts.model_fields)
 
 
 def test_the_headers_of_the_wire_contract_are_those_that_records_carry() -> None:
@@ -122,11 +122,11 @@ def test_the_headers_of_the_wire_contract_are_those_that_records_carry() -> None
     kinds = ("decision", "retraction", "regenerate", "audit")
     assert codes(types) == [messages[kind]["headers"]["properties"]["ce_type"]["const"] for kind in kinds]
     carried = set(re.findall(r'"(__connect\.errors\.[a-z.]+)"', inspect.getsource(headers)))
-    told: set[str] = set()
+    named: set[str] = set()
     for row in rows("A dead letter keeps the key"):
         first, *others = codes(row[0])
-        told |= {first, *(f"__connect.errors{other}" for other in others)}
-    assert told == carried | {"gw-error", headers.ATTEMPTS}
+        named |= {first, *(f"__connect.errors{other}" for other in others)}
+    assert named == carried | {"gw-error", headers.ATTEMPTS}
 
 
 def test_the_checks_of_the_wire_contract_are_those_that_decisions_list() -> None:
@@ -141,9 +141,9 @@ def test_the_checks_of_the_wire_contract_are_those_that_decisions_list() -> None
     }
     listed -= {name for name in listed if name.endswith("_unavailable")} | {"user_type"}
     cells = [cell for row in rows("These are the names of") for cell in row[1:]]
-    told = {code.partition(":")[0] for cell in cells for code in codes(cell)}
+    named = {code.partition(":")[0] for cell in cells for code in codes(cell)}
     assert len(listed) > 20
-    assert told - {""} == listed
+    assert named - {""} == listed
 
 
 def test_the_sizes_of_the_wire_contract_are_those_that_the_code_keeps() -> None:
@@ -168,8 +168,8 @@ def test_the_library_page_lists_every_public_name_and_no_other() -> None:
     """A new name needs a line there, so that people find it."""
     overview = (DOCS / "use" / "library" / "index.md").read_text("utf-8").partition("\n## ")[0]
     table = [line.split(" | ") for line in overview.splitlines() if line.startswith("| `")]
-    told = {code for row in table for code in codes(row[0])}
-    assert told == set(groundwire.__all__) - {"__version__"}
+    named = {code for row in table for code in codes(row[0])}
+    assert named == set(groundwire.__all__) - {"__version__"}
 
 
 def test_the_records_page_is_current_and_has_a_meaning_of_every_field(
@@ -197,12 +197,12 @@ def test_a_field_without_a_meaning_and_a_meaning_without_a_field_are_named() -> 
     texts = tomllib.loads(FIELDS.read_text("utf-8"))
     claim = {field: text for field, text in texts["Claim"].items() if field != "content"}
     more = {**texts["Claim"], "colour": "Its colour."}
-    for changed, told in (
+    for changed, named in (
         ({"Claim": claim}, r"\[Claim\].*content"),
         ({"Claim": more}, r"\[Claim\].*colour"),
         ({"Nothing": {}}, "Nothing"),
     ):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=named):
             page(texts | changed)
 
 

@@ -102,7 +102,7 @@ def assert_right(table, records, rows):
 
 
 @given(deliveries())
-def test_the_table_is_what_was_decided_in_whichever_order_and_however_often_it_is_told(delivery):
+def test_the_table_is_what_was_decided_in_whichever_order_and_however_often_it_is_read(delivery):
     batches, records, rows = delivery
     table = example.Table(":memory:")
     apply(table, batches)
@@ -131,8 +131,8 @@ def test_a_tombstone_deletes_what_was_decided_before_it_whichever_comes_first():
     def tombstone(time):
         return [("ce_id", b"t"), ("ce_time", time)], None, b"acme:ann"
 
-    told = [decided(SUBJECTS[0], 1, "approved", None), decided(SUBJECTS[2], 1, "approved", None)]
-    records = [*told, tombstone(b"2026-02-01T12:00:01Z")]
+    approvals = [decided(SUBJECTS[0], 1, "approved", None), decided(SUBJECTS[2], 1, "approved", None)]
+    records = [*approvals, tombstone(b"2026-02-01T12:00:01Z")]
     for order in (1, -1):
         table = example.Table(":memory:")
         apply(table, [[record] for record in records[::order]])

@@ -79,12 +79,12 @@ def test_the_store_holds_what_is_approved_whatever_comes_in_which_order_and_wher
     def holds(data):
         emptied()
         again = data.draw(st.lists(st.sampled_from(history)))
-        told = data.draw(st.permutations(history + again))
-        first, second, end = sorted(data.draw(st.tuples(*[st.integers(0, len(told))] * 3)))
+        stream = data.draw(st.permutations(history + again))
+        first, second, end = sorted(data.draw(st.tuples(*[st.integers(0, len(stream))] * 3)))
         # what came between the two runs, nobody carried out
-        for start, until in ((first, second), (end, len(told))):
-            follow(told[:start], told[start:until])
-            assert rows() == right(told[:until])
+        for start, until in ((first, second), (end, len(stream))):
+            follow(stream[:start], stream[start:until])
+            assert rows() == right(stream[:until])
 
     with or_skip(with_pgvector) as server:
         store = program.VectorStore(server.url, embed)

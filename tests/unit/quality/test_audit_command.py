@@ -34,7 +34,7 @@ def as_json(*records, status=0):
     return [json.loads(line) for line in found.splitlines()]
 
 
-def test_a_claim_is_told_with_verdict_support_gap_evidence_and_the_words_not_covered():
+def test_a_claim_is_printed_with_verdict_support_gap_evidence_and_the_words_not_covered():
     shown = run(data=lines(RECORD)).splitlines()
     assert shown[0].startswith("record 1: 1 claim, 1 flagged")
     assert shown[1].startswith("  contradicted ")
@@ -65,11 +65,11 @@ def test_the_context_is_the_evidence_where_there_is_one_and_ids_are_its_places()
     assert "no evidence given" in run(data=lines({"answer": "It retries 3 times."}))
 
 
-def test_steps_are_audited_and_what_they_cite_in_vain_is_told():
+def test_steps_are_audited_and_missing_citations_are_named():
     steps = [{"claim": "It retries 3 times.", "cites": ["b"]}]
     shown = run(data=lines(RECORD | {"answer": None, "steps": steps}))
-    for told in ("phantom_citation", "b (not there)", "step 1: It retries 3 times."):
-        assert told in shown
+    for message in ("phantom_citation", "b (not there)", "step 1: It retries 3 times."):
+        assert message in shown
 
 
 def test_a_file_is_one_record_a_line_or_a_single_document():
@@ -97,7 +97,7 @@ def test_a_record_that_cannot_be_read_is_named_with_its_field_and_the_others_are
     assert shown.splitlines()[-1] == "1 audited, 1 bad: 1 claim, 1 flagged"
 
 
-def test_sources_and_tags_that_are_not_there_are_told_as_the_gate_tells_them():
+def test_sources_and_tags_that_are_missing_are_reported_as_by_the_gate():
     record = RECORD | {"answer": "It retries 3 times [source:7].", "sources": [{"file": "docs/none.md"}]}
     (found,) = as_json(record)
     assert [warning["type"] for warning in found["warnings"]] == ["PHANTOM_FILE", "PHANTOM_FILE"]
@@ -109,12 +109,16 @@ def test_sources_and_tags_that_are_not_there_are_told_as_the_gate_tells_them():
     assert held["warnings"] == []
 
 
-def test_a_file_of_labelled_rows_is_told_what_reads_it():
+def test_a_file_of_labelled_rows_is_refused_with_the_command_that_reads_it():
     row = {"claim": "It retries.", "evidence": "It retries.", "label": True}
-    for data, told in ((lines(row, row), True), (lines(row, {"answr": 1}), False), (lines(row, b"{"), False)):
+    for data, hinted in (
+        (lines(row, row), True),
+        (lines(row, {"answr": 1}), False),
+        (lines(row, b"{"), False),
+    ):
         result = CliRunner().invoke(audit, [], input=data)
         assert result.exit_code == 1
-        assert ("groundwire evaluate" in result.stderr) is told
+        assert ("groundwire evaluate" in result.stderr) is hinted
 
 
 def test_thresholds_and_required_source_tags_are_those_of_the_policy(tmp_path):
@@ -163,11 +167,11 @@ def test_nothing_of_a_record_reaches_a_terminal_but_as_text(answer, name):
         ] == []
 
 
-def test_a_model_that_is_configured_is_asked_what_that_cost_is_told_and_why_answers_are_missing(
+def test_a_configured_model_is_asked_and_its_cost_and_missing_answers_are_reported(
     monkeypatch, tmp_path, caplog
 ):
     class Configured(Model):
-        """Says the same of everything; stands in for one behind an HTTP API."""
+        """Answers every question alike; replaces a model behind an HTTP API."""
 
         trouble, asked, fault = "HTTP 404", 0, None
 
@@ -196,15 +200,15 @@ def test_a_model_that_is_configured_is_asked_what_that_cost_is_told_and_why_answ
     assert "supported" in run("--no-network", asking, data=lines(due))
     run(asking, data=lines(due | {"verify": False}))
     assert model.asked == asked
-    told = run(data=lines(RECORD)).splitlines()[-1]
-    assert told.startswith("model: not asked, as no claim is due: ")
+    message = run(data=lines(RECORD)).splitlines()[-1]
+    assert message.startswith("model: not asked, as no claim is due: ")
     assert "model" not in run("--no-network", data=lines(RECORD))
     model = Configured()
     model.fault = "rejected"
     result = CliRunner().invoke(audit, [asking], input=lines(due))
     assert f"; {model.asked} rejected (last: HTTP 404)" in result.stdout.splitlines()[-1]
     assert "  verifier_unavailable support " in result.stdout
-    assert (result.stderr, caplog.records) == ("", []), "told once"
+    assert (result.stderr, caplog.records) == ("", []), "printed once"
 
 
 def test_claims_that_were_not_looked_at_are_part_of_the_summary(monkeypatch):
@@ -214,7 +218,7 @@ def test_claims_that_were_not_looked_at_are_part_of_the_summary(monkeypatch):
 
 
 def test_evidence_in_another_form_is_refused_with_the_form_that_is_read():
-    for field, value, told in [
+    for field, value, message in [
         ("context", "It retries 3 times.", "object of ids and texts"),
         ("context", {"a": 3}, "object of ids and texts"),
         ("evidence", "It retries 3 times.", "context or chunks"),
@@ -222,4 +226,4 @@ def test_evidence_in_another_form_is_refused_with_the_form_that_is_read():
     ]:
         (found,) = as_json({"answer": "It retries 3 times.", field: value}, status=1)
         assert found["error"]["field"].startswith(field)
-        assert told in found["error"]["message"]
+        assert message in found["error"]["message"]

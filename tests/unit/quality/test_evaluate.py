@@ -40,7 +40,7 @@ def figures(rows, *arguments):
     return json.loads(run("--format", "json", *arguments, rows=rows).stdout)
 
 
-def test_the_verifier_is_told_beside_baselines_that_know_nothing_of_the_evidence():
+def test_the_verifier_is_reported_beside_baselines_that_know_nothing_of_the_evidence():
     found = figures(ROWS)
     assert (found["rows"], found["sources"], found["bad_rows"]) == (40, 20, 0)
     assert list(found["methods"]) == ["all positive", "length", "verifier"]
@@ -83,9 +83,9 @@ def test_the_threshold_in_force_is_the_policys(tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text("[verification]\nsupport_threshold = 0.0\n")
     rows = [GOOD, GOOD | {"claim": "It retries 3 times in MongoDB.", "label": False}]
-    told = run("--policy", policy, rows=rows).stdout
-    assert "at support_threshold = 0, balanced being in force:" in told
-    assert "balanced         0 of 1 (0.0 % [0.0, 79.3])  1 of 1 (100.0 %" in told
+    message = run("--policy", policy, rows=rows).stdout
+    assert "at support_threshold = 0, balanced being in force:" in message
+    assert "balanced         0 of 1 (0.0 % [0.0, 79.3])  1 of 1 (100.0 %" in message
 
 
 _TRUE = (
@@ -95,7 +95,7 @@ _TRUE = (
 ONE_DOUBT = {"answer": f"{_TRUE} It is fast.", "evidence": _TRUE, "label": "unsupported"}
 
 
-def test_verdicts_are_counted_at_each_operating_point_and_told_at_the_one_in_force(tmp_path):
+def test_verdicts_are_counted_at_each_operating_point_and_reported_at_the_one_in_force(tmp_path):
     """One doubtful claim of four flags at strict alone."""
     missed = {}
     for point in ("strict", "balanced", "lenient"):
@@ -112,13 +112,13 @@ def test_verdicts_are_counted_at_each_operating_point_and_told_at_the_one_in_for
     assert missed == {"strict": 0, "balanced": 1, "lenient": 1}
 
 
-def test_misses_name_the_line_and_what_it_came_to_and_rows_of_both_kinds_are_refused_by_line():
-    told = run("--misses", rows=[GOOD, BAD, ONE_DOUBT]).stdout.splitlines()[-1]
-    assert told.startswith("3     not supported  passed")
-    assert _TRUE[:60] in told
-    told = run(rows=[GOOD, {"content": "It retries.", "label": "hold"}], status=2).stderr
-    assert "line 1 is a statement with its evidence" in told
-    assert "line 2 a record for the gate" in told
+def test_misses_name_the_line_and_the_outcome_and_rows_of_both_kinds_are_refused_by_line():
+    message = run("--misses", rows=[GOOD, BAD, ONE_DOUBT]).stdout.splitlines()[-1]
+    assert message.startswith("3     not supported  passed")
+    assert _TRUE[:60] in message
+    message = run(rows=[GOOD, {"content": "It retries.", "label": "hold"}], status=2).stderr
+    assert "line 1 is a statement with its evidence" in message
+    assert "line 2 a record for the gate" in message
 
 
 def test_bad_rows_are_named_left_out_and_keep_anything_from_being_written(tmp_path):
@@ -198,7 +198,7 @@ def test_wrong_usage_says_what_to_give_instead():
 
 
 def test_a_file_of_another_form_is_refused_as_a_whole():
-    for given, form, told in [
+    for given, form, message in [
         (json.dumps(ROWS, indent=1), "jsonl", "single JSON document"),
         ("claim;evidence;label\na;a;supported\n", "csv", "claim;evidence;label"),
         ("claim,evidence,label\na,a,supported\n", "tsv", "claim,evidence,label"),
@@ -207,10 +207,10 @@ def test_a_file_of_another_form_is_refused_as_a_whole():
         result = CliRunner().invoke(evaluate, ["--input", form], input=given)
         assert result.exit_code == 2
         (line,) = result.stderr.splitlines()
-        assert told in line
+        assert message in line
 
 
-def test_a_file_of_responses_is_told_what_reads_it():
+def test_a_file_of_responses_is_refused_with_the_command_that_reads_it():
     response = {"answer": "It retries.", "context": {"a": "It retries."}}
     assert "groundwire audit" in run(rows=[response, response], status=2).stderr
     for rows in ([GOOD | {"evidence": 5}], [response | {"label": "supported"}]):
@@ -410,7 +410,7 @@ def test_a_signed_record_is_decided_as_it_is_written_and_signatures_that_cannot_
 
 
 def test_a_bad_row_is_named_and_left_out():
-    for row, told in [
+    for row, message in [
         ({"content": PLAIN}, "label"),
         ({"content": PLAIN, "label": "perhaps"}, "label"),
         ({"content": PLAIN, "second": PLAIN, "label": "hold"}, "content"),
@@ -426,7 +426,7 @@ def test_a_bad_row_is_named_and_left_out():
         result = run(rows=[good, row, good], status=1)
         assert result.stdout.startswith("2 rows: 2 to approve, 0 to hold; 1 bad, left out")
         assert "line 2: " in result.stderr
-        assert told in result.stderr
+        assert message in result.stderr
 
 
 def test_a_csv_file_names_the_fields_in_its_first_line_and_a_row_has_the_line_of_its_file(tmp_path):

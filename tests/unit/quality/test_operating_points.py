@@ -97,16 +97,16 @@ def test_a_curve_goes_from_flagging_everything_to_flagging_nothing_and_trades_on
     assert all(a.over_review >= b.over_review and a.leak <= b.leak for a, b in pairwise(found))
 
 
-def test_labels_of_a_picture_do_not_lie_on_each_other():
+def test_labels_of_a_picture_do_not_overlap():
     """It says what each point costs; points that nearly coincide share one, thresholds near to one are left out."""
     near = RatePoint(0.25, 0.3)
     points = {"strict": RatePoint(0.4, 0.3), "balanced": near, "lenient": near}
     marked = {0.5: RatePoint(0.25, 0.3), 0.6: RatePoint(0.8, 0.1), 0.65: RatePoint(0.81, 0.1)}
     drawn = {"verifier": curve([(0.1, True), (0.9, False)])}
     root = ET.fromstring(picture("a < b", drawn, points, marked))  # noqa: S314 - made here
-    told = "".join(root.itertext())
-    assert "a < b" in told
-    assert "balanced: over-review 25%, leak 30%" in told
+    drawn_text = "".join(root.itertext())
+    assert "a < b" in drawn_text
+    assert "balanced: over-review 25%, leak 30%" in drawn_text
     texts = [element for element in root.iter() if element.tag.endswith("text")]
     said = [element.text for element in texts]
     assert texts[said.index("balanced, lenient")].get("y") != texts[said.index("strict")].get("y")
@@ -170,7 +170,7 @@ def test_the_threshold_in_force_is_kept_where_another_would_change_no_verdict(ro
 
 
 @given(ROWS, SHARE, CONFIG)
-def test_what_is_told_of_a_threshold_is_what_it_does(rows, share, config):
+def test_the_figures_of_a_threshold_are_those_counted_at_it(rows, share, config):
     try:
         found = calibrate(rows, share, config)
     except UsageError:
@@ -267,7 +267,7 @@ def test_a_file_that_is_no_policy_is_refused_and_left_alone_and_one_that_is_not_
     assert load_policy(path, {}).verification.support_threshold == KEYS["support_threshold"]
 
 
-def test_a_place_that_cannot_be_written_to_is_told_by_its_folder(tmp_path, monkeypatch):
+def test_a_place_that_cannot_be_written_to_is_refused_with_its_folder(tmp_path, monkeypatch):
     missing = tmp_path / "none"
     with pytest.raises(UsageError, match=f"there is no folder {missing}$"):
         check_writable(missing / "policy.toml")

@@ -144,8 +144,8 @@ def test_leak_over_block_and_review_are_counted_each_of_its_own_rows():
         row(4, "Claims are stored in MongoDB.", supported=True),
     ]
     table = [[cell.strip() for cell in line.strip("| ").split("|")] for line in gate_table({"own": rows})]
-    told = {cells[-5]: cells[-4:] for cells in table[2:]}
-    shares = {kind: [cell.partition(":")[0] for cell in cells] for kind, cells in told.items()}
+    by_kind = {cells[-5]: cells[-4:] for cells in table[2:]}
+    shares = {kind: [cell.partition(":")[0] for cell in cells] for kind, cells in by_kind.items()}
     assert shares["all"] == ["5", "1 of 2", "1 of 3", "2 of 5"]
     assert shares["number"] == ["1", "0 of 1", "-", "1 of 1"]
     assert shares["mislabelled"] == ["1", "1 of 1", "-", "0 of 1"]
@@ -160,7 +160,7 @@ def test_a_row_becomes_the_response_that_a_producer_would_send_and_does_not_tell
     assert record == label
 
 
-def test_methods_stand_one_a_line_with_a_figure_for_each_heading():
+def test_methods_are_listed_one_a_line_with_a_figure_for_each_heading():
     rows = [row(n, f"{'five' if n % 2 else 'three'} times", supported=n % 2 == 0) for n in range(60)]
     head, _, *lines = method_table({"own": rows}, ["all positive", "length"], "test", 10)
     assert len(lines) == 2
@@ -184,10 +184,10 @@ def test_tables_are_written_between_their_marks_and_nowhere_else(tmp_path):
 
 def test_the_verifier_as_it_comes_takes_no_threshold_from_any_row():
     rows = [row(n, "three times" if n % 2 else "Paris", supported=n % 2 == 0) for n in range(60)]
-    told = {
+    thresholds = {
         method: line.split("|")[6]
         for method in ("verifier", "verifier as it comes")
         for line in [*method_table({"own": rows}, [method], "test", 10)][2:]
     }
-    assert told["verifier as it comes"].startswith(" 0.000")  # whatever the labels say
+    assert thresholds["verifier as it comes"].startswith(" 0.000")  # whatever the labels say
     assert all(method in METHODS for method in FIXED)
