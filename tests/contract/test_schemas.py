@@ -1,7 +1,5 @@
 """The published schemas: what the models say, what the samples show, and what the files hold are one."""
 
-from __future__ import annotations
-
 import json
 import string
 import tomllib

@@ -3,8 +3,6 @@
 It is written anew only where a rule is changed on purpose, and the change says so.
 """
 
-from __future__ import annotations
-
 import asyncio
 import difflib
 import gzip

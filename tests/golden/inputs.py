@@ -1,7 +1,5 @@
 """Claims that reach every rule of the claim gate, and responses that reach every check of an answer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from itertools import count

@@ -1,7 +1,5 @@
 """Results of the functions of the library, by the names that `groundwire` publishes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

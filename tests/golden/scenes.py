@@ -1,7 +1,5 @@
 """Scenes at the gate: what comes again, waits, is decided by people, fans out, or meets an outage."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every decision of the golden set comes out as it was kept, byte for byte."""
 
-from __future__ import annotations
-
 from tests.golden.__main__ import differences, make, read
 
 

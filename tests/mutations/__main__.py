@@ -3,8 +3,6 @@
 The modules are changed while they are imported: each place that can be broken gets a switch, and no file is written.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -4,8 +4,6 @@ Nothing is imported or collected twice. A test that waits ends by pytest's timeo
 processor time. Nothing that a fork started outlives it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

@@ -1,7 +1,5 @@
 """What breaks defences finds each place that can be broken, breaks that place alone, and fails where nobody notices."""
 
-from __future__ import annotations
-
 import ast
 import resource
 from pathlib import Path

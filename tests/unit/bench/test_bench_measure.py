@@ -1,7 +1,5 @@
 """How the benchmark measures, what it makes of its figures, and that no ratio has fallen far below its stated value."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from itertools import islice

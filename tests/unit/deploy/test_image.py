@@ -1,7 +1,5 @@
 """The image, as far as it can be checked without Docker."""
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import os

@@ -1,7 +1,5 @@
 """The manifests for Kubernetes, as their kustomizations put them together: valid, and true to what they run."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import os
@@ -23,8 +21,6 @@ from groundwire.verify.models import load_model
 
 Manifest = dict[str, Any]
 
-_RESOURCES = {"resources", "components", "patches", "images", "labels"}
-_KEYS = {"apiVersion", "kind", "nameSuffix", "namespace", *_RESOURCES}
 _SELECTORS = {
     "Deployment": (("spec", "selector", "matchLabels"), ("spec", "template", "metadata", "labels")),
     "PodDisruptionBudget": (("spec", "selector", "matchLabels"),),
@@ -38,8 +34,9 @@ def resolve(folder: Path, given: Sequence[Manifest] = ()) -> list[Manifest]:
     No package brings kustomize itself here; where the real program is on the PATH, a test compares the two.
     """
     config = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    if unknown := set(config) - _KEYS:
-        raise ValueError(f"{folder}: {sorted(unknown)}")
+    known = ["apiVersion", "kind", "nameSuffix", "namespace"]
+    known += ["resources", "components", "patches", "images", "labels"]
+    assert config.keys() <= {*known}, folder
     found = [*given]
     for name in config.get("resources", []):
         path = folder / name

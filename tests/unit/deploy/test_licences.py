@@ -1,7 +1,5 @@
 """Licences of what workers install: which licence a package declares, and which are accepted."""
 
-from __future__ import annotations
-
 from email.message import Message
 from pathlib import Path
 

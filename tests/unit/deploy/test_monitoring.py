@@ -1,7 +1,5 @@
 """Dashboard and rules agree with what is counted, and each alert has a test and a runbook."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -6,8 +6,6 @@ against the real argument parsers only. A block of `text` right after one that i
 for anything, and alone on a line for any lines.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Commands of a shell block, held against the parsers of the programs that they start."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """What the documentation shows is what happens: examples run, commands parse, and links of the site lead somewhere."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Names that the documentation mentions exist, its tables list what there is, and the generated page is current."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Every id of docs/develop/requirements.toml is named by the code that carries it and a test that shows it."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator

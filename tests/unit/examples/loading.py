@@ -1,7 +1,5 @@
 """Examples, imported from their files."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

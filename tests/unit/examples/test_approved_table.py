@@ -1,7 +1,5 @@
 """The example that keeps a table of approved claims: right whatever comes in whichever order."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from itertools import permutations

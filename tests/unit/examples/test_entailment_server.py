@@ -1,7 +1,5 @@
 """The example that puts an entailment model behind the API that the gate asks."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 And that the examples of clients are typed as a reader's own program would be.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import os
