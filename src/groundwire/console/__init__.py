@@ -1,4 +1,1 @@
-"""The web console: the review queue for people, as pages and as JSON, over the board and the reviews topic.
-
-It shows and it asks; the reviews agent alone changes what is approved.
-"""
+"""The web console: the review queue as pages and as JSON; the reviews agent alone changes what is approved."""

@@ -55,7 +55,6 @@ def _without_nul(value: object) -> object:
 
 
 def _revision(value: object) -> object:
-    """Read the revision of a form; JSON sends a number."""
     digits = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10
     return int(str(value)) if digits else value
 
@@ -72,13 +71,11 @@ class Chosen(BaseModel):
 
 
 def _chosen(value: object) -> object:
-    """Read a form's `id:revision`; JSON sends an object."""
     parts = value.split(":", 1) if isinstance(value, str) else None
     return dict(zip(("id", "revision"), parts, strict=False)) if parts else value
 
 
 def all_chosen(value: object) -> object:
-    """Read several: a list, or in one text with spaces between."""
     several = value.split() if isinstance(value, str) else value
     return [_chosen(one) for one in several] if isinstance(several, list) else several
 

@@ -1,7 +1,4 @@
-"""What a reviewer sees of a response: its answer as the checks found it, beside its sources; in lists its beginning.
-
-The checks are run again on the record, by the facts of its decision: a decision names places, and repeats no text.
-"""
+"""An answer beside its sources, with faults marked: a decision repeats no text, so the checks run again."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ _TRUTHS: Final = 5  # statements of the ground truth that are shown of one pair
 _GONE: Final = {
     OriginalState.GONE: "The record is not on its topic any more, so its answer cannot be shown. Below is what the"
     " checks found when it was decided.",
-    OriginalState.DIFFERS: "What stands at its place is not the record that was decided: the hash or the name differs."
+    OriginalState.DIFFERS: "The record at its offset is not the one that was decided: the hash or the name differs."
     " It is not shown. Below is what the checks found when it was decided.",
     OriginalState.AWAY: "The topic cannot be read at the moment, so the answer is not shown; load the page again.",
 }
@@ -107,14 +104,12 @@ def answer_view(original: Original, decision: Mapping[str, Any], policy: Policy)
 
 
 class AnswerFault(NamedTuple):
-    """Something wrong with an answer."""
-
     start: int  # of the characters; -1 of a step or a source, which no text of the answer holds
     end: int
     hard: bool  # it is wrong by the sources; else it is a doubt
     why: str
     text: str
-    where: TextPlace | None = None  # what of the sources to hold it against
+    where: TextPlace | None = None  # the place of the sources to compare it with
     instead: tuple[str, ...] = ()  # the values that stand there
 
 
@@ -153,7 +148,7 @@ class _Judged:
 
     @cached_property
     def faults(self) -> list[AnswerFault]:
-        """All that is wrong, in text order, then what stands in steps or in the list of sources alone."""
+        """Faults in text order, then those of steps and of the list of sources."""
         values = [self.value_fault(value) for value in self.values]
         claims = [
             _claim_fault(flag, claim.start, claim.end, where)

@@ -205,7 +205,7 @@ class Sessions:
         session.clear()
 
     async def share(self) -> None:
-        """Tell other consoles what was ended here, and hear what was ended there; later, where none can be told."""
+        """Exchange ended sessions with other consoles; those that the store does not take are sent later."""
         unshared = dict(self._unshared)  # others sign out while this is written
         if unshared and await self._shared.put("ended", unshared, self.lasts):
             self._unshared = {sid: until for sid, until in self._unshared.items() if sid not in unshared}

@@ -140,7 +140,6 @@ def peer(scope: Scope | HTTPConnection) -> str:
 
 
 def among(address: str, networks: Iterable[Network]) -> bool:
-    """Say whether an address lies in one of the networks; what is no address does not."""
     try:
         found = ip_address(address)
     except ValueError:

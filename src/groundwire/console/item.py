@@ -37,7 +37,7 @@ def find(call: Call, decision_id: str) -> Item:
 
 
 def find_standing(call: Call, decision_id: str) -> Standing:
-    """Return where an item stands, without its context. Raises: HTTPException 404, as `find`."""
+    """Return an item's standing, without its context. Raises: HTTPException 404, as `find`."""
     found = call.site.board.standings(call.scope, [decision_id])
     if decision_id not in found:
         raise HTTPException(404, NO_ITEM)
@@ -252,7 +252,6 @@ def speculation(content: str, policy: Policy) -> Problem | None:
 def problem(
     title: str, text: str, changes: list[dict[str, str]] | None = None, code: str = "conflict"
 ) -> Problem:
-    """Return a Problem; `code` is for programs."""
     return {"title": title, "text": text, "changes": changes or [], "code": code}
 
 

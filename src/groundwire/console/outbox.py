@@ -55,8 +55,6 @@ NOT_DONE: Final = frozenset({*OrderState} - {OrderState.HELD, OrderState.SENT, O
 
 @dataclass(frozen=True, slots=True)
 class ReviewOrder:
-    """What a person wants done with one item."""
-
     person: Person
     decision_id: str
     record: ReviewDecision
@@ -71,7 +69,7 @@ class ReviewOrder:
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """An order and where it stands; `outcome` is what the gate answered, `read`: its person knows."""
+    """An order and its state; `outcome` is what the gate answered, `read`: its person dismissed it."""
 
     order: ReviewOrder
     state: OrderState

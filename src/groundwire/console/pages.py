@@ -1,6 +1,6 @@
-"""Every route with its rule, pages from templates, signing in and out, and the list of the API for programs.
+"""Every route with its rule (`ROUTES`), pages from templates, sign-in and sign-out, and the list of the API.
 
-A new page is a line of `ROUTES`: its address, its handler, and who may use it. Templates escape whatever is put in.
+Templates escape every value.
 """
 
 from __future__ import annotations

@@ -60,7 +60,6 @@ class View(BaseModel):
     cursor: Annotated[Annotated[str, Field(max_length=MAX_CURSOR)] | None, Blank] = None
 
     def encoded(self, **changes: str | None) -> str:
-        """Return it as the query of a URL, without the question mark; what is at its default is left out."""
         shown = self.model_dump(exclude_defaults=True) | changes
         return urlencode([(name, str(value)) for name, value in shown.items() if value is not None])
 
@@ -180,7 +179,6 @@ async def memories_of(call: Call, decision_ids: Sequence[str]) -> dict[str, list
 
 
 async def fetch_excerpts(call: Call, rows: Sequence[Row]) -> None:
-    """Read back what rows of a list are to show of responses, as far as that goes in a moment."""
     excerpts = call.site.excerpts
     items = (call.site.board.item(call.scope, row.decision_id) for row in excerpts.missing(rows))
     await excerpts.fetch([item.decision for item in items if item is not None])

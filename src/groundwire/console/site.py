@@ -1,8 +1,4 @@
-"""What every handler gets: the parts of the console, and one request; and what it returns for page and API alike.
-
-A handler returns plain data. The page renders it through a template; the same address under `/api` sends it as JSON. So
-both show the same, to the same people.
-"""
+"""Handler context and responses: a handler returns plain data, which the page renders and `/api` sends as JSON."""
 
 from __future__ import annotations
 
@@ -58,8 +54,6 @@ class Parts:
 
 
 class Site:
-    """What one console holds: made once by `create_app`, handed to every handler."""
-
     def __init__(self, settings: ConsoleSettings, parts: Parts) -> None:
         clock = parts.clock
         self.settings = settings
@@ -92,7 +86,7 @@ class Site:
         self.workers = Workers(settings.targets, parts.monotonic)
 
     def look(self) -> None:
-        """Say that somebody opened an item: lists show who looks at what, and are told every other second at most."""
+        """Refresh lists, which show who looks at an item, every other second at most."""
         self._looked = round(self.clock().timestamp()) // 2
 
     def unchanged(self, orders: Sequence[ReviewOrder]) -> set[str]:

@@ -1,7 +1,4 @@
-"""What the deployment is doing, as counts and codes over all tenants, no id and no text.
-
-The status page shows what workers answer at this moment; Grafana shows series, also of the console's own gauges.
-"""
+"""The status page and the console's own gauges: counts and codes over all tenants, no id and no text."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def waits_for(dependency: str) -> str:
 
 
 def measured(value: float | None) -> str:
-    """Return a count that a worker told; one that none told is never a 0."""
+    """Return a count that a worker reported; a missing count is never a 0."""
     return "not measured" if value is None else number(round(value))
 
 
@@ -161,7 +161,7 @@ def word_diff(old: str, new: str) -> list[dict[str, str]]:
     return [{"operation": operation, "text": text} for operation, text in changes if text]
 
 
-_KEPT: Final = 256  # sentences that are remembered of a word: one that stands in more tells none apart
+_KEPT: Final = 256  # sentences kept for a word: a word in more of them distinguishes none
 _LEAST: Final = 0.25  # share of a phrase that a place has to say; what says less is no place of it
 _LENGTH: Final = 0.01  # what each word of a sentence costs: of two that say as much the shorter one is nearer
 _MOST_SENTENCES: Final = 8  # sentences of a phrase that are looked for side by side
@@ -229,7 +229,6 @@ class Places:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Return what a text says, word by word; a number or a sign without a stem is itself."""
     found: set[str] = set()
     for token in tokenize(text):
         found.update(content_words(token) or ([token] if any(char.isdigit() for char in token) else ()))

@@ -1,7 +1,4 @@
-"""Builds, signs and sends people's decisions, and follows the audit for their outcomes.
-
-Nothing is changed here: the reviews agent alone changes entries, and checks signature and rights itself (S0-131).
-"""
+"""Signs and sends people's decisions, and follows the audit for outcomes; the reviews agent checks rights (S0-131)."""
 
 from __future__ import annotations
 
@@ -91,7 +88,6 @@ class ActionOutcome:
 
     @property
     def sentence(self) -> str:
-        """One sentence for people: what happened, and what to do next."""
         if self.code in SENTENCES:
             return SENTENCES[self.code]
         if self.applied:

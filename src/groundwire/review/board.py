@@ -213,7 +213,6 @@ def _upgrade(connection: sqlite3.Connection) -> None:
 
 
 def _write(connection: sqlite3.Connection, record: TopicRecord) -> None:
-    """Write a record; others are ignored."""
     if record.topic is TopicName.AUDIT:
         if event := read_action(record):
             names = ("user_id", "kind", "action_id", "action", "outcome")

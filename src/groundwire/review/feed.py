@@ -1,7 +1,4 @@
-"""Keeps a board up to date: reads the output topics into it, and asks state what is still pending.
-
-An outage of the broker or of Redis does not end it: it reports since when the board may be stale, and recovers.
-"""
+"""Keeps a board up to date from the output topics and from state; outages make it stale, and it recovers."""
 
 from __future__ import annotations
 

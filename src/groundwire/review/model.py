@@ -182,7 +182,6 @@ class ActionAttempt:
 
 
 def state_of(verdict: Verdict, reason_code: str) -> str:
-    """Return the state in one word: approved, pending, rejected, retracted or blocked."""
     if verdict == Verdict.BLOCKED:
         return _BLOCKED.get(reason_code, "blocked")
     return "approved" if verdict == Verdict.APPROVED else "pending"

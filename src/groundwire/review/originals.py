@@ -72,5 +72,4 @@ async def read_original(read: RecordReader, decision: Mapping[str, Any]) -> Orig
 
 
 def has_original(decision: Mapping[str, Any]) -> bool:
-    """Say whether a decision leaves out what it is about, as that of a response does."""
     return bool(decision["kind"] == Kind.RESPONSE)

@@ -1,7 +1,4 @@
-"""SQL of the board: conditions with bound parameters, text search, and pages by cursor.
-
-Statements are joined from constants; all input is bound as parameters.
-"""
+"""SQL of the board: text search and pages by cursor, joined from constants; all input is bound as parameters."""
 
 from __future__ import annotations
 

@@ -264,14 +264,12 @@ class BoardReads:
             )
 
     def standings(self, scope: ViewScope, decision_ids: Sequence[str]) -> dict[str, Standing]:
-        """Return the standings of many Decisions by id, without those that the person does not see."""
         where = seen(scope)
         sql = "SELECT", COLUMNS, ", asked.value,", _WAITS, _ASKED, where.sql
         found = self._rows(*sql, values=(json.dumps(decision_ids), *where.values))
         return {row[WIDTH]: Standing(row[WIDTH], as_row(row), bool(row[WIDTH + 1])) for row in found}
 
     def memories(self, scope: ViewScope, decision_ids: Sequence[str]) -> dict[str, list[Nearest]]:
-        """Return `Item.memories` of many Decisions by id."""
         found: dict[str, list[Nearest]] = {}
         where = seen(scope)
         for start in range(0, len(decision_ids), PORTION):
@@ -325,7 +323,6 @@ class BoardReads:
         return Page(related, max(held + len(others), len(named) + more), None)
 
     def find(self, scope: ViewScope, tenant_id: str, user_id: str, subject_id: str) -> str | None:
-        """Return the decision id of a claim's highest revision, or None."""
         where = _of_subject(scope, (tenant_id, user_id), Kind.CLAIM, subject_id)
         row = self._row("SELECT decision_id FROM items", where.sql, values=where.values)
         return None if row is None else str(row[0])
@@ -353,7 +350,6 @@ class BoardReads:
         return Backlog(user or 0, tenant or 0, total, None if since is None else from_milliseconds(since))
 
     def agreement(self, scope: ViewScope, since: datetime) -> Agreement:
-        """Return how people's decisions since a time compare with the gate's."""
         where = seen(scope).add("done.action IN ('approve', 'edit', 'reject')")
         where.add("done.decided_ms >= ?", to_milliseconds(since))
         found: list[DecidedRow] = self._rows(
@@ -439,7 +435,6 @@ def _of_subject(scope: ViewScope, owner: tuple[str, str], kind: Kind, name: str)
 
 
 def _current(row: Sequence[Any], memory: Nearest) -> Nearest:
-    """Return a memory with its current text and state."""
     decision_id, topic, reason, revision, source, since_ms, _, value = row
     return replace(
         memory,

@@ -89,12 +89,10 @@ RESPONSE: Final = "response:"
 
 
 def name_of(kind: str, subject_id: str) -> str:
-    """Return a subject's name in `derived_from`."""
     return subject_id if kind == Kind.CLAIM else f"{RESPONSE}{subject_id}"
 
 
 def decision_json(value: bytes) -> bytes:
-    """Decompress a stored Decision."""
     return zlib.decompress(value)
 
 

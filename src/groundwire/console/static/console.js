@@ -49,7 +49,7 @@ if (letters) {
   $("#keys").addEventListener("click", () => $("#help").showModal());
 }
 
-/* What went wrong stands until somebody has read it. */
+/* Problems are shown until somebody dismisses them. */
 function dismiss(form) {
   form.closest(".outcome").remove();
   post(`/api${new URL(form.action).pathname}`, {}).catch(() => {});
@@ -132,7 +132,7 @@ if (body.dataset.live) {
   focusFirst();
 }
 
-/* Sign-in: the secret stands behind the #, which no server ever sees; it is sent in a form. */
+/* Sign-in: the secret follows the #, which browsers send to no server; a form sends it. */
 function redeem() {
   if (page !== "signin" || location.hash.length <= 20) return;
   const form = $("#link-form");
@@ -143,4 +143,4 @@ function redeem() {
   form.requestSubmit();
 }
 redeem();
-addEventListener("hashchange", redeem); // the link was opened where this page stood already
+addEventListener("hashchange", redeem); // the link was opened in the tab of this page

@@ -1,5 +1,5 @@
 /* Nothing is decided by accident: what decides waits until the page can have been seen, and a key held down decides
-   nothing. It stands alone and runs before the page is drawn, so that no click comes before it. */
+   nothing. It imports nothing and runs before the page is drawn, so that no click comes before it. */
 {
   const WAIT = 400;
   const shown = document.documentElement.classList;

@@ -1,12 +1,12 @@
 /* One item: its forms, its lock, and an address that can be reloaded. */
-import { $, all, page, post } from "./dom.js";
+import { $, all, element, page, post } from "./dom.js";
 import { unsentEdit } from "./drafts.js";
 import { tell } from "./live.js";
 
 const item = $("#item");
 const REASON = "fieldset input[name=reason]"; // the filters have a reason too, to choose from a list
 
-/* What an action came to is told at the address of the action; to reload is to look at the item. */
+/* The page shows the outcome of an action at the action's address; a reload shows the item. */
 if (item?.dataset.address) history.replaceState(null, "", item.dataset.address);
 
 export function open(name) {
@@ -57,8 +57,7 @@ document.addEventListener(
     event.preventDefault();
     const group = event.target.closest("fieldset");
     if ($(".missing", group)) return;
-    const said = document.createElement("p");
-    said.className = "missing";
+    const said = element("p", "missing");
     said.setAttribute("role", "alert");
     group.append(said);
     said.textContent = "Choose a reason first.";

@@ -25,7 +25,7 @@ function go(step) {
   next.scrollIntoView({ block: "nearest" });
 }
 
-/* Select, or let go of, all from one item to another; what has an action on its way stays as it is. */
+/* Select or deselect all from one item to another; an item with an action on its way is skipped. */
 function mark(from, to, checked) {
   const list = rows();
   const [first, last] = [list.indexOf(from), list.indexOf(to)].sort((a, b) => a - b);
@@ -36,7 +36,7 @@ function mark(from, to, checked) {
   count();
 }
 
-/* Shift with j or k: what is selected reaches from where one began to where one stands now. */
+/* Shift with j or k: the selection reaches from the first item to the current one. */
 export function extend(step) {
   const row = current();
   if (!row) return go(step);
@@ -105,7 +105,7 @@ document.addEventListener("click", (event) => {
   if (event.target.closest("#list .open")) remember();
 });
 
-/* A filter that is not set does not stand in the address. */
+/* The address leaves out filters that are not set. */
 $("#filter-form")?.addEventListener("formdata", ({ formData }) => {
   for (const [name, value] of [...formData]) if (!value) formData.delete(name);
 });

@@ -38,7 +38,7 @@ export function tell(text) {
 
 const TROUBLE = ["refused", "stale", "failed", "unanswered", "dropped"];
 
-/* The half of a replacement that was not carried out, and what another tab did: told here too. */
+/* The half of a replacement that failed, and actions of other tabs, get an outcome here too. */
 function added(action) {
   const made = element("div", "outcome");
   made.id = `action-${action.action_id}`;
