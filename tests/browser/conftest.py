@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from groundwire.review.board import Board
-from tests.browser.items import board_of, full_board, waiting
-from tests.browser.site import Reader, Running, running
+from tests.browser.site import Reader, Running, board_of, full_board, running, waiting
 
 PATIENCE = 120_000
 """Milliseconds until a browser gives up on something that must come: how fast a machine is decides nothing."""
@@ -44,12 +42,6 @@ def chromium():
         browser.close()
 
 
-def _elsewhere(work):
-    """Do something in another thread, where no event loop runs."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(work).result()
-
-
 class Consoles:
     """Starts consoles and stops them; a stopped one has published what it held."""
 
@@ -58,18 +50,17 @@ class Consoles:
 
     def start(self, items: int = 8, board: Board | None = None, **settings: Any) -> Running:
         settings = {"rate_identity": 1_000_000, "rate_address": 1_000_000} | settings
-        manager = running(board=board or _elsewhere(lambda: board_of(waiting(items))), **settings)
-        console = _elsewhere(manager.__enter__)
+        manager = running(board or board_of(waiting(items)), **settings)
+        console = manager.__enter__()
         self._running[console.url] = manager
         return console
 
     def start_full(self, **settings: Any) -> Running:
-        return self.start(board=_elsewhere(full_board), **settings)
+        return self.start(board=full_board(), **settings)
 
     def stop(self, *consoles: Running) -> None:
         for url in [one.url for one in consoles] or list(self._running):
-            manager = self._running.pop(url)
-            _elsewhere(lambda manager=manager: manager.__exit__(None, None, None))
+            self._running.pop(url).__exit__(None, None, None)
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from typing import Final
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.browser.items import full_board
-from tests.browser.site import Reader, Running, running
+from tests.browser.site import Reader, Running, full_board, running
 from tests.browser.test_accessible import visit, waiting_worker
 
 FOLDER: Final = Path(__file__).parents[2] / "docs/use/console"

@@ -1,4 +1,4 @@
-"""A console to look at, whose outcomes come back to the board at once, and a person who looks at it with a browser."""
+"""Review items for every reason, a console in a thread that shows them, and a person at a browser."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import socket
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
+from typing import Any, Final
 
 from playwright.sync_api import Page, expect
 
@@ -20,23 +24,221 @@ from groundwire.console.app import create_app, make_server, serve
 from groundwire.console.settings import ConsoleSettings
 from groundwire.console.site import Parts, Site
 from groundwire.keys.watched import WatchedKeys
-from groundwire.messages.base import format_time
-from groundwire.messages.decisions import AuditEvent, Decision, Kind
+from groundwire.library.check import Checker
+from groundwire.messages.base import format_time, sha256_hex, to_milliseconds
+from groundwire.messages.decisions import AuditEvent, Decision, IngestionTier, Kind, ReasonCode, Verdict
 from groundwire.messages.identity import Subject, decision_id, event_id
 from groundwire.messages.records import ReviewDecision
 from groundwire.messages.topics import TopicName
+from groundwire.policy import Policy
 from groundwire.review.actions import outcome_of
 from groundwire.review.board import Board
+from groundwire.review.model import risk_of
 from groundwire.review.permissions import Permissions, Person, ViewScope
-from tests.browser.items import KEYS, LEAD, as_record, read_record
+from groundwire.review.records import TopicRecord
+from groundwire.verify.citations import CitationVerifier, Sources
+from tests.unit.console import rooms
 from tests.unit.console.rooms import Clock
+
+TENANT = "acme"
+LEAD = Person("lead@acme.example", frozenset({TENANT}))
+OWNER = Person("ana@acme.example", frozenset({TENANT}))
+KEYS = rooms.KEYS.replace(b'"lead"', b'"lead@acme.example"')
+
+REASONS: Final = [
+    code for code in ReasonCode if risk_of(code).rank and code is not ReasonCode.PENDING_DUPLICATE
+]
+"""Why something waits for a person; what follows another item is decided with that one."""
+
+HOSTILE: Final = {
+    "script": "</textarea></p><script>alert(1)</script><script src='https://evil.example/x.js'></script>",
+    "handler": "<img src=https://evil.example/pixel onerror=alert(1)><svg onload=alert(2)><body onfocus=alert(3)>",
+    "link": "[read](javascript:alert(1)) javascript:alert(2) data:text/html,<script>alert(3)</script>",
+    "style": "<style>body{display:none}</style><link rel=stylesheet href=//evil.example/x.css><base href=//evil>",
+    "turned": "The release is \u202eexe.gnp\u202c, see \u2066both\u2069 and a zero\u200bwidth \u0007 sign.",
+    "template": "{{ 7 * 7 }} {% raw %} ${7*7} <%= 7 * 7 %> &lt;b&gt; &#x3c;i&#x3e; %3Cscript%3E",
+    "frame": "<iframe srcdoc='<script>parent.alert(1)</script>'></iframe><form action=//evil.example><button>ok",
+    "long-word": "Supercalifragilistic" * 60 + " " + "\u0301" * 200 + "W" * 600,
+    "huge": "<b>Nothing</b> is as long as this sentence, which is probably repeated. " * 270,
+    "address": "See https://evil.example/" + "a/" * 400 + '?q="><script>alert(1)</script> as ADR-999 says.',
+}
+"""Texts that would run, load, or break the page if they were anything but text."""
+
+
+RECORDS = []
+"""The topic of responses: every record that was decided here."""
+
+
+async def read_record(_topic, _partition, offset):
+    return RECORDS[offset] if offset < len(RECORDS) else None
+
+
+def decided(records):
+    """Decide records as the gate does; those that cannot be decided are left out."""
+
+    async def decide():
+        lines = [json.dumps(record, ensure_ascii=False).encode() for record in records]
+        by_hash, found = {sha256_hex(line): line for line in lines}, []
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "ADR-003-retries.md").write_text("# Retries\n\nStatus: accepted\n")  # noqa: ASYNC240 - nothing waits
+            verifier = CitationVerifier({"*": Sources(adr_dir=Path(folder), repo=None)}, network=False)
+            async for one in Checker(Policy(), verifier, now=datetime.now(UTC)).check(lines):
+                if isinstance(one, Decision):
+                    place = {"topic": "groundwire.llm-responses", "offset": len(RECORDS)}
+                    RECORDS.append(by_hash[one.origin.sha256])
+                    found.append(one.model_copy(update={"origin": one.origin.model_copy(update=place)}))
+        return found
+
+    with ThreadPoolExecutor(1) as pool:  # playwright runs an event loop in the thread of the test
+        return pool.submit(asyncio.run, decide()).result()
+
+
+def in_review(records):
+    """Decide records as the gate does, and send all to review, for one reason after the other."""
+    now, found = datetime.now(UTC), []
+    for n, one in enumerate(decided(records)):
+        values = one.model_dump(by_alias=True)
+        subject = Subject(one.tenant_id, one.user_id, Kind(one.kind), one.subject_id)
+        values |= {"decision_id": decision_id(subject, 1), "revision": 1, "tier": IngestionTier.FLAG_REVIEW}
+        values |= {"verdict": Verdict.REVIEW, "approved": False, "reason_code": REASONS[n % len(REASONS)]}
+        values |= {"facts": {**values["facts"], "place": "free"}, "decided_at": now - timedelta(minutes=n)}
+        found.append(Decision.model_validate(values))
+    return tuple(found)
+
+
+def as_record(message, topic, offset, at):
+    value = message.model_dump_json(by_alias=True).encode()
+    return TopicRecord(topic, 0, offset, to_milliseconds(at), b"", value)
+
+
+@cache
+def waiting(count: int) -> tuple[Decision, ...]:
+    """Return so many decisions in review: every fourth a response, every tenth a hostile text, all reasons."""
+    harm, parts = (
+        list(HOSTILE.items()),
+        ["checkout", "billing", "search", "login", "export", "inventory", "mail"],
+    )
+    plain = (
+        "The {part} service keeps {n} sessions in memory and evicts the oldest first.",
+        "Requests to {part} should usually finish within {n} ms, which is probably enough.",
+        "As ADR-{n} says, the {part} team retries a failed call, with a pause that doubles each time.",
+    )
+    claims = []
+    for n in (n for n in range(count) if n % 4 != 3):
+        name, text = harm[n // 10 % len(harm)]
+        if n % 10:
+            name = parts[n % len(parts)]
+            text = plain[n % len(plain)].format(part=name, n=100 + n)
+        claims.append(claim(f"{name}-{n:03}", text))
+    return in_review([*claims, *(_response(n) for n in range(3, count, 4))])
+
+
+def more(before: int, after: int) -> list[Decision]:
+    """Return those by which `waiting(after)` is more than `waiting(before)`."""
+    known = {one.subject_id for one in waiting(before)}
+    return [one for one in waiting(after) if one.subject_id not in known]
+
+
+def claim(claim_id: str, content: str, **changes: Any) -> dict[str, Any]:
+    base = {"tenant_id": TENANT, "user_id": OWNER.name, "memory_type": "fact", "source": "ai_synthesis"}
+    return {**base, "claim_id": claim_id, "content": content, **changes}
+
+
+def _response(number: int, **changes: Any) -> dict[str, Any]:
+    file = "src/<script>alert(1)</script>.py" if number % 8 == 3 else "src/retry.py"
+    chunk = {"chunk_id": "c1", "file": file, "content": "def retry(): ...", "start_line": 1, "end_line": 3}
+    return {
+        "tenant_id": TENANT,
+        "user_id": OWNER.name,
+        "response_id": f"answer-{number:03}",
+        "query": "How are payments retried?",
+        "answer": "Payments are retried by `retryWithBackoff` with the `maxAttempts` option, see src/retries.py.",
+        "confidence": 0.9,
+        "chunks": [chunk],
+        "sources": [{"file": file}, {"file": "src/retries.py"}],
+        **changes,
+    }
+
+
+def faulty_response(name: str = "pump") -> dict[str, Any]:
+    """Return a response with something wrong for nearly every check."""
+    chunks = [
+        "The pump in Lyon runs at 40 bar. It is serviced every 30 days by two technicians, who write a report.",
+        "Reports are kept for seven years in the archive. " + "The archive is dry and cool. " * 60,
+        "Visitors are not allowed in the pump hall. The canteen opens at noon.",
+    ]
+    return _response(
+        0,
+        response_id=name,
+        query="At which pressure does the pump run, and who services it?",
+        answer="The pump in Lyon runs at 400 bar. It is serviced every 30 days by two technicians. "
+        "Visitors are allowed in the pump hall. Its colour was chosen by the mayor's daughter.",
+        chunks=[
+            {"chunk_id": f"pump-{n}", "file": "pump.md", "content": text, "start_line": n, "end_line": n}
+            for n, text in enumerate(chunks, start=1)
+        ],
+        sources=[{"file": "pump.md"}],
+        transcript="Ana: The pump has never failed in eleven years. Ben: We oil it on Mondays, before breakfast.",
+        evidence={
+            "safety": ["The pump has failed in eleven years", "We oil it on Mondays, before breakfast."]
+        },
+        entities=[{"id": "pump-7", "role": "valve"}, {"id": "lyon"}, {"id": "atlantis"}],
+        corpus_index={"pump-7": {"confidence": 0.9, "role": "pump"}, "lyon": {"confidence": 0.8}},
+        claims=[{"subject": "pump-7", "relation": "stands in", "object": "Lyon", "version": "1"}],
+        relations=[{"subject": "pump-7", "relation": "stands in", "object": "Lyon", "version": "2"}],
+    )
+
+
+def put(board: Board, *decisions: Decision) -> list[str]:
+    """Put decisions on a board, as if they had come over the topics; return their ids."""
+    now = datetime.now(UTC)
+    board.add([as_record(one, TopicName.of(one.verdict), n, now) for n, one in enumerate(decisions)])
+    return [one.decision_id for one in decisions]
+
+
+def board_of(decisions: Sequence[Decision]) -> Board:
+    board = Board()
+    put(board, *decisions)
+    return board
+
+
+def full_board() -> Board:
+    """Return a board with something on each page: pending, approved, blocked, near, responses, a dead letter."""
+    known = (
+        "As ADR-003 says, the ledger service closes a batch after 40 entries or 15 seconds, whichever comes first,"
+        " and signs it with the key of the region in which the batch was opened, not with that of the client."
+    )
+    sources = [{"file": "src/retry.py"}] * 3 + [{"file": "src/retries.py"}]
+    others = [
+        claim("ledger-batches", known, memory_type="decision"),
+        claim("ledger-batches-2", known.replace("after 40", "after 400"), memory_type="decision"),
+        claim("guess", "I think maybe the cache is the problem, I am not sure.", memory_type="decision"),
+        _response(900),
+        _response(901, answer="Payments are retried.", sources=sources),
+    ]
+    board = board_of([*decided(others), *waiting(32), *in_review([faulty_response()])])
+    headers = [("gw-error", b"invalid_record"), ("__connect.errors.topic", b"groundwire.claims")]
+    key, value = f"{TENANT}:ben@acme.example".encode(), b'{"claim_id": "c-1", "content": "x"}'
+    at = to_milliseconds(datetime.now(UTC))
+    board.add([TopicRecord(TopicName.DEAD_LETTER, 0, 0, at, key, value, headers)])
+    return board
+
+
+@cache
+def hostile() -> tuple[Decision, ...]:
+    return in_review([claim(name, text) for name, text in HOSTILE.items()])
+
+
+def hostile_board() -> tuple[Board, dict[str, str]]:
+    """Return a board with every hostile text, in review, and their ids by name."""
+    return board_of(hostile()), {one.subject_id: one.decision_id for one in hostile()}
 
 
 @dataclass
 class RecordingReviews:
-    """Stands for the reviews topic and its agent: keeps what is sent, and brings the outcome to the board.
+    """Records what is sent to the reviews topic, and puts the agent's outcome on the board.
 
-    `refuse` holds the codes with which the next actions are refused; while `silent`, no outcome comes back.
+    `refuse`: codes with which the next actions are refused; while `silent`, no outcome comes back.
     """
 
     board: Board
@@ -99,8 +301,6 @@ class RecordingReviews:
 
 @dataclass(frozen=True)
 class Running:
-    """A console that runs: where, how to sign in once, and what it is made of."""
-
     url: str
     link: str
     board: Board
@@ -110,15 +310,12 @@ class Running:
 
     @property
     def scope(self) -> ViewScope:
-        """What the lead sees."""
         return self.site.permissions.scope(LEAD)
 
     def release(self) -> None:
-        """Let the seconds pass in which what is held can be undone."""
         self.clock.forward(seconds=self.site.settings.undo_seconds + 1)
 
     def invite(self, person: Person) -> str:
-        """Return a link by which one more person signs in once."""
         return f"{self.url}/signin#{self.site.links.issue(person)}"
 
 
@@ -164,12 +361,11 @@ class Reader:
             self.complaints.append(url)
 
     def sign_in(self, link: str) -> None:
-        """Sign in as people do, by the link."""
         self.page.goto(link)
         self.page.wait_for_url(f"{self.console.url}/")
 
     def arrive(self, link: str) -> None:
-        """Sign in with the secret of a link, without looking at the pages between, and look at the queue."""
+        """Sign in by requests, without rendering the pages between, and open the queue."""
         address, _, secret = link.partition("#")
         token = re.search(r'data-csrf="([^"]+)"', self.page.request.get(address).text())
         assert token is not None
@@ -196,7 +392,6 @@ class Reader:
             self.press(keys[-1])
 
     def open_first(self, kind: str = "claim") -> None:
-        """Open the first item of a kind from the queue."""
         self.open(f"/?kind={kind}")
         self.go("Enter")
 
@@ -225,7 +420,6 @@ class Reader:
         return rows.evaluate_all("all => all.map(i => i.dataset.id)")
 
     def said(self, text: str) -> None:
-        """Wait until an outcome says a text."""
         expect(self.page.locator("#outcomes")).to_contain_text(text)
 
     def fits(self) -> bool:
@@ -234,8 +428,7 @@ class Reader:
 
 
 def eventually(holds):
-    """Wait until something holds."""
     until = time.monotonic() + 120
     while not holds():
-        assert time.monotonic() < until, "it never came to hold"
+        assert time.monotonic() < until, "the condition never held"
         time.sleep(0.05)

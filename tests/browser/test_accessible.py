@@ -9,8 +9,7 @@ from typing import Final
 import pytest
 from prometheus_client import start_http_server
 
-from tests.browser.items import hostile_board
-from tests.browser.site import Reader
+from tests.browser.site import Reader, hostile_board
 from tests.unit.console.rooms import NOBODYS, worker_metrics
 
 PAGES: Final[dict[str, tuple[str, ...]]] = {

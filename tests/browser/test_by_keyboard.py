@@ -6,8 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from groundwire.review.actions import RejectReason
-from tests.browser.items import LEAD, hostile_board
-from tests.browser.site import Reader, eventually
+from tests.browser.site import LEAD, Reader, eventually, hostile_board
 
 
 @pytest.mark.smoke

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.items import (
+from tests.browser.site import (
     HOSTILE,
     LEAD,
     OWNER,
     TENANT,
     board_of,
+    eventually,
     faulty_response,
     hostile_board,
     in_review,
 )
-from tests.browser.site import eventually
 
 NARROW = {"width": 320, "height": 700}
 

@@ -9,8 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from groundwire.console.queue import subject_of
-from tests.browser.items import LEAD, OWNER, more, put
-from tests.browser.site import eventually
+from tests.browser.site import LEAD, OWNER, eventually, more, put
 
 LIVE = re.compile("/api/(live|actions)$")
 
@@ -53,7 +52,7 @@ def test_new_items_are_counted_and_shown_only_when_the_reader_asks(consoles, peo
     expect(page.locator('[data-gauge="tenant-acme"] .number')).to_contain_text("12 of")
 
 
-def test_a_page_says_at_once_that_the_console_is_away_and_learns_later_what_happened_meanwhile(
+def test_a_page_says_at_once_that_the_console_does_not_answer_and_learns_later_what_happened_meanwhile(
     consoles, people
 ) -> None:
     secret = "a secret that outlives a console, 32 characters"
@@ -156,7 +155,7 @@ def test_every_visible_tab_learns_what_happens_and_a_hidden_one_asks_once_it_is_
     expect(news).to_have_text("6 new: show")
 
 
-def test_a_proxy_that_says_the_console_is_away_signs_nobody_out_and_is_asked_again(consoles, people) -> None:
+def test_a_502_of_a_proxy_signs_nobody_out_and_is_asked_again(consoles, people) -> None:
     reader = people(consoles.start(8))
     page, away, asked = reader.page, reader.page.locator("#away"), []
 
@@ -176,7 +175,7 @@ def test_a_proxy_that_says_the_console_is_away_signs_nobody_out_and_is_asked_aga
     expect(page.locator("#reject-note")).to_have_value("Typed at length.")
 
 
-def test_who_is_signed_out_is_told_so_and_let_go_on_once_signed_in_elsewhere(consoles, people) -> None:
+def test_a_signed_out_page_says_so_and_works_again_once_signed_in_elsewhere(consoles, people) -> None:
     reader = people(consoles.start(8))
     page, away = reader.page, reader.page.locator("#away")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.items import LEAD
-from tests.browser.site import Reader, eventually
+from tests.browser.site import LEAD, Reader, eventually
 
 TYPED = "Corrected, at length and with care."
 
@@ -140,7 +139,7 @@ def test_nothing_that_was_typed_stays_in_the_tab_once_it_is_published_or_its_wri
     assert reader.page.evaluate(kept) == 0
 
 
-def test_while_the_console_is_away_nothing_is_sent_and_the_page_with_what_was_typed_stays(
+def test_while_the_console_does_not_answer_nothing_is_sent_and_the_page_with_what_was_typed_stays(
     consoles, people
 ) -> None:
     console = consoles.start()

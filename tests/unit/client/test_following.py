@@ -66,22 +66,19 @@ def stored(table):
     return [memory.content for memory in table.memories("acme", "maria", at=NOW)]
 
 
-LIFE = [
-    *(decided(1), decided(2, "Redis is very fast"), retracted(2), decided(3, approved=False)),
-    *(decided(1, "Kafka keeps order", claim_id="c2"), decided(1, claim_id="c3", approved=False)),
-]
-AFTER = [
-    decided(1, "a second life", decided_at=SAMPLE.decided_at + SECOND),
-    decided(1, "and more", claim_id="c2", decided_at=SAMPLE.decided_at + SECOND),
-]
-
-
-@given(
-    st.lists(st.sampled_from([*LIFE, *AFTER])).flatmap(lambda again: st.permutations([*LIFE, *again])),
-    st.data(),
-)
-def test_every_order_and_every_repeat_ends_in_the_same_table(life, data):
+@given(st.data())
+def test_every_order_and_every_repeat_ends_in_the_same_table(data):
     """So does an erasure, wherever its tombstone comes: the old ids come again, with revisions that begin anew."""
+    before = [
+        *(decided(1), decided(2, "Redis is very fast"), retracted(2), decided(3, approved=False)),
+        *(decided(1, "Kafka keeps order", claim_id="c2"), decided(1, claim_id="c3", approved=False)),
+    ]
+    after = [
+        decided(1, "a second life", decided_at=SAMPLE.decided_at + SECOND),
+        decided(1, "and more", claim_id="c2", decided_at=SAMPLE.decided_at + SECOND),
+    ]
+    again = data.draw(st.lists(st.sampled_from([*before, *after])))
+    life = data.draw(st.permutations([*before, *again]))
 
     def check(records, expected):
         table, elsewhere = ApprovedTable(), {}
@@ -93,8 +90,8 @@ def test_every_order_and_every_repeat_ends_in_the_same_table(life, data):
             "whoever carries out the changes holds the same"
         )
 
-    check([one for one in life if one not in AFTER], ["Kafka keeps order"])
-    whole = data.draw(st.permutations([*life, *AFTER, erased(SAMPLE.decided_at)]))
+    check([one for one in life if one not in after], ["Kafka keeps order"])
+    whole = data.draw(st.permutations([*life, *after, erased(SAMPLE.decided_at)]))
     check(whole, ["a second life", "and more"])
 
 
@@ -175,15 +172,13 @@ async def topics(monkeypatch):
     return made
 
 
-def letter(value, code):
-    return record(value, (("gw-error", code),), "p.dead-letter")
-
-
 async def outcome_of(outcome):
     return await Producer(brokers="127.0.0.1:1").decided(Sent(SUBJECT, outcome), seconds=5)
 
 
-async def test_a_decision_is_only_told_to_who_sent_what_it_decides_and_an_error_by_its_code(topics):
+async def test_a_decision_only_resolves_the_futures_of_who_sent_what_it_decides_and_an_error_by_its_code(
+    topics,
+):
     """Another text under the same id is not approved; a code of a newer gate is an invalid record."""
     outcomes = Outcomes("127.0.0.1:1", "p.", 1)
     async with outcomes.following():
@@ -198,7 +193,7 @@ async def test_a_decision_is_only_told_to_who_sent_what_it_decides_and_an_error_
             (other, b"b", b"claim_id_conflict", "claim_id_conflict"),
             (newer, b"c", b"new_code", "invalid_record"),
         ):
-            topics.put_nowait(letter(value, code))
+            topics.put_nowait(record(value, (("gw-error", code),), "p.dead-letter"))
             with pytest.raises(RecordError, match=code.decode()) as raised:
                 await outcome_of(outcome)
             assert raised.value.code == known
@@ -220,7 +215,7 @@ async def test_nothing_is_kept_of_who_no_longer_waits():
     assert gone() is None
 
 
-async def test_who_waits_is_told_what_following_ended_with_and_who_comes_later_too(topics):
+async def test_waiters_get_the_error_that_following_ended_with_and_who_comes_later_too(topics):
     outcomes = Outcomes("127.0.0.1:1", "p.", 1)
     async with outcomes.following():
         early = outcomes.of(SUBJECT, "0" * 64, b"v")
@@ -270,7 +265,7 @@ def test_typed_fields_are_those_of_the_records_that_the_gate_reads():
 # where a subject stands
 
 
-def test_the_highest_revision_stands_blocked_where_it_was_withdrawn_and_nothing_is_known_of_what_was_erased():
+def test_the_highest_revision_counts_blocked_where_it_was_withdrawn_and_nothing_is_known_of_what_was_erased():
     def standing(*given_):
         known = MemoryStanding(SUBJECT)
         for one in given_:

@@ -14,7 +14,7 @@ from groundwire.messages.records import Claim, LlmResponse
 from tests.unit.client.test_following import SAMPLES
 
 
-async def told(producer, tool, **arguments):
+async def called(producer, tool, **arguments):
     served = command.server(producer, command.Speaker("maria", "acme", "ai_synthesis", 1))
     async with Client(served) as client:
         result = await client.call_tool(tool, arguments)
@@ -22,7 +22,7 @@ async def told(producer, tool, **arguments):
         return result.structured_content
 
 
-async def test_a_long_answer_is_told_with_the_claims_that_are_flagged_and_how_many_nobody_looked_at():
+async def test_a_long_answer_is_reported_with_the_claims_that_are_flagged_and_how_many_nobody_looked_at():
     claims = [
         {"claim_text": "It was bought by Globex.", "is_flagged": True},
         {"claim_text": "", "is_flagged": False},
@@ -31,14 +31,14 @@ async def test_a_long_answer_is_told_with_the_claims_that_are_flagged_and_how_ma
     response = (SAMPLES / "decision.good.response-in-review.json").read_text()
     decision = Decision.model_validate_json(response).model_copy(update={"report": report})
     producer = AsyncMock(decided=AsyncMock(return_value=decision))
-    said = await told(producer, "check_answer", answer="It was bought. " * 300, chunks=[])
+    said = await called(producer, "check_answer", answer="It was bought. " * 300, chunks=[])
     assert (said["unsupported"], said["unsupported_count"]) == (["It was bought by Globex."], 8)
 
 
 async def test_where_answers_stand_can_be_asked_as_where_claims_do():
     for kind in Kind:
         producer = AsyncMock(status=AsyncMock(return_value=None))
-        said = await told(producer, "recall_status", claim_id="r1", kind=str(kind))
+        said = await called(producer, "recall_status", claim_id="r1", kind=str(kind))
         assert said["verdict"] == "pending"
         producer.status.assert_awaited_once_with(("acme", "maria", kind, "r1"), 1)
 

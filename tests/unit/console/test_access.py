@@ -224,7 +224,7 @@ async def test_fields_and_parameters_that_are_missing_unknown_or_wrong_are_named
     assert (await lead.get("/api/approved", params={"cursor": ""})).status_code == 200
 
 
-async def test_another_content_type_is_told_the_one_that_is_taken(lead) -> None:
+async def test_another_content_type_is_refused_with_the_accepted_one(lead) -> None:
     plain = await lead.post("/api/bulk", content=b"{}", headers={"content-type": "text/plain"})
     form = await lead.post("/api/bulk", data={"action": "approve"})
     page = await lead.post("/bulk", json={"action": "approve"})

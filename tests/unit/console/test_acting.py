@@ -266,7 +266,7 @@ async def test_an_edit_that_speculates_or_is_blank_is_refused_before_it_is_held_
         assert (content, speculation(content, policy) is not None) == (content, refused)
 
 
-async def test_an_edit_that_was_refused_undone_or_not_sent_stands_in_the_form_again() -> None:
+async def test_an_edit_that_was_refused_undone_or_not_sent_is_in_the_form_again() -> None:
     for state in ("refused", "undone", "failed"):
         room = make_room()
         room.recorder.applied, room.recorder.code = False, "unreadable"

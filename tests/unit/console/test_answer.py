@@ -28,7 +28,6 @@ ANSWER = (
     "Children are admitted to the workshop. Its chimney was painted by a famous sailor."
 )
 TRANSCRIPT = "Ada: The kiln has never cracked in nine winters. Bo: We sweep it on Fridays, after lunch."
-CHUNK = {"chunk_id": "k", "file": "kiln.py", "content": "def fire(): ...", "start_line": 1, "end_line": 1}
 
 
 def response(**changes):
@@ -113,13 +112,14 @@ def test_quotes_entities_and_relations_stand_beside_what_the_transcript_and_the_
 
 
 def test_fields_and_files_that_no_source_has_are_marked_where_they_stand_as_words_and_listed_once() -> None:
-    view = shown(answer="Invalid heat is `id`, and id again. Set the `id` first.", chunks=[CHUNK])
+    chunk = {"chunk_id": "k", "file": "kiln.py", "content": "def fire(): ...", "start_line": 1, "end_line": 1}
+    view = shown(answer="Invalid heat is `id`, and id again. Set the `id` first.", chunks=[chunk])
     marked = [part["text"] for part in parts_of(view) if "name" in part["kinds"]]
     assert marked == ["id", "id", "id"]
     fields = [one for one in view["faults"] if one["why"] == "unverified_field"]
     assert [(one["text"], one["start"], one["hard"]) for one in fields] == [("id", 17, False)]
     for answer, start in (("See lost.py, not my/lost.py.", 4), ("Nothing.", None)):
-        view = shown(answer=answer, chunks=[CHUNK], sources=[{"file": "lost.py"}])
+        view = shown(answer=answer, chunks=[chunk], sources=[{"file": "lost.py"}])
         fault = fault_of(view, "lost.py")
         assert (fault["hard"], fault["why"], fault["start"]) == (True, "phantom_source", start)
         marked = [part["text"] for part in parts_of(view) if "missing source" in part["title"]]

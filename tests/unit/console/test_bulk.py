@@ -17,7 +17,6 @@ from tests.unit.console.rooms import (
     make_room,
 )
 
-ALL = {"all": "yes", "query": ""}
 REPLACE = {"action": "replace", "reason": "outdated"}
 KILN = "The kiln in Delft is fired every {} days by one potter."
 
@@ -181,9 +180,10 @@ async def test_statements_do_not_grow_with_the_items_and_fifty_are_published_at_
 async def test_the_confirming_page_names_all_and_sums_them_by_reason_and_risk(room, browser) -> None:
     fill(room, 250)
     room.add(blocked("held"), make_decision("new", facts=compared("held", state="pending")))
-    form = {"csrf": await browser.csrf(), "action": "reject", "reason": "outdated", **ALL}
+    everything = {"action": "reject", "reason": "outdated", "all": "yes", "query": ""}
+    form = {"csrf": await browser.csrf(), **everything}
     page = Html((await browser.post("/bulk", data=form)).text)
-    told = (await bulk(room, [], action="reject", reason="outdated", **ALL)).json()
+    told = (await bulk(room, [], **everything)).json()
     named = {one.text for one in page.all(class_="subject")}
     assert {f"c-{number:04}" for number in range(250)} <= named
     assert page.one("details", id="others").text.startswith("and 151 more")

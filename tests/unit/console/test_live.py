@@ -138,7 +138,7 @@ async def test_one_person_has_a_bounded_number_of_streams(room) -> None:
         await stream.leave()
 
 
-async def test_who_signs_out_here_or_at_another_console_is_told_at_once_in_every_tab() -> None:
+async def test_a_sign_out_at_any_console_reaches_every_tab_at_once() -> None:
     shared = MemoryShared(Clock())
     one, other = make_room(shared), make_room(shared)
     async with one.browser() as browser:
@@ -230,7 +230,7 @@ async def test_a_session_goes_on_after_a_restart_once_the_sign_outs_were_read_un
             assert await status_with(after, cookies) == 200
 
 
-async def test_who_works_is_told_while_redis_is_away_and_only_new_sessions_hold() -> None:
+async def test_pages_say_that_redis_does_not_answer_and_only_new_sessions_hold() -> None:
     shared = RedisShared(Redis.from_url("redis://127.0.0.1:1/0"), "x.", Clock())
     room = make_room(shared, secret=SECRET)
     (item,) = room.add(make_decision("c-1"))
@@ -250,7 +250,9 @@ async def test_who_works_is_told_while_redis_is_away_and_only_new_sessions_hold(
     assert await sessions._shared.read("ended"), "what was ended is told later"
 
 
-async def test_once_redis_answers_again_nothing_is_told_and_open_pages_ask_again(redis_server) -> None:
+async def test_once_redis_answers_again_pages_say_nothing_of_it_and_open_pages_ask_again(
+    redis_server,
+) -> None:
     clock = Clock()
     async with Redis.from_url(redis_server.url) as redis, Redis.from_url("redis://127.0.0.1:1/0") as silent:
         shared = RedisShared(redis, f"test-{uuid.uuid4().hex}.", clock)
@@ -269,7 +271,7 @@ async def test_once_redis_answers_again_nothing_is_told_and_open_pages_ask_again
         assert await room.site.live.poll()
 
 
-async def test_every_sign_out_is_told_also_one_meanwhile_and_one_that_redis_lost() -> None:
+async def test_every_sign_out_is_published_also_one_meanwhile_and_one_that_redis_lost() -> None:
     clock, going_on = Clock(), asyncio.Event()
 
     class SlowShared(MemoryShared):

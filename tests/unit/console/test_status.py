@@ -94,7 +94,7 @@ async def test_lag_is_added_up_over_all_workers_of_a_role_and_age_is_that_of_the
     assert len(room.asked) == 6
 
 
-async def test_what_no_worker_tells_is_not_measured_and_never_a_zero() -> None:
+async def test_what_no_worker_reports_is_not_measured_and_never_a_zero() -> None:
     room = room_with(claims=worker_metrics("claims"), deferred=ConnectionRefusedError())
     found, page = await room.get("/api/status"), await shown(room)
     assert [(one["name"], one["state"], one["role"]) for one in found["workers"]] == [
@@ -111,7 +111,7 @@ async def test_what_no_worker_tells_is_not_measured_and_never_a_zero() -> None:
     assert ("GROUNDWIRE_CONSOLE_WORKERS" in page, "Lag" in page) == (True, False), "no worker is named"
 
 
-async def test_a_worker_that_waits_is_told_of_in_plain_words_before_everything_else() -> None:
+async def test_a_worker_that_waits_is_reported_in_plain_words_before_everything_else() -> None:
     room = room_with("reviews:9100", reviews=worker_metrics("reviews", paused={"state": 1, "broker": 0}))
     paused = (await room.get("/api/status"))["paused"]
     assert paused == [{"dependency": "state", "role": "reviews", "workers": 1}]
@@ -139,7 +139,7 @@ async def test_a_port_that_answers_nonsense_is_unreadable_and_no_text_of_it_come
     assert found["paused"] == [{"dependency": "other", "role": None, "workers": 1}]
 
 
-async def test_limits_of_tenants_and_of_the_queue_are_told_with_no_id() -> None:
+async def test_limits_of_tenants_and_of_the_queue_are_shown_with_no_id() -> None:
     one, other = (
         worker_metrics(
             role,
