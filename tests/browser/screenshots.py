@@ -74,7 +74,7 @@ def decide_some(reader: Reader) -> None:
         reader.go(*(("r", "2", "Enter") if key == "r" else ("a",)))
         reader.console.release()
         reader.page.wait_for_timeout(700)
-    reader.console.clock.forward(minutes=1)  # nothing is told of what was done any more
+    reader.console.clock.forward(minutes=1)  # no outcome is shown any more
 
 
 def shoot(folder: Path, opened: Browser, console: Running) -> None:

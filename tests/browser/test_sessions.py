@@ -19,7 +19,7 @@ def type_edit(reader: Reader) -> str:
 
 
 def send_again(reader: Reader) -> None:
-    """See that what was typed stands in the form again, and send it."""
+    """Check that the form has the typed text again, and send it."""
     expect(reader.page.locator("#content")).to_have_value(TYPED)
     expect(reader.page.locator("#content")).to_be_focused()
     reader.go("Control+Enter")

@@ -1,4 +1,4 @@
-"""What clients follow: the table of approved claims, the decisions of what was sent, and where a subject stands."""
+"""What clients follow: the table of approved claims, the decisions of sent records, and the standing of a subject."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_typed_fields_are_those_of_the_records_that_the_gate_reads():
         assert set(typed.__required_keys__) == required - given_
 
 
-# where a subject stands
+# the standing of a subject
 
 
 def test_the_highest_revision_counts_blocked_where_it_was_withdrawn_and_nothing_is_known_of_what_was_erased():

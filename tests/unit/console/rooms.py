@@ -200,7 +200,7 @@ def make_room(shared=None, clock=None, **settings):
 
 @dataclass
 class Element:
-    """An element of a page; `text` is all that stands in it."""
+    """An element of a page; `text` includes that of its children."""
 
     tag: str
     attributes: dict[str, str]
@@ -237,7 +237,7 @@ class Html(HTMLParser):
             element.text += data
 
     def all(self, tag="", **attributes):
-        """Return the elements with a tag and attributes; `data_x` stands for `data-x`, `class_` for `class`."""
+        """Return the elements with a tag and attributes; `data_x` means `data-x`, `class_` means `class`."""
         wanted = {(name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items()}
         return [one for one in self.elements if tag in ("", one.tag) and wanted <= one.attributes.items()]
 
