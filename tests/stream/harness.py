@@ -1,4 +1,4 @@
-"""A test's own deployment: topics, worker processes, a producer, reviewers, a web site, and all that is published."""
+"""A test's own deployment: topics, worker processes, a producer, reviewers, a web site, and the output topics."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ class Deployment:
         return out, err
 
     async def produce(self, claims: Iterable[Mapping[str, Any] | bytes], **options: Any) -> list[Any]:
-        """Produce claims to `claims`, each under its user's key unless told otherwise; return their places."""
+        """Produce claims to `claims`, keyed by user unless `key` is given; return their places."""
         futures = [await self.send(claim, **options) for claim in claims]
         return list(await asyncio.gather(*futures))
 
@@ -409,7 +409,7 @@ class Deployment:
         while True:
             try:
                 fetched = await self._consumer.getmany(timeout_ms=100)
-            except KafkaError:  # the broker is away
+            except KafkaError:  # the broker is unreachable
                 await asyncio.sleep(0.2)
                 continue
             for record in (record for records in fetched.values() for record in records):

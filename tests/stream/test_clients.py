@@ -134,29 +134,29 @@ async def test_an_mcp_agent_remembers_repairs_checks_answers_and_asks_for_the_st
         async with Client(stdio_client(server)) as made:
             yield made
 
-    async def told(agent: Client, tool: str, **arguments: object) -> dict[str, object]:
+    async def call(agent: Client, tool: str, **arguments: object) -> dict[str, object]:
         result = await agent.call_tool(tool, arguments)
         assert not result.is_error, result
         assert result.structured_content is not None
         return result.structured_content
 
     async with agent("--wait", "0.5") as asking:
-        assert (await told(asking, "remember", content="The hall is cold."))["verdict"] == "pending"
+        assert (await call(asking, "remember", content="The hall is cold."))["verdict"] == "pending"
         result = await asking.call_tool("remember", {"content": ""})
         assert (result.is_error, "content" in str(result.content)) == (True, True)
     await deployment.start_workers("claims", "responses")
     async with agent() as asking:
         names = {tool.name for tool in (await asking.list_tools()).tools}
         assert names == {"remember", "check_answer", "recall_status"}
-        blocked = await told(asking, "remember", content=GUESSED)
+        blocked = await call(asking, "remember", content=GUESSED)
         assert (blocked["verdict"], blocked["hedges"]) == ("blocked", ["Maybe"])
-        stored = await told(asking, "remember", content=CITED)
+        stored = await call(asking, "remember", content=CITED)
         assert (stored["verdict"], stored["citations"]) == ("approved", ["adr:003: verified"])
-        assert await told(asking, "recall_status", claim_id=stored["id"]) == stored
-        assert (await told(asking, "recall_status", claim_id="another"))["verdict"] == "pending"
+        assert await call(asking, "recall_status", claim_id=stored["id"]) == stored
+        assert (await call(asking, "recall_status", claim_id="another"))["verdict"] == "pending"
         for port, approved in ((6380, False), (6379, True)):
             answer = f"Redis listens on {port} [source:1]."
-            checked = await told(asking, "check_answer", answer=answer, chunks=[CHUNK])
+            checked = await call(asking, "check_answer", answer=answer, chunks=[CHUNK])
             assert (checked["verdict"] == "approved", bool(checked["failed"])) == (approved, not approved)
     assert {seen.subject[:2] for seen in deployment.decisions} == {("acme", "maria")}
 

@@ -125,8 +125,8 @@ async def test_an_action_is_signed_and_keyed_sent_again_unless_acknowledged_and_
         await publish(topics, other, refused, event(first), event(second))
         done = await actions.outcome(first, PATIENCE)
         late = await actions.outcome(second, PATIENCE)
-        told = (done.applied, done.code, done.revision, done.verdict)
-        assert told == (True, "human_approved", 2, "approved")
+        reported = (done.applied, done.code, done.revision, done.verdict)
+        assert reported == (True, "human_approved", 2, "approved")
         assert (late.applied, late.code) == (False, "stale"), "the first outcome holds"
         assert await actions.outcome(third, 0.2) is None, "another tenant's action may have the same id"
     with pytest.raises(UsageError, match=r"nowhere\.audit"):
@@ -321,8 +321,8 @@ async def test_review_commands_show_the_queue_to_whom_it_belongs_and_wait_for_th
     def answer(sent):
         if sent.subject_id == "b":
             return event(sent, applied=False, code="not_pending")
-        told = {"reject": "stale", "retract": "retracted"}.get(sent.action, code)
-        return event(sent, applied=told != "stale", code=told)
+        reported = {"reject": "stale", "retract": "retracted"}.get(sent.action, code)
+        return event(sent, applied=reported != "stale", code=reported)
 
     async with agent(answer):
         for arguments, applied, expected, status in (
@@ -334,10 +334,14 @@ async def test_review_commands_show_the_queue_to_whom_it_belongs_and_wait_for_th
             given = (action, "a", "--user", "ann", *more, "--format", "json")
             done = await run(*given, data="Edited.\n")
             assert done.exit_code == status, done.output
-            told = json.loads(done.stdout)
-            assert (told["applied"], told["code"], bool(told["sentence"])) == (applied, expected, True)
+            printed = json.loads(done.stdout)
+            assert (printed["applied"], printed["code"], bool(printed["sentence"])) == (
+                applied,
+                expected,
+                True,
+            )
             (sent,) = await newly_sent()
-            assert sent.action_id == told["action_id"]
+            assert sent.action_id == printed["action_id"]
             assert (sent.action, sent.expected_revision, sent.reviewer) == (action, 1, "admin")
             assert sent.content == ("Edited." if action == "edit" else None)
 

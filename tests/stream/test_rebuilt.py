@@ -194,7 +194,7 @@ async def test_claims_after_a_loss_under_load_are_decided_as_if_nothing_had_been
                 await deployment.decision(f"{kind}{user}", revision=2)
 
     async def undisturbed() -> Summary:
-        """Have the library decide all that stands on the topics, in memory, where nothing is ever lost."""
+        """Have the library decide every record on the topics, in memory."""
         prefix = deployment.prefix
         policies = policies_of(deployment.settings(**deployment.policies))
         reader = ReplayReader(deployment.broker.bootstrap, prefix, Rate(None), lambda *_: None)
@@ -309,8 +309,8 @@ async def test_a_dead_letter_is_decided_after_its_cause_is_mended_and_one_that_f
             status, again, _ = await groundwire("redrive", "--code", "invalid_json", "--yes")
             assert (status, again[-1]["outcome"], again[-1]["attempts"]) == (0, "redriven", attempts - 1)
             now = again[-1]["redriven"]
-            stands = RedrivenPlace(now["topic"], now["partition"], now["offset"])
-            await until(lambda s=stands: s in failing, "a run sees that it fails again")  # type: ignore[misc]
+            redriven_to = RedrivenPlace(now["topic"], now["partition"], now["offset"])
+            await until(lambda p=redriven_to: p in failing, "a run sees that it fails again")  # type: ignore[misc]
             await until(lambda n=attempts: len(deployment.dead) == n + 1, "it is a dead letter")  # type: ignore[misc]
             assert deployment.dead[-1].header("gw-attempts") == str(attempts)
             assert deployment.dead[-1].value == b'{"claim_id": "\x1b[2J'

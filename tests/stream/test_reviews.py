@@ -43,13 +43,13 @@ async def test_each_action_brings_the_next_revision_its_audit_event_and_what_fol
     (retraction,) = deployment.seen["retractions"]
     assert (retraction.json["affected"], retraction.key) == (["c5"], retracted.key)
     audit = await office.outcome(rejected)
-    told = (audit["type"], audit["actor"], audit["decision_id"], audit["detail"]["outcome"])
-    assert told == ("review_action", c.json["user_id"], blocked.json["decision_id"], "human_rejected")
+    recorded = (audit["type"], audit["actor"], audit["decision_id"], audit["detail"]["outcome"])
+    assert recorded == ("review_action", c.json["user_id"], blocked.json["decision_id"], "human_rejected")
     assert "It keeps none." not in "".join(str(seen.value) for seen in deployment.seen["audit"])
 
     stale = await office.outcome(await office.act("approve", c))
-    told = (stale["type"], stale["detail"]["outcome"], stale["detail"]["revision"])
-    assert told == ("refused_action", "stale", 2)
+    recorded = (stale["type"], stale["detail"]["outcome"], stale["detail"]["revision"])
+    assert recorded == ("refused_action", "stale", 2)
     for fields, code in (({"key": None}, "unattested"), ({"reviewer": "eve"}, "unauthorized")):
         refused = await office.outcome(await office.act("retract", approved, **fields))
         assert refused["detail"]["outcome"] == code

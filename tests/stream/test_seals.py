@@ -282,8 +282,8 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
     covered = {text.split()[2] for text in detail["outputs"]}
 
     def is_of_it(seen: Seen) -> bool:
-        told = seen.json
-        place = told["detail"]["seal"] if told.get("type") == "seal" else told.get("origin") or {}
+        value = seen.json
+        place = value["detail"]["seal"] if value.get("type") == "seal" else value.get("origin") or {}
         return (place.get("topic"), place.get("partition")) == own
 
     def without(gone: Callable[[Seen], bool]) -> Topics:
@@ -431,10 +431,10 @@ async def test_a_rebuild_that_requires_seals_leaves_out_forgeries_that_follow_an
         headers = list((dict(genuine.headers) | {"ce_id": ce_id.encode()}).items())
         sent = json.dumps(value).encode()
         await (await deployment.send(sent, key=kept.key, topic=genuine.topic, headers=headers))
-    status, _, told = await deployment.command(
+    status, _, stderr = await deployment.command(
         "rebuild", "--yes", "--require-seals", "--seal-keys", str(deployment.seal_key)
     )
-    assert (status, "1 unsealed, left out" in told) == (0, True), told
+    assert (status, "1 unsealed, left out" in stderr) == (0, True), stderr
     standings = await stored()
     assert standings.pop("c100") is None
     assert standings.pop("c2") is SubjectState.APPROVED, "a forged retraction closes nothing"

@@ -104,11 +104,11 @@ async def test_over_tls_with_a_password_claims_are_decided_and_wrong_credentials
 
         for setting, value in (("SASL_PASSWORD_FILE", "wrong"), ("CA_FILE", "other-ca.pem")):
             wrong = {f"GROUNDWIRE_KAFKA_{setting}": str(tmp_path / value)}
-            for told in (
+            for refused in (
                 await run(*reading, "--timeout", "3", **wrong),
                 await run("-m", "agents", "claims", **wrong),
             ):
-                assert told.returncode != 0
-                assert "GROUNDWIRE_KAFKA_" in told.stderr
-                assert "Traceback" not in told.stderr
-                assert "guess" not in told.stderr
+                assert refused.returncode != 0
+                assert "GROUNDWIRE_KAFKA_" in refused.stderr
+                assert "Traceback" not in refused.stderr
+                assert "guess" not in refused.stderr

@@ -76,5 +76,5 @@ async def test_a_decision_of_a_person_cannot_be_back_dated(broker: Broker) -> No
 
 def test_only_what_people_decide_bears_the_brokers_time() -> None:
     """Claims and responses keep the producer's: it is the gate's clock for them, however late they come."""
-    told = {spec.name: spec.config["message.timestamp.type"] for spec in CATALOG}
-    assert {name for name, kind in told.items() if kind == "LogAppendTime"} == {TopicName.REVIEW_DECISIONS}
+    types = {spec.name: spec.config["message.timestamp.type"] for spec in CATALOG}
+    assert {name for name, kind in types.items() if kind == "LogAppendTime"} == {TopicName.REVIEW_DECISIONS}

@@ -119,9 +119,9 @@ async def test_a_topic_or_partition_that_does_not_exist_is_named_and_not_followe
 
 
 async def test_what_a_group_committed_is_asked_for_until_its_coordinator_answers(monkeypatch):
-    """Its metadata is told too; a partition without an offset is left out."""
-    other, stands = TopicPartition("t.claims", 1), OffsetAndMetadata(7, "seal")
-    answers = [CoordinatorNotAvailableError(), {}, {PARTITION: stands, other: OffsetAndMetadata(-1, "")}]
+    """The metadata is returned too; a partition without an offset is left out."""
+    other, committed = TopicPartition("t.claims", 1), OffsetAndMetadata(7, "seal")
+    answers = [CoordinatorNotAvailableError(), {}, {PARTITION: committed, other: OffsetAndMetadata(-1, "")}]
 
     class Admin:
         async def list_consumer_group_offsets(self, group, partitions):
@@ -133,7 +133,7 @@ async def test_what_a_group_committed_is_asked_for_until_its_coordinator_answers
 
     monkeypatch.setattr(reader, "admin", serving(Admin()))
     monkeypatch.setattr(reader, "_RETRY_SECONDS", 0)
-    assert await committed_of("b:1", "g", [PARTITION, other], 60) == {PARTITION: stands}
+    assert await committed_of("b:1", "g", [PARTITION, other], 60) == {PARTITION: committed}
     answers.append(KafkaError())
     with pytest.raises(BrokerUnavailable, match="offsets of groups"):
         await committed_of("b:1", "g", [PARTITION, other], 60)
