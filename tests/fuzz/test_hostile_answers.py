@@ -27,8 +27,7 @@ from groundwire.verify.models import AnthropicModel, HttpModel, ModelLimits, Ope
 from groundwire.verify.pacing import Pacer, PacingLimits
 from groundwire.verify.results import CitationState
 from groundwire.verify.ssrf import AddressGuard
-from groundwire.verify.transport import GuardedTransport
-from groundwire.verify.url import UrlChecker
+from groundwire.verify.url import GuardedTransport, UrlChecker
 from tests.fuzz import inputs
 from tests.fuzz.contract import check_decision, check_outputs, listening, quiet
 from tests.fuzz.inputs import CANARY, ODD, TABLES, Dice, any_value, feed, mutated, scratched, text, written

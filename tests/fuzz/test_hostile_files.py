@@ -26,8 +26,8 @@ from groundwire.library.evaluate import BadRow, read_labelled
 from groundwire.messages.topics import TopicName
 from groundwire.policy import load_policy, parse_policy
 from groundwire.review.tokens import Tokens
-from groundwire.verify.adr import AdrFolder
 from groundwire.verify.citations import load_sources
+from groundwire.verify.local import AdrFolder
 from groundwire.verify.results import MAX_TEXT, CitationState
 from tests.fuzz import inputs
 from tests.fuzz.contract import listening

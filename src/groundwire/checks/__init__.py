@@ -24,21 +24,13 @@ class WarningType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReportWarning:
-    """One entry of `report.warnings`.
-
-    Args:
-        type: A member of `WarningType`.
-        message: One sentence for a person.
-        details: What a program may want to know: files, positions in characters, scores; None where the
-            message says it all.
-    """
+    """One entry of `report.warnings`."""
 
     type: str
-    message: str
-    details: dict[str, Any] | None = None
+    message: str  # one sentence for a person
+    details: dict[str, Any] | None = None  # for a program: files, positions in characters, scores
 
     def as_dict(self) -> dict[str, Any]:
-        """The warning as the report shows it; `details` is left out where there is none (S2-35)."""
         shown: dict[str, Any] = {"type": str(self.type), "message": self.message}
         if self.details is not None:
             shown["details"] = dict(self.details)

@@ -41,7 +41,6 @@ class Citation(NamedTuple):
 
     @property
     def label(self) -> str:
-        """As in checks: "adr:003"."""
         return f"{self.type}:{self.value}"
 
     @property
@@ -296,7 +295,6 @@ def _is_foreign(text: str, citation: Citation) -> bool:
 
 
 def _is_longer(match: re.Match[str], before: str) -> bool:
-    """Tell whether an ADR or issue is part of a longer name: with a name before it, a version or word behind it."""
     if match.lastgroup not in {"adr", "gh", "issue"}:
         return False
     name = _LONGER_BEFORE.search(before)
@@ -306,7 +304,6 @@ def _is_longer(match: re.Match[str], before: str) -> bool:
 
 
 def _is_issue(match: re.Match[str], before: str, last: Citation | None) -> bool:
-    """Tell whether a bare `#12` is an issue: by a word beside it, or in a list behind one that is."""
     text, (start, end) = match.string, match.span()
     if _ISSUE_CUE.search(before) or _ISSUE_BEHIND.match(text, end):
         return True

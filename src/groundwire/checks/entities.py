@@ -102,7 +102,6 @@ class EntityGrounding:
         }
 
     def events(self, tenant_id: str) -> list[Event]:
-        """Return `knowledge.eg.failed`, bounded, where an entity is missing (S3-05, S3-06, S3-29)."""
         if not self.missing:
             return []
         missing, truncated = bounded([entity.as_dict() for entity in self.missing])
@@ -127,15 +126,9 @@ def ground_entities(
     """Look every entity up in an index; what cannot be confirmed is missing, never an error.
 
     Roles are compared where both the entity and its entry have one, without regard to case, white space and
-    Unicode form (S3-12). The time is linear in the number of entities (S3-28).
-
-    Args:
-        entities: `{id, name?, role?, provenance_id?}`.
-        index: Entity id to `{confidence, role?, provenance_id?, ...}`; an empty entry is none (S3-03).
-        also: A second index, which can only lower: an entity has to be in both.
-        required_confidence: Least confidence of an entry, 0..1, inclusive (S3-04). A confidence that is missing
-            or no number from 0 to 1 is too low.
-        require_provenance: An entity without `provenance_id`, its own or its entry's, is missing (S3-13).
+    Unicode form (S3-12). An empty entry is none (S3-03); a confidence that is missing, or no number from 0 to 1, is too
+    low (S3-04). `also` is a second index: an entity has to be in both. With `require_provenance` an entity needs a
+    `provenance_id`, its own or its entry's (S3-13). The time is linear in the number of entities (S3-28).
     """
     missing: list[MissingEntity] = []
     grounded: list[str] = []
@@ -187,7 +180,6 @@ class VersionConflict:
     versions: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """The document and its versions, bounded, with the number of those left out (S3-29, S3-31)."""
         shown = [version[:MAX_ID] for version in self.versions[:MAX_VERSIONS]]
         left_out = len(self.versions) - len(shown)
         truncated = {"truncated": left_out} if left_out else {}
@@ -208,7 +200,6 @@ class VersionConflicts:
         return tuple(found)
 
     def events(self, tenant_id: str) -> list[Event]:
-        """Return `enrich.version_conflict` for each conflict, at most 100 of them (S3-29..S3-31)."""
         return [
             Event("enrich.version_conflict", {**conflict.as_dict(), "tenant_id": tenant_id})
             for conflict in self.conflicts[:MAX_ITEMS]

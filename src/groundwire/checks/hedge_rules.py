@@ -92,7 +92,7 @@ class HedgeTokens:
     def around(self, index: int) -> tuple[list[str], list[str]]:
         """Return the tokens before one, in its sentence, and those behind it, as far as a rule may look.
 
-        The first of those before it is the stop of the sentence before, `START`, or what stands for words cut off;
+        The first of those before it is the stop of the sentence before, `START`, or a substitute for words cut off;
         an empty one ends those behind it. A text ends with a stop, written or not.
         """
         first = max(0, index - _BEFORE)
@@ -103,7 +103,6 @@ class HedgeTokens:
         return before, [*after, *([_STOP] if len(after) < _BEHIND else []), ""]
 
     def spans(self) -> list[tuple[int, int]]:
-        """Return where in the text each token starts and ends; those of a contraction share one place."""
         starts = list(accumulate([len(chunk) + 1 for chunk in self._chunks], initial=0))
         spans = [
             (start + first, start + last)

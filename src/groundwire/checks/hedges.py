@@ -294,7 +294,7 @@ class HedgeDetector:
 
     Args:
         block: further words or phrases that block: literal text, matched as whole words in any case (S0-103).
-        review: the same, for review. What is built in stays: of hedges that overlap the stricter one stands.
+        review: the same, for review. What is built in stays: of hedges that overlap the stricter one counts.
     """
 
     @takes(block=Iterable, review=Iterable)
@@ -367,7 +367,6 @@ class HedgeDetector:
 
 
 def built_in(text: str) -> Iterator[_Match]:
-    """Yield the hedges of the grammar in a text in normal form."""
     asked = _ASKED.match(text)
     if asked:
         yield _Match("question", HedgeAction.REVIEW, *asked.span())

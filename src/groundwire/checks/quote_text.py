@@ -226,7 +226,6 @@ def standing(quotes: Iterable[str], source: str) -> Iterator[tuple[str, bool]]:
 
 
 def _at_once(quotes: list[str], source: str) -> set[str]:
-    """Find quotes by the automaton of Aho and Corasick."""
     steps: dict[int, int] = {}
     ends = [""]
     for quote in quotes:

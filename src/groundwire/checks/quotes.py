@@ -95,23 +95,14 @@ class EvidenceGroundingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class QuoteRules:
-    """When a quote counts as held by its source.
-
-    Attributes:
-        mode: `substring`, or `fuzzy` for those that nearly match too (S1-02, S1-27).
-        fuzzy_threshold: Least score of a fuzzy match, inclusive: 0.5 to 1.0 (S1-03).
-        min_characters: Shorter quotes, in normal form, are rejected (S1-30).
-        min_words: Quotes of fewer words are rejected (S1-30).
-        word_boundaries: A substring has to begin and end at a word's (S1-30).
-        remove_soft: Soft hyphens and word joiners do not count either (S1-15).
-    """
+    """When a quote counts as held by its source (S1-02, S1-03, S1-30)."""
 
     mode: QuoteMode = "substring"
-    fuzzy_threshold: float = 0.85
-    min_characters: int = 0
+    fuzzy_threshold: float = 0.85  # least score of a fuzzy match, inclusive: 0.5 to 1.0
+    min_characters: int = 0  # in normal form
     min_words: int = 0
-    word_boundaries: bool = False
-    remove_soft: bool = False
+    word_boundaries: bool = False  # a substring has to begin and end at a word's
+    remove_soft: bool = False  # soft hyphens and word joiners do not count either (S1-15)
 
     def __post_init__(self) -> None:
         if self.mode not in {"substring", "fuzzy"}:
@@ -122,39 +113,22 @@ class QuoteRules:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceGroundingStats:
-    """How many quotes their source holds (S1-33, S1-34).
-
-    Attributes:
-        extracted_count: Quotes that there were.
-        validated_count: Of these, the ones that stand there.
-        rejected_count: The others.
-        rejected_by_domain: The others by domain; every domain is there, with 0 where none was rejected.
-    """
+    """How many quotes their source holds (S1-33, S1-34)."""
 
     extracted_count: int
     validated_count: int
     rejected_count: int
-    rejected_by_domain: dict[str, int]
+    rejected_by_domain: dict[str, int]  # has every domain, with 0 where none was rejected
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedQuote:
-    """A quote that its source does not hold; never its text (S1-39).
-
-    Attributes:
-        domain: Where it was extracted for.
-        quote_hash: First 12 hexadecimal characters of its SHA-256 (S1-37).
-        quote_len: Its length in characters.
-        score: Of the nearest window, 0 to 1; None where it was not compared that way or is far below the
-            threshold (S2-44).
-        why: `empty`, `too_short`, `not_found`, `too_long` (longer than the source, or than is compared),
-            `number` or `negation` (differs in one from what it nearly matches), `work_limit`.
-    """
+    """A quote that its source does not hold; never its text (S1-39)."""
 
     domain: str
-    quote_hash: str
+    quote_hash: str  # first 12 hexadecimal characters of its SHA-256 (S1-37)
     quote_len: int
-    score: float | None
+    score: float | None  # of the nearest window; None: not compared, or far below the threshold (S2-44)
     why: RejectionReason
 
 

@@ -1,7 +1,7 @@
 """Relation preservation: what an answer says of two things has to be what the ground truth says (S3-15..S3-27).
 
 Statements of the same subject, relation, object and qualifiers are one line: a newer one supersedes those before it
-(S3-25). Age is told by timestamps where all of a line have one, else by versions where all are numbered alike
+(S3-25). Age is read from timestamps where all of a line have one, else by versions where all are numbered alike
 (`v2` < `v10`, `2023-04` < `2024-01`); else all of a line are in force.
 """
 
@@ -160,11 +160,8 @@ class RelationFacts:
 class RelationIndex:
     """Ground truth by subject and object; made once, in time linear in the number of truths (S3-28).
 
-    Args:
-        truths: `{subject, relation, object, timestamp?, version?, qualifiers?}`; one without subject, relation
-            or object grounds nothing.
-        inverses: Relations that say the same the other way round, such as `{"sued": "was sued by"}`; a relation
-            that is its own inverse has no direction, such as `{"merged with": "merged with"}`.
+    A truth without subject, relation or object grounds nothing. `inverses` say the same the other way round, such as
+    `{"sued": "was sued by"}`; a relation that is its own inverse has no direction.
     """
 
     def __init__(self, truths: Iterable[RelationLike], *, inverses: Mapping[str, str] | None = None) -> None:
@@ -258,7 +255,6 @@ class Violation:
     detail: str | None = None
 
     def as_dict(self, *, detailed: bool = True) -> dict[str, Any]:
-        """The entry of report and event, without what it does not have; events leave `detail` out."""
         shown: dict[str, Any] = {"index": self.index, "reason": str(self.reason)}
         if self.expected_version is not None:
             shown["expected_version"] = self.expected_version
@@ -291,7 +287,6 @@ class RelationPreservation:
         return RelationPreservation(tuple(violations), tuple(unspecified), self.claim_count)
 
     def as_report(self, hops: Sequence[Any] = ()) -> dict[str, Any]:
-        """The section `relations` of a response's report; `hops` are passed through (S3-23)."""
         return {
             "violations": [violation.as_dict() for violation in self.violations],
             "grounded_claims": self.grounded_claims,
@@ -299,7 +294,6 @@ class RelationPreservation:
         }
 
     def events(self, tenant_id: str) -> list[Event]:
-        """Return `knowledge.rp.violation`, bounded, where there is a violation (S3-21, S3-29)."""
         if not self.violations:
             return []
         violations, truncated = bounded([one.as_dict(detailed=False) for one in self.violations])
@@ -320,13 +314,9 @@ def preserve_relations(
     timestamp where both have one (C-54), and in qualifiers where they are required. A claim that names the
     timestamp of an earlier statement may rest on that one; any other version than the one in force is stale
     (S3-25). Otherwise the differences to the nearest statement are reported. Names, versions and
-    qualifiers are compared without regard to case, white space and Unicode form, timestamps as instants.
-
-    Args:
-        claims: What the answer says.
-        truths: The ground truth, or an index of it that serves many calls.
-        strict_versions: A claim without a version, where the ground truth has one, is a violation (C-53).
-        require_qualifiers: A claim needs every qualifier that the ground truth has, with its value (S3-26).
+    qualifiers are compared without regard to case, white space and Unicode form, timestamps as instants. With
+    `strict_versions` a claim needs a version where the ground truth has one (C-53), with `require_qualifiers` every
+    qualifier that the ground truth has, with its value (S3-26).
     """
     index = truths if isinstance(truths, RelationIndex) else RelationIndex(truths)
     pairs = zip(claims, repeat(index), strict=False)

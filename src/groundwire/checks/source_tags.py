@@ -35,20 +35,15 @@ _BREAK = re.compile(r"\n[ \t\r]*\n")
 class TagReport:
     """The marks of citation of an answer, and the claims that lack one.
 
-    Attributes:
-        tags: what all marks refer to, in order: numbers of passages, and names.
-        phantom: those that name nothing that was retrieved, each once (S2-23).
-        missing: (start, end), in characters of the answer, of each claim in a paragraph without any mark. Empty where
-            the answer has no `[source:N]` and none is required.
-        claims: number of technical claims.
-        coverage: claims served by a mark of what was retrieved ÷ claims, 0 to 1; 1.0 where there is no claim.
+    `missing` has start and end of each claim in a paragraph without any mark; it is empty where the answer has no
+    `[source:N]` and none is required. `coverage` is 1.0 where there is no claim.
     """
 
-    tags: tuple[Reference, ...]
-    phantom: tuple[Reference, ...]
+    tags: tuple[Reference, ...]  # what all marks refer to, in order: numbers of passages, and names
+    phantom: tuple[Reference, ...]  # those that name nothing that was retrieved, each once (S2-23)
     missing: tuple[tuple[int, int], ...]
-    claims: int
-    coverage: float
+    claims: int  # technical ones
+    coverage: float  # claims served by a mark of what was retrieved ÷ claims
     present: bool
     warnings: tuple[ReportWarning, ...]
 

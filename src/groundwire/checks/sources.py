@@ -142,7 +142,6 @@ class FilePassages:
         return set(pairwise(self._text.split("\0")))
 
     def covers(self, start: int, end: int) -> bool:
-        """Tell whether lines start to end, both included, were retrieved (S2-07)."""
         index = bisect_right(self._ranges, (start, float("inf"))) - 1
         return 0 < start <= end and index >= 0 and end <= self._ranges[index][1]
 
@@ -349,7 +348,6 @@ class FieldCheckResult(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The text of the warning UNVERIFIED_FIELDS (S2-16)."""
         return f"Unverified fields: [{', '.join(self.unverified)}]"
 
 

@@ -132,8 +132,8 @@ class ClientMemory:
 class Memories:
     """The memory of each client, for as long as the client lives.
 
-    Clients are told apart by identity: equal ones may have different keys, and a dataclass may have no hash. A client
-    that takes no weak reference is held here, the last 16 of them.
+    Clients are compared by identity: equal ones may have different keys, and a dataclass may have no hash. Of clients
+    that take no weak reference the last 16 are held here.
     """
 
     def __init__(self) -> None:
@@ -168,7 +168,6 @@ async def ask(
     budget: Budget | None = None,
     sample: int = 0,
 ) -> Reply:
-    """Put a question to a model, or take the reply to the same question from the cache."""
     budget = budget or Budget(config)
     key = (config.verification_model, prompt.key, config.samples > 1, sample)
     memory = _memories.of(client)
@@ -306,7 +305,6 @@ async def ask_about(
     client: Client,
     config: VerificationConfig,
 ) -> VerifierFacts:
-    """Ask a model about the claims of one response, with the evidence and without it (S4-34)."""
     budget = Budget(config)
     asked = await _all(
         [

@@ -54,7 +54,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class LogprobToken:
-    """A token of an answer: its natural log-probability, and those of what might have stood there instead."""
+    """A token of an answer: its natural log-probability, and those of its alternatives."""
 
     text: str
     logprob: float

@@ -171,18 +171,8 @@ def plan_response(  # noqa: PLR0913 - what a response is made of
 ) -> Plan:
     """Check a response by the rules, and choose what a model is asked (S4-20, S4-33, S4-35, S4-41).
 
-    Args:
-        response: the text.
-        context: evidence, id -> text.
-        config: mode and limits.
-        ask: whether there is a model.
-        response_id: its claims are `<response_id>/claim#<n>` then, so that none has the id of a claim that is fanned
-            out; the hash of the text where None.
-        question: what was asked.
-        steps: the reasoning behind it, audited too: claims of the report behind those of the text. Those past
-            `AUDITED` are not looked at, and supported by nothing.
-        read: reads a text's statements, and caches them.
-        citable: what the text may cite; by default the evidence, by its ids and by number.
+    Its claims are `<response_id>/claim#<n>`, so that none has the id of a claim that is fanned out. `steps` are audited
+    too, as claims behind those of the text; those past `AUDITED` are supported by nothing.
     """
     read = read or cache(read_statements)
     citable = citable or Citable(context, len(context), context.values())
@@ -238,7 +228,6 @@ def audit_steps(
 
 
 def report_of(plan: Plan, facts: VerifierFacts | None, config: VerificationConfig) -> HallucinationReport:
-    """Return the report of a response from what the rules found and what a model said."""
     opinions = {opinion.claim_id: opinion for opinion in facts.opinions} if facts else {}
     verified = [verification_of(claim, config, opinions.get(claim.claim_id)) for claim in plan.claims]
     # what a model cleared is no doubt any more
@@ -262,7 +251,7 @@ def report_of(plan: Plan, facts: VerifierFacts | None, config: VerificationConfi
 def _with_phantoms(claims: Sequence[ClaimCheck], cited: Sequence[Mark]) -> tuple[list[ClaimCheck], int]:
     """Return claims, each with what its marks cite and is not there, and the number of marks beside claims.
 
-    A mark belongs to the claim that it stands in, or to the last one in front of it (S4-06, S4-24).
+    A mark belongs to the claim that contains it, or to the last one in front of it (S4-06, S4-24).
     """
     marked = list(claims)
     starts = [claim.start for claim in claims]

@@ -235,7 +235,7 @@ def consensus(replies: Sequence[ModelOpinion | None]) -> ModelOpinion | None:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return dict(pairs)
 
 
@@ -248,7 +248,6 @@ def _short(reason: str) -> str:
 
 
 def _measured(answer: ModelAnswer, words: Sequence[str]) -> float | None:
-    """Return the probability that the model gave to the first of the verdicts at the place where its own begins."""
     found = _VERDICT.search(answer.text)
     if not found or "".join(token.text for token in answer.tokens) != answer.text:
         return None

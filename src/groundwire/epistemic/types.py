@@ -97,7 +97,7 @@ def is_doubted(weakest: float, whole: float, point: OperatingPoint, threshold: f
 
 
 class VerificationConfig(BaseModel):
-    """Epistemic verification: thresholds, what becomes of failures, and when a model is asked.
+    """Epistemic verification: thresholds, how failures are handled, and when a model is asked.
 
     The library's configuration, and the table `[verification]` of the policy: the one source of its defaults (S4-36).
     Deterministic checks see every claim; `mode`, limits, skip rules and the cache govern model calls alone.

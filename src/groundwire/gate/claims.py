@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from groundwire.checks.citations import Citation
 from groundwire.checks.hedges import HedgeAction
+from groundwire.checks.support.verify import relevance
 from groundwire.errors import RecordError
 from groundwire.gate.build import Envelope, Stamp, build_decision
 from groundwire.gate.claim_case import (
@@ -61,7 +62,6 @@ from groundwire.messages.records import Claim
 from groundwire.policy import Policy
 from groundwire.state.model import DedupQuery, HeldEntry, Outcome, ReviewAction, StepRequest
 from groundwire.verify.citations import NETWORK, CitationVerifier
-from groundwire.verify.relevance import relevance
 from groundwire.verify.results import CitationCheck
 
 MAX_DETAIL = 100

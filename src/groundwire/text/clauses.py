@@ -1,4 +1,4 @@
-"""The parts of an English clause that comparing claims needs: where its verb stands, and what each word is to it.
+"""The parts of an English clause that comparing claims needs: where its verb is, and what each word is to it.
 
 No parser: a few small tables of function words and the endings of the others. The verb splits a claim into what it is
 about (before) and what it says of that (behind). Where no verb is found, a claim says everything of nothing.
@@ -73,7 +73,7 @@ class Clause(NamedTuple):
 
 
 def role_of(preposition: str) -> int:
-    """Return the role of what stands behind a preposition; 0 for other words."""
+    """Return the role of what follows a preposition; 0 for other words."""
     return _ROLES.get(preposition, 0)
 
 
@@ -92,7 +92,6 @@ def forms_of(verb: str) -> list[str]:
 def read_clause(
     tokens: Sequence[str], first: int, names: Collection[str], states: Collection[int] = ()
 ) -> Clause:
-    """Find the verb of a claim and the role of each token, in linear time."""
     verb = _verb_place(tokens[:first], names)
     roles: list[int] = []
     role: int = WordRole.SUBJECT
@@ -207,7 +206,6 @@ def is_past(token: str) -> bool:
 
 
 def _is_third_person(token: str) -> bool:
-    """Tell whether a word has the "-s" of a verb (or of a plural)."""
     return token.endswith("s") and len(token) > 3 and not token.endswith(("ss", "us", "is", "'s"))
 
 

@@ -8,7 +8,6 @@ from importlib.resources import files
 
 @cache
 def tables(package: str) -> dict[str, str]:
-    """Return the text of each list in a package, by name."""
     found: dict[str, list[str]] = {}
     for line in (files(package) / "words.txt").read_text("utf-8").splitlines():
         if line.startswith("["):

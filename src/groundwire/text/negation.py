@@ -5,10 +5,10 @@ pairs of opposites ("allows" and "blocks", "all" and "some") are not.
 
 -   `negations`: which negations a claim holds, for deduplication and for support by passages (S0-121).
 -   `negation_of` and `negated_stems`: whether one word is a negation, and of what, for the clauses of an answer.
--   `Clauses`: whether a negation stands before a place of a source, in its clause, for quotes (C-41). It parses
+-   `Clauses`: whether a negation precedes a place of a source, in its clause, for quotes (C-41). It parses
     nothing: where the rules are in doubt it says yes, and a person looks.
 -   `side_of`: of which pair of opposites a word names a side. Each line of the table is a pair: words of one side, a
-    bar, words of the other. Verbs and nouns stand in their base form, and so in all forms. Words of one side say nearly
+    bar, words of the other. A base form means all forms of a word. Words of one side say nearly
     the same of a thing, so they are compared as one word. What a prefix denies takes the other side of the plain word:
     unlocked, illegal, disagree.
 
@@ -56,7 +56,7 @@ DENYING: Final = {
 """Word that denies before another one -> how that one may end."""
 _NO_DOING: Final = words_in(__package__, "no_doing")
 """Words in -ing that say no doing: who skips one denies nothing."""
-# They reach nothing: what they negate stands in another clause, or in themselves.
+# They reach nothing: what they negate is in another clause, or in themselves.
 _BARE: Final = words_of("unless except false disable disables disabled disabling")
 _EXCLUDING: Final = {"exclude": "include", "excludes": "includes", "excluded": "included"}
 _SIGNS: Final = words_of("!= !== ≠ ¬ disconnected excluding")
@@ -192,7 +192,7 @@ def may_negate(token: str) -> bool:
 
 _REACH: Final = 120  # characters that a negation reaches: speech written down may go without full stops
 _PIECE: Final = 50_000
-_LONGEST_MATCH: Final = 64  # characters, with what stands around a match
+_LONGEST_MATCH: Final = 64  # characters, with the text around a match
 _MOST_PLACES: Final = 100  # at which a quote is looked at; one that is negated at all of these gets its note
 
 
@@ -227,7 +227,7 @@ class _Marks(NamedTuple):
 class Clauses:
     """The clauses of a source, in the form in which quotes are compared, and the negations in them.
 
-    Only what stands around a place is read, until that has cost as much as the whole source does.
+    Only the text around a place is read, until that has cost as much as the whole source does.
     """
 
     def __init__(self, source: str) -> None:
@@ -236,7 +236,6 @@ class Clauses:
         self._whole: _Marks | None = None
 
     def negates(self, place: int) -> bool:
-        """Tell whether a negation stands before a place of the source: in its clause, within reach."""
         return _negates(self._around(place), place)
 
     def always_negates(self, quote: str, *, whole_words: bool = False) -> bool:

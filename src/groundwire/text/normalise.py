@@ -79,7 +79,6 @@ class NormalisedText(NamedTuple):
     ends: Sequence[int]
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Translate a non-empty span of the reading to positions of the original text."""
         return self.starts[start], self.ends[end - 1]
 
 

@@ -47,7 +47,7 @@ _PER: Final = frozenset(("per", "every", "each"))
 _MEASURES: Final = frozenset(
     name for name in UNIT_NAMES if len(name) > 4 and name.endswith("s") and name not in {"times", "points"}
 )
-"""Units that stand without a number too: "the timeout is in milliseconds"."""
+"""Units that are used without a number too: "the timeout is in milliseconds"."""
 _COUNTED: Final = frozenset(("once", "twice", "thrice", "times"))
 
 _SMALL: Final = ONES | TENS
@@ -114,7 +114,6 @@ def quantities(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _words(tokens: Sequence[str]) -> Sequence[str]:
-    """Split "three-day" and "twenty-one"; leave every other token alone."""
     if "-" not in "".join(tokens):
         return tokens
     words: list[str] = []
@@ -174,7 +173,6 @@ def _with_next(words: Sequence[str], number: _Number) -> _Number:
 
 @per_token
 def _digits(word: str) -> tuple[str, str, list[str]]:
-    """Read a token with digits: as it is compared, its value, its units."""
     token = _TOKEN.fullmatch(word)
     head = token and _HEAD.fullmatch(token["head"][-_HEAD_LENGTH:])
     if not token or not head:  # cannot be: the expressions match every token with a digit
@@ -194,7 +192,6 @@ def _digits(word: str) -> tuple[str, str, list[str]]:
 
 @per_token
 def _units(text: str) -> list[str]:
-    """Return the units of a text such as "ms", "mb/s" or "req/s"; none if it is no unit."""
     unit, *per = UNIT_NAMES.get(text, text).split("/")
     whole = [UNIT_NAMES[unit]] if unit in UNIT_NAMES else []
     return whole + [f"/{UNIT_NAMES[part]}" for part in per if part in UNIT_NAMES]
@@ -262,7 +259,6 @@ def may_be_time(token: str) -> bool:
 
 
 def clock_times(tokens: Sequence[str]) -> list[int]:
-    """Return the places of the tokens that say a time of the day: "9:15", "8 am", "noon"."""
     found = [place for place, token in enumerate(tokens) if _CLOCK.fullmatch(token)]
     hours = [place for place, token in enumerate(tokens) if place and token in _HOURS]
     return [*found, *hours, *(place - 1 for place in hours if tokens[place - 1].isdecimal())]

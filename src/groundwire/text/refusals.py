@@ -33,7 +33,7 @@ _TALK = re.compile(
 # What was retrieved, by the names that prompts and answers give it, and what it does not do.
 _NOUN = r"(?:sources?|documents?|documentation|context|passages?|excerpts?|snippets?|chunks?|material)\b"
 _NOUN_STEMS = ("source", "document", "context", "passage", "excerpt", "snippet", "chunk", "material")
-_DENIALS = ("no", "n't", "n\u2019t")  # one of them stands in every refusal, as in "not"
+_DENIALS = ("no", "n't", "n\u2019t")  # one of them is in every refusal, as in "not"
 _SAY = "mention|say|specify|state|describe|discuss|address|explain|indicate|answer|cover"
 _HOLD = "contain|include|provide|show|document|give|define|list"
 _SAID = "found|mentioned|stated|specified|described|discussed|addressed|explained|indicated|covered"
@@ -315,7 +315,6 @@ def frame_of(statement: str) -> int:
 
 
 def is_wish(clause: str) -> bool:
-    """Tell whether a clause wishes somebody well: "Enjoy your walk!"."""
     return (
         re.match(r"\W*(?:enjoy|have an? |good luck|best of luck|safe travels)", clause, re.IGNORECASE)
         is not None
@@ -336,7 +335,6 @@ def tells_no_answer(sentence: str) -> bool:
 
 
 def is_table_rule(text: str) -> bool:
-    """Tell whether a span is the rule below the head of a table ("|---|---|")."""
     return text.lstrip().startswith("|") and "-" in text and says_nothing(text)
 
 

@@ -2,7 +2,7 @@
 
 A sentence never runs across a blank line, a list item, a heading, a table row or a code block. What is no end
 of a sentence: the point of a number, a file name or a version, of an abbreviation ("e.g.", "Dr.", "Fig. 3"),
-and whatever stands in a code span. Marks of citation are taken out before (`checks.marks`).
+and whatever is in a code span. Marks of citation are taken out before (`checks.marks`).
 """
 
 from __future__ import annotations
@@ -165,7 +165,6 @@ def _stretches(text: str, lines: list[_Line]) -> Iterator[tuple[int, int, bool]]
 
 
 def _boundaries(text: str, start: int, end: int) -> Iterator[int]:
-    """Yield where sentences end before the end of a stretch."""
     done = start
     for stop in _STOP.finditer(text, start, end):
         if stop[0][0] == "`" or stop.start() < done or stop.end() == end:

@@ -43,8 +43,6 @@ _ENDINGS: Final = ("ingly", "edly", "ings", "ied", "ies", "ing", "ed", "es", "ly
 
 
 class Lexeme(NamedTuple):
-    """A word as it is compared."""
-
     text: str  # in lower case
     stems: tuple[str, ...]  # `connectTimeout_ms` has three, a function word none
     counts: bool  # it may be a number word

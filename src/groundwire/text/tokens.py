@@ -5,7 +5,7 @@ are two words. The gate compares tokens instead (C-07): the same words with othe
 or case are the same tokens. What a symbol says stays: "C++", "C#", "-5", ".5", "30%", "$30", "<100ms",
 "!=".
 
-Words are what stands between white space, so text in a script without spaces is few, long tokens: its
+Words are separated by white space, so text in a script without spaces is few, long tokens: its
 copies are found, its near-duplicates are not.
 """
 
@@ -34,7 +34,7 @@ _FOLDED: Final = {
     **dict.fromkeys(map(ord, _TRADE_MARKS)),
     **dict.fromkeys(map(ord, "\u2018\u2019\u201b\u02bc\u00b4"), "'"),
     **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2212"), "-"),  # hyphens, en dash, minus
-    **dict.fromkeys(map(ord, "\u2014\u2015"), " "),  # an em dash stands between two words
+    **dict.fromkeys(map(ord, "\u2014\u2015"), " "),  # an em dash separates two words
     **dict.fromkeys(map(ord, "\u2044\u2215"), "/"),
 }
 # NFKC would turn a power into digits ("10⁶" into "106") and glue a fraction to its number ("5½" into "51/2").
@@ -63,7 +63,6 @@ def tokenize(text: str) -> list[str]:
 
 
 def tokenize_visible(shown: str) -> list[str]:
-    """Split what `visible` returned into its tokens, as `tokenize`."""
     if shown.isascii():
         folded = shown.lower()
     else:
@@ -97,7 +96,7 @@ def per_token(work: Callable[[str], _T]) -> Callable[[str], _T]:
 
 
 def token_digest(token: str) -> bytes:
-    """Return the 8 bytes that stand for a token: blake2b of its UTF-8 text, equal in every process."""
+    """Return the 8 bytes that identify a token: blake2b of its UTF-8 text, equal in every process."""
     # A lone surrogate cannot come over the wire; the library must not break on one.
     return blake2b(token.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 

@@ -2,7 +2,7 @@
 
 Hedges, tokens, citations and quotes are looked for in this one reading, so that a tag, an entity or an invisible
 character neither hides a word nor makes one. An invisible character counts for nothing inside a word and for a blank
-between words; which of the two it is cannot be told by itself, so a check may read a text both ways.
+between words; which of the two it is cannot be determined, so a check may read a text both ways.
 """
 
 from __future__ import annotations
@@ -65,12 +65,10 @@ def is_shown_ascii(text: str) -> bool:
 
 
 def without_markup(text: str) -> str:
-    """Return a text as markup shows it: HTML tags, entities and emphasis inside words read, the rest as it stands."""
     return _MARKUP.sub(_shown, text) if has_markup(text) else text
 
 
 def visible(text: str, *, split: bool = False) -> str:
-    """Return what a reader sees of a text; with `split`, invisible characters are blanks."""
     return text if is_plain(text) else _INVISIBLE.sub(" " if split else "", without_markup(text))
 
 
@@ -94,7 +92,7 @@ def seen(text: str, *, split: bool = False) -> tuple[str, Sequence[int], Sequenc
 
 
 def invisible_places(text: str) -> list[int]:
-    """Return where characters stand that show nothing: `INVISIBLE`, and what Unicode assigns to nobody.
+    """Return the places of characters that show nothing: `INVISIBLE`, and what Unicode assigns to nobody.
 
     The selector behind an emoji, which asks for its picture, shows.
     """
@@ -107,14 +105,14 @@ def invisible_places(text: str) -> list[int]:
 
 
 def splits_words(text: str) -> bool:
-    """Tell whether an invisible character stands between two characters of words: it may be a blank or nothing."""
+    """Tell whether an invisible character is between two characters of words: it may be a blank or nothing."""
     return not is_plain(text) and _BETWEEN.search(without_markup(text)) is not None
 
 
 def hidden(text: str) -> list[str]:
     """Return the characters that hide text from a reader, as "U+202E", in text order, once each.
 
-    These are overrides of the direction, which show letters in another order than they stand in, invisible characters
+    These are overrides of the direction, which show letters in another order than the text has, invisible characters
     inside words of scripts that need none, and three or more in a row, which spell what only machines read. As entities
     they hide as much. A text that shows nothing hides all that it holds.
     """

@@ -21,8 +21,7 @@ from groundwire.arguments import takes
 from groundwire.checks.citations import Citation
 from groundwire.errors import UsageError
 from groundwire.keys.attestation import not_toml
-from groundwire.verify.adr import AdrFolder
-from groundwire.verify.git import GitRepository, find_repository
+from groundwire.verify.local import AdrFolder, GitRepository, find_repository
 from groundwire.verify.pacing import NotAskedError, Pacer
 from groundwire.verify.results import (
     BUDGET,
@@ -78,15 +77,9 @@ class _Task(NamedTuple):
 class CitationVerifier:
     """Verifies that citations exist. Belongs to one event loop.
 
-    Args:
-        sources: Per tenant; the key "*" serves every tenant that is not named.
-        network: Whether URLs and issues may be asked at all.
-        cache: Answers of the network; within the process by default.
-        urls: Requests URLs; by default from the public internet only.
-        pacer: Limits requests per host, for issue trackers and (unless `urls` is given) URLs.
-        clock: Gives `checked_at`.
-        monotonic: Seconds, for durations and deadlines; the pacer's clock must be the same.
-        on_result: Called for every answer that was looked up.
+    In `sources` the key "*" serves every tenant that is not named. `urls` requests from the public internet only, by
+    default; `pacer` limits requests per host, for issue trackers and (unless `urls` is given) URLs, and has to use the
+    same clock as `monotonic`. `on_result` is called for every answer that was looked up.
     """
 
     def __init__(
@@ -336,9 +329,7 @@ def load_sources(settings: Settings) -> dict[str, Sources]:
 
     The file (`GROUNDWIRE_TENANTS_FILE`) has a table `[tenants."<id>"]` with `adr_dir`, `repo` and
     `tracker = {kind, url, project, token_env}`; `GROUNDWIRE_ADR_DIR` and `GROUNDWIRE_REPO` serve the others.
-
-    Raises:
-        UsageError: names the key that is wrong.
+    Raises: UsageError, which names the key that is wrong.
     """
     sources = {DEFAULT_TENANT: Sources(adr_dir=settings.adr_dir, repo=settings.repo)}
     path = settings.tenants_file

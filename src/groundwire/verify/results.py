@@ -122,8 +122,6 @@ def cache_key(kind: str, identity: str, value: str) -> str:
 
 
 class MemoryCache:
-    """A cache within the process."""
-
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,

@@ -27,21 +27,18 @@ from tests.unit.checks import growth
 from tests.unit.checks.tables import failing
 
 
-def claims(text):
-    extract_claims(text, 10**6)
-
-
-def values(text):
-    check_values(text, [f"a {text} b"])
-
-
-def answer(text):
-    check_answer(text[:4_000], [text, text.upper()])
-
-
 @pytest.mark.slow
 def test_work_grows_in_proportion_to_the_text():
     combining = "\u0301\u0323\u0334"
+
+    def claims(text):
+        extract_claims(text, 10**6)
+
+    def values(text):
+        check_values(text, [f"a {text} b"])
+
+    def answer(text):
+        check_answer(text[:4_000], [text, text.upper()])
 
     def relation(text):
         claim = dict.fromkeys(("subject", "relation", "object", "version"), f"x{text}")

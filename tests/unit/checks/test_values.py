@@ -15,8 +15,6 @@ from groundwire.checks.values.statements import scan
 from groundwire.checks.values.units import _TOKEN, cut
 from tests.unit.checks.tables import differing, failing
 
-ROOT = Path(__file__).parents[3]
-
 YAML = "api:\n  timeout: 30s\nworker:\n  timeout: 10s\n"
 
 
@@ -277,7 +275,8 @@ def test_a_report_names_each_value_with_its_place_and_why():
 
 @pytest.mark.slow
 def test_a_page_supports_itself_and_each_of_its_paragraphs():
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    root = Path(__file__).parents[3]
+    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
 
     def check(page):
         text = page.read_text(encoding="utf-8")

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.citations import Citation
+from groundwire.checks.support.verify import MAX_SOURCES, relevance
 from groundwire.policy import Policy
 from groundwire.verify.citations import CitationVerifier, Sources, verify_citation
 from groundwire.verify.issues import GitHubTracker, GitLabTracker
 from groundwire.verify.pacing import Pacer, PacingLimits
-from groundwire.verify.relevance import MAX_SOURCES, relevance
 from groundwire.verify.results import CitationCheck, CitationState, MemoryCache, VerificationResult
 from groundwire.verify.ssrf import AddressGuard
 from groundwire.verify.url import UrlChecker
@@ -202,8 +202,8 @@ async def test_whatever_breaks_the_answer_is_unknown_without_the_text_of_the_err
         verifier = make({"*": Sources(tracker=Tracker(error=error))})
         check = (await verifier.remote(issues(1)))["t", "issue:0"]
         assert (check.state, "secret" in check.detail) == ("unknown", False), error
-    monkeypatch.setattr("groundwire.verify.adr.AdrFolder.check", explode)
-    monkeypatch.setattr("groundwire.verify.git.GitRepository.check", explode)
+    monkeypatch.setattr("groundwire.verify.local.AdrFolder.check", explode)
+    monkeypatch.setattr("groundwire.verify.local.GitRepository.check", explode)
     server.routes["/x"] = Reply(200)
     verifier = make({"*": Sources(tmp_path, tmp_path)}, cache=Broken())
     cited = [cite("adr", "1"), cite("commit", "deadbeef"), cite("url", server.url("/x"))]

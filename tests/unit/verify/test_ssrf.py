@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from groundwire.epistemic.model import ModelRequest
 from groundwire.verify.pacing import Pacer, PacingLimits
 from groundwire.verify.ssrf import AddressGuard, BlockedAddressError, is_disguised, system_resolver
-from groundwire.verify.transport import GuardedTransport, PinnedBackend
-from groundwire.verify.url import UrlChecker
+from groundwire.verify.url import GuardedTransport, PinnedBackend, UrlChecker
 from tests.services.serving import serving
 
 from .model_service import KINDS, ModelLimits, fault_of
@@ -172,21 +171,21 @@ async def test_each_redirect_is_checked_again(server):
         assert await seen(server.url("/a", "open.example"), guard) == BLOCKED
 
 
-class Recorder(httpcore.AsyncNetworkBackend):
-    def __init__(self, port):
-        self.port, self.went, self.inner = port, [], httpcore.AnyIOBackend()
-
-    async def connect_tcp(self, host, *_):
-        self.went.append(host)
-        if self.port is None:
-            raise httpcore.ConnectError("no")
-        return await self.inner.connect_tcp("127.0.0.1", self.port)
-
-
 async def test_a_name_is_resolved_once_a_connection_and_connected_to_where_it_was_checked(
     server,
 ):
     """First answer public, second the loopback: the connection goes to the first, and a new one nowhere."""
+
+    class Recorder(httpcore.AsyncNetworkBackend):
+        def __init__(self, port):
+            self.port, self.went, self.inner = port, [], httpcore.AnyIOBackend()
+
+        async def connect_tcp(self, host, *_):
+            self.went.append(host)
+            if self.port is None:
+                raise httpcore.ConnectError("no")
+            return await self.inner.connect_tcp("127.0.0.1", self.port)
+
     server.routes["/x"] = Reply(200)
     for again in (False, True):
         resolver, recorder = resolving([PUBLIC], ["127.0.0.1"]), Recorder(server.port)

@@ -11,8 +11,7 @@ import pytest
 from groundwire.config import Settings
 from groundwire.verify.pacing import HostPausedError, NotAskedError, Pacer, PacingLimits
 from groundwire.verify.ssrf import AddressGuard
-from groundwire.verify.transport import GuardedTransport
-from groundwire.verify.url import UrlChecker, page_text
+from groundwire.verify.url import GuardedTransport, UrlChecker, page_text
 from tests.unit.checks.growth import assert_linear
 
 from .server import Reply

@@ -83,25 +83,13 @@ class Word(NamedTuple):
 
 
 class ClaimForm(NamedTuple):
-    """What a claim says.
-
-    Attributes:
-        words: In text order; sorted where a relation says the same either way round.
-        full: Number of negations.
-        weak: Number of those of the kind of "rarely".
-        values: Kind and value, sorted; `groundwire.checks.dedup.signature` names the kinds.
-        about: Values that tell what it is about, sorted.
-        frame: What can be filled but once; empty where there is no such thing.
-        keys: What its content is found by; each depends on one token alone.
-    """
-
-    words: list[Word]
-    full: int
-    weak: int
-    values: list[tuple[str, str]]
-    about: list[str]
-    frame: str
-    keys: frozenset[str]
+    words: list[Word]  # in text order; sorted where a relation says the same either way round
+    full: int  # number of negations
+    weak: int  # number of those of the kind of "rarely"
+    values: list[tuple[str, str]]  # kind and value, sorted; `dedup.signature` names the kinds
+    about: list[str]  # values that tell what it is about, sorted
+    frame: str  # what can be filled but once; empty where there is no such thing
+    keys: frozenset[str]  # what its content is found by; each depends on one token alone
 
 
 # Each begins with the character that is looked for, which the engine finds quickly.
@@ -190,8 +178,6 @@ _KINDS: Final = PerToken(_kind)
 
 
 class _Words(dict[tuple[str, int, bool], Word]):
-    """What tokens are by their role, and whether they are before the verb; a bounded cache, as `PerToken`."""
-
     def __missing__(self, said: tuple[str, int, bool]) -> Word:
         token, role, leads = said
         kind = _KINDS[token]
@@ -347,13 +333,12 @@ class _FormReader:
     def _is_about(self, place: int) -> bool:
         """Tell whether a value says what a claim is about, or which event it tells of.
 
-        It does not where nothing else stands before the verb: "4 May is the deadline".
+        It does not where nothing else is before the verb: "4 May is the deadline".
         """
         before = self._kinds[: self._clause.verb] if place < self._clause.verb else ()
         return self._repeats or any(kind.stem and not kind.flags & _DATES for kind in before)
 
     def _is_name(self, place: int) -> bool:
-        """Tell whether a number is a name: a year, behind a noun, or part of one."""
         kind, before = self._kinds[place], self._kinds[place - 1] if place else None
         named = kind.stem or (
             before and before.stem and not before.flags & _COUNTS and not role_of(before.blank.token)

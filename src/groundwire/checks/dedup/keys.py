@@ -173,7 +173,6 @@ class PartitionKeys:
 
     @property
     def name(self) -> str:
-        """``partition-2``; the thresholds, which keys depend on too, are in the scheme."""
         return "partition-2"
 
     def of(self, form: ClaimForm) -> IndexKeys:

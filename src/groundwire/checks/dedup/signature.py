@@ -328,7 +328,6 @@ def _opposed(one: _Parsed, other: _Parsed) -> bool:
 
 
 def _moved(one: _Parsed, other: _Parsed) -> bool:
-    """Tell whether the words before the verb are the same in another order: "from Oslo to Bergen"."""
     mine, theirs = ([stem for marks, stem in of.content if marks & _TOPIC] for of in (one, other))
     return mine != theirs and set(mine) == set(theirs)
 

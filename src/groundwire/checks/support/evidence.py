@@ -194,6 +194,5 @@ class Evidence:
 
     @cached_property
     def names(self) -> set[str]:
-        """What words with a capital say that begin no sentence."""
         words = chain.from_iterable(sentence.statement.tokens[1:] for sentence in self.sentences)
         return {stem for word in words if word.stems and word.written[:1].isupper() for stem in word.stems}

@@ -134,7 +134,6 @@ def scopes(statement: ValueStatement, following: ValueStatement | None = None) -
 
 
 def _bears_out(texts: Sequence[str]) -> bool:
-    """Tell whether somebody confirms what is said elsewhere: "the court confirmed it", "this was proved"."""
     for place, text in enumerate(texts):
         if text in _SETTLED:
             return True
@@ -261,7 +260,6 @@ def _is_ing(texts: Sequence[str], place: int) -> bool:
 
 
 def _contends(statement: ValueStatement, place: int) -> bool:
-    """Tell whether a verb of contending has what is contended behind it: "that", or a subject and its verb."""
     texts = statement.texts
     if stem_of(texts[place]) not in _CONTENDING or place + 2 >= len(texts):
         return False
@@ -295,7 +293,6 @@ def _negated(texts: Sequence[str]) -> Iterator[Scope]:
 
 
 def _states(texts: Sequence[str]) -> bool:
-    """Tell whether a clause has a subject, other than whoever is advised, and a verb: it is no instruction."""
     if "you" in texts or len(texts) < 2:
         return False
     advises = texts[0] not in _SUBJECTS and texts[1] in _BEFORE_NOUN
@@ -304,7 +301,6 @@ def _states(texts: Sequence[str]) -> bool:
 
 
 def _begins_condition(texts: Sequence[str], place: int) -> bool:
-    """Tell whether a word begins a condition: "if", "provided that", "in case", "only when"; not "if necessary"."""
     text, before = texts[place], texts[place - 1] if place else ""
     behind = texts[place + 1] if place + 1 < len(texts) else "necessary"
     if place == 0 and text in _INVERTED:
@@ -425,7 +421,6 @@ def _denies_told(atom: Atom, alignment: Alignment, evidence: Evidence) -> bool:
 
 
 def _tells(atom: Atom) -> bool:
-    """Tell whether a claim has a subject and a verb: "rinse the rice" and a question state nothing."""
     texts = [text for text in atom.statement.texts if text[:1].isalnum()]
     if len(texts) < 2 or atom.statement.texts[-1] == "?":
         return False

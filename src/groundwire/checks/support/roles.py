@@ -107,7 +107,6 @@ def _written(token: ValueToken) -> str:
 
 
 def _is_list(between: Sequence[ValueToken]) -> bool:
-    """Tell whether nothing but items is between two words: joints, articles, and words beside them."""
     texts = {token.text for token in between}
     rest = [
         token for token in between if not (token.stems or token.text in _LISTS or token.text in _ARTICLES)

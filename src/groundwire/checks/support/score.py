@@ -38,23 +38,14 @@ _TWO: Final = 0.9  # of what one sentence counts that holds the same
 
 
 class Alignment(NamedTuple):
-    """Where the evidence holds a claim.
+    """Where the evidence holds a claim."""
 
-    Attributes:
-        bound: for each unit how firmly it is bound, 0 (absent) to 1 (with all other units in one sentence).
-        best: number of the sentence that holds most of the claim, or -1.
-        second: number of the sentence beside it that belongs to the window, or -1.
-        covered: share of the claim's weight that the best window holds.
-        passages: ids of the passages that bind its words, the best one first.
-        masks: number of a sentence -> the units that it holds, as bits.
-    """
-
-    bound: Sequence[float]
-    best: int
-    second: int
-    covered: float
-    passages: tuple[str, ...]
-    masks: Mapping[int, int]
+    bound: Sequence[float]  # how firmly each unit is bound, 0 (absent) to 1 (with all others in one sentence)
+    best: int  # number of the sentence that holds most of the claim, or -1
+    second: int  # number of the sentence beside it that belongs to the window, or -1
+    covered: float  # share of the claim's weight that the best window holds
+    passages: tuple[str, ...]  # ids of those that bind its words, the best one first
+    masks: Mapping[int, int]  # number of a sentence -> the units that it holds, as bits
 
 
 def align(atom: Atom, evidence: Evidence) -> Alignment:
@@ -272,8 +263,6 @@ _NEAR: Final = 0.6  # of a claim, that a sentence must hold to be about the same
 
 
 class Force(StrEnum):
-    """What weakens a statement."""
-
     DENIED = "denied"  # "it is not true that", "denies that", "almost"
     NEGATED = "negated"  # "does not"
     OPEN = "open"  # attributed to a party, supposed, asked or conditional
@@ -301,46 +290,29 @@ class Uncovered:
 
 @dataclass(frozen=True, slots=True)
 class ClaimCheck:
-    """What the rules find of one claim, `answer[start:end]`.
-
-    Attributes:
-        support: 0..1.
-        cost: what its parts cost that the evidence does not give; 0 is full support.
-        verdict: supported, or in which way it is not.
-        evidence_ids: the passages that bind its words, the best one first; of a declared claim those that it cites.
-        held: share of the claim that the evidence holds, 0..1, in one place or several.
-        lacking: weight of its words that neither evidence nor question holds.
-        uncovered: what the evidence does not hold, in text order.
-        faults: values and negations that the evidence holds otherwise.
-        misplaced: it says of one what the evidence says of another.
-        invented: it gives a name that neither evidence nor question holds.
-        force: with which the evidence says what the claim asserts, where that is weaker: denied, supposed, planned.
-        size: its characters, less those of marks of citation.
-        claim_id: `<response id>#<n>`; empty until it is part of a report.
-        phantom: it cites something that does not exist.
-        critical: its author calls it critical.
-        declared: it was given as one claim, and is no part of an answer.
-    """
+    """What the rules find of one claim, `answer[start:end]`."""
 
     text: str
     start: int
     end: int
     support: float
-    cost: float
+    cost: float  # of its parts that the evidence does not give; 0 is full support
     verdict: SupportVerdict
-    evidence_ids: tuple[str, ...]
-    held: float
-    lacking: float = 0.0
-    uncovered: tuple[Uncovered, ...] = ()
+    evidence_ids: tuple[
+        str, ...
+    ]  # the passages that bind its words, the best first; if declared, those it cites
+    held: float  # share of the claim that the evidence holds, 0..1, in one place or several
+    lacking: float = 0.0  # weight of its words that neither evidence nor question holds
+    uncovered: tuple[Uncovered, ...] = ()  # in text order
     faults: tuple[UnsupportedValue, ...] = ()
-    misplaced: bool = False
-    invented: bool = False
-    force: Force | None = None
-    size: int = 0
-    claim_id: str = ""
-    phantom: bool = False
-    critical: bool = False
-    declared: bool = False
+    misplaced: bool = False  # it says of one what the evidence says of another
+    invented: bool = False  # it gives a name that neither evidence nor question holds
+    force: Force | None = None  # of the evidence, where that is weaker than the claim's
+    size: int = 0  # its characters, less those of marks of citation
+    claim_id: str = ""  # `<response id>#<n>`; empty until it is part of a report
+    phantom: bool = False  # it cites something that does not exist
+    critical: bool = False  # its author calls it critical
+    declared: bool = False  # it was given as one claim, and is no part of an answer
 
     @property
     def hard(self) -> bool:
@@ -461,7 +433,6 @@ def _exaggerates(atom: Atom, unbound: Sequence[Unit]) -> bool:
 
 
 def _is_stronger(atom: Atom, window: Sequence[Sentence]) -> bool:
-    """Tell whether a claim says "all" or "always" where its window says "some" or "often"."""
     strong = STRONG.intersection(atom.function)
     if not strong or not window:
         return False

@@ -7,12 +7,14 @@ give it away. `bench/quality` says how often.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Final
 
+from groundwire.checks.citations import CitationDetector
 from groundwire.checks.marks import Citable, without_marks
 from groundwire.checks.support.atoms import Atom, atoms
 from groundwire.checks.support.evidence import Evidence
@@ -38,6 +40,7 @@ from groundwire.checks.values.statements import (
     statements,
 )
 from groundwire.text.negation import negations
+from groundwire.text.stems import content_words
 from groundwire.text.tokens import tokenize
 
 _ADDED: Final = (
@@ -106,13 +109,8 @@ def check_answer(
 ) -> AnswerCheck:
     """Check each claim of an answer against evidence in any order (S4-05, S4-06), in linear time.
 
-    Args:
-        answer: what a model wrote, Markdown included.
-        evidence: id -> text, or texts, which are numbered from 1.
-        question: what was asked: its words may be spoken of, but support nothing.
-        declared: the text was given as a claim: courtesy and lead-ins in it are claims too.
-        read: reads a text's statements; a caching one serves several answers to the same evidence.
-        citable: what the answer may cite; None where it is not known, and names in brackets are words.
+    Texts without ids are numbered from 1. Words of the `question` may be spoken of, but support nothing. Where the text
+    is `declared` a claim, courtesy and lead-ins are claims too. Without `citable` names in brackets are words.
     """
     shown = without_marks(answer, citable)
     spoken_of = f"{question}\n{citable.titles}" if citable else question
@@ -198,3 +196,33 @@ def _content(text: str) -> tuple[Counter[str], Counter[str]]:
             elif not token.mark:
                 words.update(token.stems)
     return words, values
+
+
+MAX_SOURCES = 60_000  # characters of sources that a claim is held against; it bounds the time
+
+
+def relevance(claim_text: str, sources: Sequence[str]) -> list[float]:
+    """Return, for each cited source, the support of the claim by all of them, 0..1, rounded to 4 decimals (S0-155).
+
+    It may only lower a tier: high support shows that the words agree, not that the claim is true. It is 0 for a source
+    that has no content word of the claim, or comes after `MAX_SOURCES` characters of others.
+    """
+
+    def content(text: str) -> set[str]:
+        return {stem for word in re.findall(r"[^\W_]+", text) for stem in content_words(word)}
+
+    kept, at = [], 0
+    for citation in CitationDetector().detect(claim_text):
+        kept.append(claim_text[at : citation.start])
+        at = citation.end
+    claim = " ".join([*kept, claim_text[at:]])
+    claimed = content(claim)
+    shown: list[str] = []
+    counts: list[bool] = []
+    room = MAX_SOURCES
+    for source in sources:
+        room -= len(source)
+        counts.append(room >= 0 and not claimed.isdisjoint(content(source)))
+        shown += [source] * counts[-1]
+    support = round(check_answer(claim, shown, declared=True).support, 4) if shown else 0.0
+    return [support if counted else 0.0 for counted in counts]

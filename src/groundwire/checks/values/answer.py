@@ -243,7 +243,6 @@ _FEW: Final = 12
 
 
 def _merely_counts(value: Bound) -> bool:
-    """Tell whether a value is a small number in letters, without a unit: "two ways", which may count what is listed."""
     amount = value.value.amount
     if amount is None:
         return any(key.startswith("ordinal ") for key in value.value.keys)
@@ -333,7 +332,6 @@ def _is_said_of_another(value: Bound, fit: _Fit, rivals: Sequence[_Fit], words: 
 
 
 def excluded(one: Bound, other: Bound) -> bool:
-    """Tell whether equal values are opposite bounds: "at most 5" and "at least 5"."""
     return {one.value.bound[:1], other.value.bound[:1]} == {"<", ">"}
 
 

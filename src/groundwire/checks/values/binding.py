@@ -182,7 +182,6 @@ class Binder:
         return list(words)[:OWN]
 
     def _beside(self, place: int, step: int) -> str:
-        """Return the word next to a value, articles and brackets left out; a value is "#"."""
         place += step
         while 0 <= place < len(self._tokens) and self._tokens[place].text in _PASSED:
             place += step

@@ -52,7 +52,6 @@ NOT_IN_SOURCES: Final = "not_in_sources"
 
 
 def denies(statement: ValueStatement) -> bool:
-    """Tell whether a statement holds a negation; where none does, no clause contradicts another."""
     if statement.denies is None:
         texts = statement.texts
         statement.denies = bool(negations(texts)) or not _UNTRUE.isdisjoint(texts)
@@ -226,7 +225,6 @@ def _keep(index: dict[str, list[NegationScope]], words: Iterable[str], clause: N
 
 
 def _sharing(index: dict[str, list[NegationScope]], words: Iterable[str]) -> list[NegationScope]:
-    """Return clauses that share a word, those of the rarest words first; a bounded number."""
     found: dict[int, NegationScope] = {}
     for entries in sorted((index.get(word, []) for word in sorted(words)), key=len):
         found.update(zip(map(id, entries), entries, strict=True))

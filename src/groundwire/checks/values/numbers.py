@@ -252,7 +252,6 @@ def _next_word(raw: Cut, place: int, end: int) -> tuple[int, str]:
 
 
 def _rate(raw: Cut, place: int) -> str:
-    """Return "/s" for "(100) requests per second", "(5) times a day", "(100) requests/s"."""
     tokens = raw.tokens
     for distance, token in enumerate(tokens[place : place + 4]):
         word = token.text
@@ -284,7 +283,6 @@ def _written(literal: str, readings: tuple[tuple[str, Fraction], ...] = (), rate
 
 @lru_cache(1 << 12)
 def _in_unit(literal: str, word: str) -> TextValue | None:
-    """Return a number with the word behind it as its unit; None where that is none, or may not be all of it."""
     readings, rate = unit_readings(word)
     more = rate or not readings or readings[0][0] == "\u00b0" or magnitude(word) or "-" in word
     return None if more else _written(literal, readings)
@@ -382,6 +380,5 @@ def _part_of(word: str) -> int:
 
 
 def _share_of(raw: Cut, place: int, last: int, share: Fraction) -> UnitReading:
-    """Read "two thirds" and "a third of": a number, and the percentage that it is."""
     keys = Amount(share, "").keys | Amount(share * 100, "", unit_readings("percent")[0]).keys
     return raw.valued(place, TextValue("number", keys, keys), raw.tokens[last].end), last + 1

@@ -114,7 +114,6 @@ class ValueIndex:
         return any(amount.magnitude in numbers[form] for form in _OTHER_FORMS[_form(amount)])
 
     def equal(self, value: Bound, words: Iterable[str]) -> list[Bound]:
-        """Return values of the passages that are equal to a value, those about the rarest words first."""
         if self._covering is None:
             self._covering = {}
             for bound in self._values():

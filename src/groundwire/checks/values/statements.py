@@ -29,7 +29,6 @@ _RANGE_LINKS: Final = frozenset(("-", "to", "and", "or"))
 
 
 def scan(text: str) -> list[ValueToken]:
-    """Return the tokens of one statement in normal form; positions are those of `text`."""
     return _scan(text)[0]
 
 

@@ -174,7 +174,6 @@ def scaled(readings: Readings, word: str) -> Readings:
 
 
 def fraction(text: str) -> Fraction:
-    """Return the value of "3/4", "7 3/4" or "1½", with the letter of `RAISED` for the raised fraction."""
     parts = (_VULGAR.get(part, part) for part in _FRACTION_PART.findall(text))
     return sum(map(Fraction, parts), Fraction(0))
 
@@ -239,7 +238,7 @@ _BARE_NUMBER: Final = re.compile(
     r"(?P<number>[0-9]{1,40})(?=\Z| (?!of|am?\b|a\.|pm?\b|p\.|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z])"
 )
 """A number behind which no sign, month or half of the day goes on with it."""
-_DIGIT: Final = re.compile(r"[\d\u16aa-\u16b0]")  # and the letters of `RAISED` that stand for fractions
+_DIGIT: Final = re.compile(r"[\d\u16aa-\u16b0]")  # and the letters of `RAISED` for fractions
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,15}://[^\s)>\]\"'`]+")
 # "(Passage 2)", "passages 1, 2 and 3", "steps 4-6", "Question 1:": they count what was given, or parts of the answer
 _PLACES: Final = (
@@ -305,7 +304,6 @@ class Cut(NamedTuple):
         return token._replace(stems=lexeme(token.written).stems) if place in self.matches else token
 
     def valued(self, place: int, value: TextValue, end: int = 0) -> ValueToken:
-        """Return a token, or the text from its start to `end`, as a value."""
         _, start, last, _, _, written, _ = self.tokens[place]
         if end and end != last:
             last, written = end, self.text[start:end]
@@ -344,7 +342,6 @@ def cut(text: str) -> Cut:
 
 
 def _is_bare_number(found: Cut, start: int) -> bool:
-    """Take in a chunk that is a number with a word behind it, as most numbers are; tell whether it is one."""
     match = _BARE_NUMBER.match(found.text, start)
     if match is None:
         return False
