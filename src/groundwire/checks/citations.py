@@ -1,8 +1,7 @@
 """Citations: what a claim points at (S0-46..S0-63, C-18).
 
-Detection finds what looks like an ADR, a commit, a URL or an issue, and decides nothing: only a verified citation gives
-credit, and only where the claim rests on it (`groundwire.checks.reliance`). A token that could be something else (a
-colour, part of a UUID, an issue of another repository, a longer name such as FOO-ADR-003) is left out.
+Detection decides nothing: only a verified citation gives credit, and only where the claim rests on it
+(`groundwire.checks.reliance`). A token that could be something else is left out.
 """
 
 from __future__ import annotations

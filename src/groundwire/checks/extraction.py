@@ -1,9 +1,7 @@
 """Claims of an answer: the sentences that state something and can be read alone (X-15). English only.
 
 Each goes through the claim gate as a claim of its own, so a sentence is rather left out than made up: no text is joined
-or rephrased. Left out are code, headings, table rows, questions, announcements, talk about the answer, greetings,
-refusals (S2-21), instructions, sentences that begin with a pronoun for one before, without a verb, or too long. Hedged
-sentences stay: the claim gate sends them to review or blocks them (S2-22).
+or rephrased. Hedged sentences stay: the claim gate sends them to review or blocks them (S2-21, S2-22).
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Hedges: words by which a speaker says that a claim may not hold (S0-78 to S0-103).
 
-Personal speculation, admitted uncertainty and suggestions block a claim; technical hedges and approximations send it to
-review. Nothing else in the text takes a hedge back (C-02, S0-89). A hedge is another's word or none at all in a
-quotation or code span, in a name, a URL or an identifier, and as the month of May; in doubt it is the speaker's own.
-Look-alike letters of other scripts are folded; digits put for letters pass (S0-102). The built-in grammar is
-`hedge_grammar.txt`; a policy can add phrases, or a lexicon of a field (S0-103).
+Nothing else in the text takes a hedge back (C-02, S0-89). It is another's word or none at all in a quotation or code
+span, in a name, a URL or an identifier, and as the month of May; in doubt it is the speaker's own.
 """
 
 from __future__ import annotations

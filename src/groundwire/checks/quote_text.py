@@ -1,10 +1,7 @@
 """How a quote is compared with its source (S1-08..S1-15, S1-25..S1-29, C-36, C-38).
 
-The normal form folds what copying changes (case, width, white space, curly quotes, invisible characters) and drops
-non-verbal tags such as ``<laughter>``. The score of a window is that of `rapidfuzz.fuzz.partial_ratio`. One call of it
-on a long source holds the interpreter for seconds, so the source is read in stretches; the best score found is that of
-one call on everything. A high score does not mean the same statement (S1-29): `differs` compares numbers, units and
-negations, their order and place.
+The score of a window is that of `rapidfuzz.fuzz.partial_ratio`. One call of it on a long source holds the interpreter
+for seconds, so the source is read in stretches. A high score does not mean the same statement: see `differs`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Whether a claim rests on what it cites, or denies it, contradicts it, strikes it out or only names it.
+"""Whether a claim rests on what it cites, or denies it, contradicts it, strikes it out or only names it. English only.
 
-The words of the citation's clause that lead to it, and those that follow it, decide: "unlike ADR-003", "ADR-003 was
-withdrawn". Words that only lead on ("what is decided in") are skipped. So "not kept in memory, see ADR-003" rests on
-it, and "not mentioned in ADR-003" does not. English only. A citation in text that is struck out or not displayed gives
-no credit either.
+The words of the citation's clause that lead to it, and those that follow it, decide: "not kept in memory, see ADR-003"
+rests on it, and "not mentioned in ADR-003" does not.
 """
 
 from __future__ import annotations

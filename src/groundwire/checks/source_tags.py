@@ -1,9 +1,7 @@
 """Marks of citation of an answer, the source tags among them, and the prompt that asks for those.
 
-A mark of any form (`checks.marks`) that names nothing that was retrieved is a phantom. `[source:N]` is the form that
-the gate asks for: where an answer has one, or has to, each paragraph of technical claims (`text.refusals`) needs a mark
-(S2-20 to S2-23, C-51). A lead-in's mark serves what it introduces, a closing list the whole answer, and those beside a
-code block serve it too.
+`[source:N]` is the form that the gate asks for: where an answer has one, or has to, each paragraph of technical claims
+needs a mark (S2-20 to S2-23, C-51). A lead-in's mark serves what it introduces, a closing list the whole answer.
 
 Chunks and query are untrusted text. In the prompt (S2-19, C-48) each is between two lines that carry a mark, derived
 from all of these words and found in none of them, so that none can close its block, open another or speak as a rule.

@@ -1,12 +1,8 @@
 """What an answer cites and mentions, compared with what was retrieved (S2-01 to S2-18, S2-37).
 
-A source names a file, and may give a snippet and lines; a part that is not given is not checked, and shows as None.
 Two texts are the same passage if they are the same sequence of tokens: words, numbers, runs of operators, other signs.
 White space, curly quotes and Unicode dashes make no difference, and nothing else is forgiven (S2-05): "retries = 3" is
 not found in "max_retries = 30". Chunks of one file that overlap or follow one another are read as one passage.
-
-A field is named in a code span, before a type, after "parameter", "field" or "option", or in a method call. In the
-second and third a plain word may occur ("the option to", "a field is", "Note: string"); it is no field (C-50).
 """
 
 from __future__ import annotations
@@ -323,6 +319,7 @@ class _SearchBudget:
 
 
 # Each starts at the start of a word or at a sign, so that no run of letters is read more than once.
+# A plain word may occur before a type or after "option" too ("a field is", "Note: string"); it is no field (C-50).
 _CODE_SPAN = re.compile(r"`(\w+)`")
 _CALL = re.compile(r"\.(\w+)\(")
 _TYPED = re.compile(r"(?<!\w)(\w+):\s*(?:string|number|boolean)(?!\w)")

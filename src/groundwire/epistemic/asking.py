@@ -1,8 +1,7 @@
 """Asks a model about claims: bounded in time and cost, cached, counted (S4-20, S4-46, S4-47, S4-65).
 
 A question is asked only where the most that it can cost still fits; afterwards its actual cost is booked instead.
-Whatever a client does wrong (an exception, no answer in time, something other than text, an answer that does not
-parse) is a fault of that question, never a pass and never an exception.
+Whatever a client does wrong is a fault of that question, never a pass and never an exception.
 """
 
 from __future__ import annotations

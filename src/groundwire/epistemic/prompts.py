@@ -1,8 +1,7 @@
 """The questions to a model, and how its replies are read: strictly (S4-16..S4-18, C-67).
 
 Claims and evidence are untrusted text. They go into a prompt as one JSON document, in which they cannot end their
-own string, between two lines that hold a nonce; the instructions say that all of it is data. A reply that does not
-parse is no pass.
+own string, between two lines that hold a nonce. A reply that does not parse is no pass.
 """
 
 from __future__ import annotations

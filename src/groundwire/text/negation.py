@@ -1,16 +1,8 @@
-"""Negations and opposites: the one list of words of each, and the questions that checks ask of them.
+"""Negations and opposites: the one list of words of each, and the questions that checks ask of them. English only.
 
-English only. What reverses a statement word by word (not, never, un-, -less, "fails to") is a negation;
-pairs of opposites ("allows" and "blocks", "all" and "some") are not.
-
--   `negations`: which negations a claim holds, for deduplication and for support by passages (S0-121).
--   `negation_of` and `negated_stems`: whether one word is a negation, and of what, for the clauses of an answer.
--   `Clauses`: whether a negation precedes a place of a source, in its clause, for quotes (C-41). It parses
-    nothing: where the rules are in doubt it says yes, and a person looks.
--   `side_of`: of which pair of opposites a word names a side. Each line of the table is a pair: words of one side, a
-    bar, words of the other. A base form means all forms of a word. Words of one side say nearly
-    the same of a thing, so they are compared as one word. What a prefix denies takes the other side of the plain word:
-    unlocked, illegal, disagree.
+What reverses a statement word by word (not, never, un-, -less, "fails to") is a negation; pairs of opposites ("allows"
+and "blocks", "all" and "some") are not. Words of one side of a pair say nearly the same, so they are compared as one;
+what a prefix denies takes the other side of the plain word: unlocked, illegal, disagree (S0-121, C-41).
 
 Signatures of stored claims depend on `negations` and on the table of opposites: whoever changes them changes
 `groundwire.checks.dedup.signature.SIGNATURE` too.

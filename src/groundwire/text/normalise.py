@@ -1,8 +1,7 @@
 """One normal form for text that people and models wrote, with the way back to the original positions.
 
-A check that compares words must not be fooled by a curly apostrophe, a doubled space, a zero-width character
-or a letter from another block of Unicode (S0-97, S0-102), yet it must report positions of the text as it was
-received. `normalise` gives both, `nfkc` the normal form of Unicode alone, in time that grows with the text.
+No curly apostrophe, doubled space, zero-width character or letter of another block of Unicode hides a word from a check
+(S0-97, S0-102). `nfkc` is the normal form of Unicode alone, in time that grows with the text.
 """
 
 from __future__ import annotations

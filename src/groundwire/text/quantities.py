@@ -1,10 +1,7 @@
-"""Numbers, units and dates of a claim, in the one form in which claims are compared (S0-121).
+"""Numbers, units and dates of a claim, in the one form in which claims are compared (S0-121). English only.
 
-English only. "30 seconds", "30s" and "thirty seconds" are the number 30 and the unit "30 s"; "at least 30"
-is ">=30"; "2024-05-01" is one number; "requests per day" and "daily" are the unit "/day".
-
-As a date, "1 May 2024", "May 1st, 2024" and "2024-05-01" have the same parts: year, month, day, day of the week;
-"May 2024" has fewer of them, and may be the same date. Clock times are numbers.
+"30 seconds", "30s" and "thirty seconds" are the number 30 and the unit "30 s"; "at least 30" is ">=30"; "requests per
+day" and "daily" are the unit "/day"; "1 May 2024" and "2024-05-01" have the same parts. Clock times are numbers.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
 """Technical claims, and refusals: what needs a source tag and what says only that the sources lack the answer (S2-21).
 
-Every sentence and every code block is a technical claim (S2-20), except
-
-- a heading, a question, and a lead-in, which ends with a colon: what follows it makes the statement;
-- a refusal, a sentence that only says that the sources do not hold the answer;
-- courtesy and talk about the answer itself ("I hope this helps", "Here is a summary") without anything technical;
-- a fragment of fewer than three words (two, with a full stop) without anything technical.
-
-A digit, a code span and an identifier are technical. When in doubt a sentence is a claim: a tag that is
-missing only brings a person to look.
+Every sentence and every code block is a technical claim (S2-20), except headings, questions, lead-ins, refusals,
+courtesy, and fragments of fewer than three words without a digit, a code span or an identifier. When in doubt a
+sentence is a claim: a tag that is missing only brings a person to look.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Words as they are compared: lower case, lightly stemmed, no function words.
+"""Words as they are compared: lower case, lightly stemmed, no function words. English only.
 
-English only. Stems are cut at six letters, so that "configure", "configured" and "configuration" are one word;
-that some different words fall together costs little, as several words decide. `uninflected` cuts nothing: where claims
-are compared, one word decides.
+Stems are cut at six letters, so that "configure", "configured" and "configuration" are one word; that some different
+words fall together costs little, as several words decide. Where claims are compared, one decides: see `uninflected`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""Words of a claim, as deduplication sees them.
+"""Words of a claim, as deduplication sees them (C-07): the same words with other punctuation, quotes, width or case.
 
-The published ``jaccard_similarity`` splits on white space alone (S0-104), so that "ADR-003," and "ADR-003"
-are two words. The gate compares tokens instead (C-07): the same words with other punctuation, quotes, width
-or case are the same tokens. What a symbol says stays: "C++", "C#", "-5", ".5", "30%", "$30", "<100ms",
-"!=".
-
-Words are separated by white space, so text in a script without spaces is few, long tokens: its
-copies are found, its near-duplicates are not.
+What a symbol says stays: "C++", "C#", "-5", ".5", "30%", "$30", "<100ms", "!=". Words are separated by white space, so
+text in a script without spaces is few, long tokens: its copies are found, its near-duplicates are not.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Checks that a cited URL answers with 200 (S0-65, S0-74, S0-75, C-15).
 
-HEAD, then a ranged GET where HEAD is not allowed; redirects are followed by hand so that each hop passes the
-address guard, and prove nothing where they end at another host or a sign-in page; no cookies, no credentials, no
-proxy; a budget of seconds for everything together. The text of a page comes from a bounded number of bytes, in time
-linear in them.
+HEAD, then a ranged GET where HEAD is not allowed. Redirects are followed by hand so that each hop passes the address
+guard, and prove nothing where they end at another host or a sign-in page. No cookies, no credentials, no proxy.
 """
 
 from __future__ import annotations

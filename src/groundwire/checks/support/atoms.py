@@ -1,9 +1,7 @@
 """Splits an answer into atomic claims: what can be checked against evidence piece by piece (S4-05). English only.
 
-A claim is a sentence, a list item, a table row or a line of code, cut again at clauses that are complete by themselves.
 Headings, lead-ins, questions and courtesy are checked too: they can carry what nobody said. No claims: courtesy, frames
-and restated questions without a word of their own, and reports of what the sources lack (S2-21). The word lists are
-hand-written; what is only sometimes the same is left out, so that a person reviews it.
+and restated questions without a word of their own, and reports of what the sources lack (S2-21).
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """How well the evidence supports a claim, 0..1: what its missing, loose and conflicting parts cost.
 
-A claim is aligned with its best evidence window: a sentence, or two in a row. A word of the claim is bound as firmly as
-the window that holds most of the claim's weight together with it. Binding can only grow when evidence is added. Every
-part costs what it weighs, less what the evidence gives for it; the sum is divided by the root of the claim's weight, as
-a long claim may miss a little more. What is wrong in a claim of any length (an invented name or number, a denial, the
-opposite) is not divided. A word put for another in what is otherwise a quotation costs too. The constants are set by
-hand on labelled sets (`bench/quality`).
+A word of the claim is bound as firmly as the evidence window (a sentence, or two in a row) that holds most of the
+claim's weight together with it. The sum of costs is divided by the root of the claim's weight, as a long claim may miss
+a little more; an invented name or number, a denial and the opposite are not divided. The constants are set by hand on
+labelled sets (`bench/quality`).
 """
 
 from __future__ import annotations

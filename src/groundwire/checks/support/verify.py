@@ -1,8 +1,7 @@
 """The deterministic verifier: each claim of an answer checked against the evidence, without a model or a network.
 
-It knows words, not meaning: a paraphrase in other words looks unsupported, and a sentence that uses the evidence's
-words to say something else may look supported where neither numbers, names, negations nor the distance of the words
-give it away. `bench/quality` says how often.
+It knows words, not meaning: a paraphrase in other words looks unsupported, and a sentence that says something else in
+the evidence's words may look supported. `bench/quality` says how often.
 """
 
 from __future__ import annotations

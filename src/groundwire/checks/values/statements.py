@@ -1,10 +1,8 @@
 """Splits a text into statements, each with its values and the words that belong to them.
 
-A statement is a sentence, a list item, a table row or a line of code or configuration. Its values are numbers with
-their units, amounts, percentages, dates and versions, not numbers of headings, URLs, identifiers (`v2_client`,
-`retry.py`, hashes, `#12`) or marks of citation. Number words are values where they count ("zero", "one retry", "the
-third attempt"). A word belongs to the value nearest to it in its clause; the other words, the heading and the keys
-above an indented line are shared. In a table the words of its column's heading belong to a value.
+A statement is a sentence, a list item, a table row or a line of code or configuration. A word belongs to the value
+nearest to it in its clause; the other words, the heading and the keys above an indented line are shared. In a table the
+words of its column's heading belong to a value.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Language models over HTTP: the APIs of Anthropic (messages) and of OpenAI (chat completions), which many speak too.
 
-One POST, within limits, repeated where that may help.
-
 The address is the operator's, so it may be on a private network; redirects are not followed, as the key must not
 leave it. Neither key, nor prompt, nor answer is ever part of an error, a log line or a representation.
 """
