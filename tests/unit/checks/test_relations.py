@@ -25,7 +25,6 @@ def suit(**more):
 
 
 def found(claim, truths, **rules):
-    """Return what is wrong with a claim: reasons, with expected version or detail where there is one."""
     violations = preserve_relations([claim], truths, **rules).violations
     return [tuple(list(one.as_dict().values())[1:]) for one in violations]
 

@@ -19,8 +19,6 @@ YES = said()
 
 
 class Judge(Model):
-    """Returns or raises what it was given, in turn and the last one for ever; remembers what it was asked."""
-
     def __init__(self, *answers):
         self.answers = list(answers or [ModelAnswer(YES)])
         self.requests = []

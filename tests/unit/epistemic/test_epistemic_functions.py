@@ -37,8 +37,6 @@ RESPONSE = (
 
 
 class Stub:
-    """Answers by rule, and remembers what it was asked."""
-
     def __init__(self, reply="1.0 stated", prior="0.1 unknown"):
         self.reply, self.prior = reply, prior
         self.prompts = []

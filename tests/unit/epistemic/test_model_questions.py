@@ -293,8 +293,6 @@ async def test_a_question_whose_asker_is_called_off_ends_and_is_not_told_as_a_fa
 
 
 class Slotted:
-    """A client to which nothing can refer weakly."""
-
     __slots__ = ("asked",)
 
     def __init__(self):

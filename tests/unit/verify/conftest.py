@@ -17,7 +17,6 @@ async def server():
 
 @pytest.fixture
 async def urls(server):
-    """A checker that may reach the local server, and nothing else on the loopback."""
     guard = AddressGuard(["127.0.0.0/8"], ports=[80, 443, server.port])
     checker = UrlChecker(guard, pacer=Pacer(PacingLimits(spacing=0.0)))
     yield checker
@@ -26,7 +25,6 @@ async def urls(server):
 
 @pytest.fixture
 def git(tmp_path):
-    """Run git in `tmp_path/repo`, a fresh repository."""
     repo = tmp_path / "repo"
     repo.mkdir()
     environment = {"PATH": "/usr/bin:/bin:/usr/local/bin", "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}

@@ -50,8 +50,6 @@ class CountingCache(MemoryCache):
 
 
 class Tracker:
-    """Answers once its gate is open, or breaks, as told."""
-
     host = "tracker"
 
     def __init__(self, identity="t", *, error=None, state="verified", gate=None):

@@ -10,7 +10,6 @@ from groundwire.verify.pacing import HostPausedError, NotReachedError, Pacer, Pa
 
 @pytest.fixture
 def time():
-    """A clock that moves only when somebody sleeps on it or sets it."""
     return SimpleNamespace(now=0.0)
 
 

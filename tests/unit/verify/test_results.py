@@ -28,8 +28,6 @@ def check(state="verified", text=None):
 
 
 class FakeRedis:
-    """Records commands; answers from a dict, once `network` has returned."""
-
     def __init__(self, network=None):
         self.commands, self.values, self.network = [], {}, network or partial(asyncio.sleep, 0)
 

@@ -28,8 +28,6 @@ def words(text):
 
 
 def resolving(*answers):
-    """A resolver that gives one answer after the other, the last one for ever, and counts."""
-
     async def resolve(host, port):
         resolve.asked += 1
         return answers[min(resolve.asked, len(answers)) - 1]
