@@ -66,19 +66,21 @@ def stored(table):
     return [memory.content for memory in table.memories("acme", "maria", at=NOW)]
 
 
+BEFORE = [
+    *(decided(1), decided(2, "Redis is very fast"), retracted(2), decided(3, approved=False)),
+    *(decided(1, "Kafka keeps order", claim_id="c2"), decided(1, claim_id="c3", approved=False)),
+]
+AFTER = [
+    decided(1, "a second life", decided_at=SAMPLE.decided_at + SECOND),
+    decided(1, "and more", claim_id="c2", decided_at=SAMPLE.decided_at + SECOND),
+]
+
+
 @given(st.data())
 def test_every_order_and_every_repeat_ends_in_the_same_table(data):
     """So does an erasure, wherever its tombstone comes: the old ids come again, with revisions that begin anew."""
-    before = [
-        *(decided(1), decided(2, "Redis is very fast"), retracted(2), decided(3, approved=False)),
-        *(decided(1, "Kafka keeps order", claim_id="c2"), decided(1, claim_id="c3", approved=False)),
-    ]
-    after = [
-        decided(1, "a second life", decided_at=SAMPLE.decided_at + SECOND),
-        decided(1, "and more", claim_id="c2", decided_at=SAMPLE.decided_at + SECOND),
-    ]
-    again = data.draw(st.lists(st.sampled_from([*before, *after])))
-    life = data.draw(st.permutations([*before, *again]))
+    again = data.draw(st.lists(st.sampled_from([*BEFORE, *AFTER])))
+    life = data.draw(st.permutations([*BEFORE, *again]))
 
     def check(records, expected):
         table, elsewhere = ApprovedTable(), {}
@@ -90,8 +92,8 @@ def test_every_order_and_every_repeat_ends_in_the_same_table(data):
             "whoever carries out the changes holds the same"
         )
 
-    check([one for one in life if one not in after], ["Kafka keeps order"])
-    whole = data.draw(st.permutations([*life, *after, erased(SAMPLE.decided_at)]))
+    check([one for one in life if one not in AFTER], ["Kafka keeps order"])
+    whole = data.draw(st.permutations([*life, *AFTER, erased(SAMPLE.decided_at)]))
     check(whole, ["a second life", "and more"])
 
 

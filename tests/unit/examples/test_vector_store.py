@@ -20,7 +20,7 @@ from deploy.embedded import MissingServiceError
 from groundwire.client import ApprovedTable
 from tests.services.fixtures import or_skip
 from tests.services.postgres import with_pgvector
-from tests.unit.client.test_following import AFTER, LIFE, NOW, SAMPLE, decided, erased, retracted
+from tests.unit.client.test_following import AFTER, BEFORE, NOW, SAMPLE, decided, erased, retracted
 
 pytestmark = pytest.mark.slow  # needs PostgreSQL with pgvector
 ROOT = Path(__file__).resolve().parents[3]
@@ -70,7 +70,7 @@ def test_the_store_holds_what_is_approved_whatever_comes_in_which_order_and_wher
         return [(one.subject.subject_id, one.content) for one in table.memories("acme", "maria", at=NOW)]
 
     erasure = erased(SAMPLE.decided_at)
-    history = [*LIFE, erasure, *AFTER]
+    history = [*BEFORE, erasure, *AFTER]
 
     @settings(max_examples=40)
     @given(data=st.data())
