@@ -54,7 +54,6 @@ from tests.stream.harness import Seen, new_seal_key
 Result = dict[str, Any]
 _EPISODE = 300.0
 _SETTLE = 300.0  # seconds without progress after which a run gives up
-_SUSPICIOUS = ("Traceback", "batch.failed", "partition.failed", "stopped.at_deadline")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -147,14 +146,12 @@ async def _run(
     deployment.environment = {
         **reviewers.settings,
         "GROUNDWIRE_SEAL_KEY": str(seal_key),
-        "GROUNDWIRE_REDIS_URL": services.redis.url,
         "GROUNDWIRE_SESSION_TIMEOUT": str(SESSION),
         "GROUNDWIRE_STATE_GRACE": str(GRACE),
         "GROUNDWIRE_REBUILD_WAIT": str(REBUILD_WAIT),
         "GROUNDWIRE_POLICY_FILE": str(policy),
         "GROUNDWIRE_POLICIES_DIR": str(folder / "policies"),
         "GROUNDWIRE_NO_NETWORK": "",
-        "GROUNDWIRE_CITATION_PATIENCE": "0",
         "GROUNDWIRE_ALLOW_NETWORKS": "127.0.0.0/8",
     }
     async with AsyncExitStack() as stack:
@@ -227,10 +224,7 @@ async def _run(
             "dead letters": len(history.letters),
         },
         "workers": {
-            "started": len(deployment.workers),
-            "ended_alone": {str(code): count for code, count in crew.ended.items()},
             "stopped": {str(code): count for code, count in exits.items()},
-            "logged": {word: sum(one.text.count(word) for one in deployment.workers) for word in _SUSPICIOUS},
             "tasks_broken": broken,
         },
     }

@@ -269,10 +269,9 @@ class Watched(Deployment):
 
 
 class Crew:
-    """Keeps a worker in every slot, but where a fault wants none; `ended`: exits without a fault, by status."""
+    """Keeps a worker in every slot but those that a fault empties."""
 
     def __init__(self, deployment: Deployment) -> None:
-        self.ended: Counter[int] = Counter()
         self._deployment = deployment
         self._slots: dict[str, Worker] = {}
         self._empty: set[str] = set()
@@ -295,7 +294,6 @@ class Crew:
             await asyncio.sleep(0.3)
             for slot, worker in list(self._slots.items()):
                 if not worker.alive and slot not in self._empty:
-                    self.ended[worker.process.returncode] += 1
                     self._slots[slot] = self._start(slot)
 
     async def replace(self, slot: str, seconds: float, *, hard: bool) -> None:

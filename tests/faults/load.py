@@ -15,7 +15,7 @@ from typing import Any
 
 from groundwire.keys.attestation import Keys
 from tests.faults.history import CLAIMS, RESPONSES, REVIEWS, Sent, traceparent
-from tests.stream.harness import BAD, Deployment, Seen, response
+from tests.stream.harness import BAD, Deployment, Seen, response, user_key
 
 TENANTS = ("acme", "beta", "gamma")
 USERS = 12
@@ -66,7 +66,9 @@ class Inputs:
                 return self._new(suffix=f", see {page}", source="agent-7")
             case "unreadable":
                 value, _ = rng.choice(BAD[:-1])  # the last is 900 kB
-                return Input(rng.choice((CLAIMS, CLAIMS, RESPONSES)), _key(self._owner()), value, bad=True)
+                return Input(
+                    rng.choice((CLAIMS, CLAIMS, RESPONSES)), user_key(self._owner()), value, bad=True
+                )
             case "response":
                 self._number += 1
                 owner, confidence = self._owner(), rng.choice((1.0, 1.0, 0.6, 0.4))
@@ -115,11 +117,7 @@ class Inputs:
 
 
 def _input(topic: str, record: Mapping[str, Any]) -> Input:
-    return Input(topic, _key(record), json.dumps(record, ensure_ascii=False).encode())
-
-
-def _key(record: Mapping[str, Any]) -> bytes:
-    return f"{record['tenant_id']}:{record['user_id']}".encode()
+    return Input(topic, user_key(record), json.dumps(record, ensure_ascii=False).encode())
 
 
 class Sender:
@@ -259,5 +257,5 @@ class Reviewers:
         for _ in range(2 if self._rng.random() < RACED else 1):  # the same action may come twice
             self._sent += 1
             await self._deployment.send(
-                value, key=_key(decision), topic=REVIEWS, headers=[*headers, traceparent(2, self._sent)]
+                value, key=user_key(decision), topic=REVIEWS, headers=[*headers, traceparent(2, self._sent)]
             )

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
-from typing import Any, Final
+from typing import Any, Literal, get_args, get_origin
 
 import structlog
 
@@ -20,29 +20,16 @@ from groundwire.policy import Policy
 from tests.faults.rules_approval import GROUNDS
 from tests.fuzz.inputs import CANARY, Dice
 
-_CHOICES: Final[dict[str, tuple[Any, ...]]] = {
-    "enable_dedup": (True, True, False),
-    "dedup_scope": ("user_type", "user"),
-    "dedup_method": ("minhash", "partition"),
-    "trusted_technical_hedges": ("review", "approve"),
-    "grounded_speculation": ("block", "review"),
-    "failed_citation_overrides_trust": (False, True),
-    "auto_approve_ai_synthesis": (True, False),
-    "verify_claim_relevance": (False, True),
-    "attestation": ("off", "hmac"),
-    "evidence_quote_validation_enabled": (True, False),
-    "evidence_quote_validation_mode": ("substring", "fuzzy"),
-    "evidence_quote_fail_on_all_rejected": (False, True),
-    "require_source_tags": (False, True),
-    "require_provenance": (False, True),
-    "strict_versions": (False, True),
-    "on_critical": ("review", "block"),
-}
-
 
 def some_policy(rng: Dice) -> Policy:
-    names = rng.sample(sorted(_CHOICES), rng.one(0, 0, 1, 3))
-    return Policy(**{name: rng.choice(_CHOICES[name]) for name in names})
+    """Set a few of the policy's switches."""
+    choices: dict[str, tuple[Any, ...]] = {}
+    for name, field in Policy.model_fields.items():
+        if field.annotation is bool or get_origin(field.annotation) is Literal:
+            choices[name] = get_args(field.annotation) or (True, False)
+    choices["dedup_method"] = ("minhash", "partition")  # "vector" needs embeddings
+    names = rng.sample(sorted(choices), rng.one(0, 0, 1, 3))
+    return Policy(**{name: rng.choice(choices[name]) for name in names})
 
 
 @contextmanager

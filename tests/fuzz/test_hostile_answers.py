@@ -3,6 +3,7 @@
 # ruff: noqa: PT017 - an input may be refused: then its refusal is asserted
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import ssl
@@ -31,7 +32,7 @@ from groundwire.verify.url import GuardedTransport, UrlChecker
 from tests.fuzz import inputs
 from tests.fuzz.contract import check_decision, check_outputs, listening, quiet
 from tests.fuzz.inputs import CANARY, ODD, TABLES, Dice, any_value, feed, mutated, scratched, text, written
-from tests.unit.console.rooms import NOBODYS, TOKENS, Room, make_decision, make_room
+from tests.unit.console.rooms import NOBODYS, TOKENS, make_decision, make_room
 from tests.unit.gate.world import RESPONSES, World, response_bytes
 from tests.unit.verify.model_service import CONTEXT, FULL, YES, document
 
@@ -242,33 +243,6 @@ async def test_a_server_that_answers_what_no_model_can_mean_is_read_as_far_as_it
         assert raised.value.code in {"unreachable", "rejected"}
 
 
-async def asked(
-    room: Room, method: str, target: bytes, headers: list[tuple[bytes, bytes]], body: bytes
-) -> tuple[int, bytes]:
-    """Send a request as a server hands it on: what a client library would refuse to send arrives too."""
-    raw, _, query = target.partition(b"?")
-    scope = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-        "path": unquote(raw.decode("latin-1")), "raw_path": raw, "query_string": query, "root_path": "",
-        "headers": headers, "client": ("127.0.0.1", 5000), "server": ("127.0.0.1", 8700),
-    }  # fmt: skip
-    parts = [body[at : at + 50_000] for at in range(0, len(body), 50_000)] or [b""]
-    status, answer = 0, bytearray()
-
-    async def receive() -> dict[str, Any]:
-        if not parts:
-            return {"type": "http.disconnect"}
-        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
-
-    async def send(message: dict[str, Any]) -> None:
-        nonlocal status
-        status = message.get("status", status)
-        answer.extend(message.get("body", b""))
-
-    await room.app(scope, receive, send)
-    return status, bytes(answer)
-
-
 def test_the_console_answers_any_request_with_a_documented_status_and_no_markup_of_a_text():
     mark = "<script>alert(1)</script>"
     hosts = (*(b"127.0.0.1:8700",) * 20, b"evil.example", b"", b"127.0.0.1:8700@evil")
@@ -282,6 +256,30 @@ def test_the_console_answers_any_request_with_a_documented_status_and_no_markup_
     items = room.add(*(
         make_decision(f"c{n}", one.encode("utf-8", "replace").decode()) for n, one in enumerate(texts)
     ))  # fmt: skip
+
+    async def asked(method, target, headers, body):
+        """Send a request as a server hands it on: what a client library would refuse to send arrives too."""
+        raw, _, query = target.partition(b"?")
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+            "path": unquote(raw.decode("latin-1")), "raw_path": raw, "query_string": query, "root_path": "",
+            "headers": headers, "client": ("127.0.0.1", 5000), "server": ("127.0.0.1", 8700),
+        }  # fmt: skip
+        parts = [body[at : at + 50_000] for at in range(0, len(body), 50_000)] or [b""]
+        status, answer = 0, bytearray()
+
+        async def receive() -> dict[str, Any]:
+            if not parts:
+                return {"type": "http.disconnect"}
+            return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+        async def send(message: dict[str, Any]) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            answer.extend(message.get("body", b""))
+
+        await room.app(scope, receive, send)
+        return status, bytes(answer)
 
     def target_of(rng, route):
         path = route.path.replace(":uuid", "")
@@ -327,7 +325,7 @@ def test_the_console_answers_any_request_with_a_documented_status_and_no_markup_
             said = text(rng)[:60].encode("latin-1", "replace")
             values = (b"null", b"session=" + b"A" * 300, b"-1", b"\xff\xfe", b"9" * 40, said)
             headers.append((rng.choice(odd_headers), rng.choice(values)))
-        status, answer = await asked(room, method, target_of(rng, route), headers, body)
+        status, answer = await asked(method, target_of(rng, route), headers, body)
         assert status < 500 or status == 503
         if b"<!doctype html" in answer[:200].lower():
             assert mark.encode() not in answer, "a text is markup on a page"
@@ -335,14 +333,12 @@ def test_the_console_answers_any_request_with_a_documented_status_and_no_markup_
             room.recorder.sent.clear()
         quiet(heard())
 
+    async def beyond_ascii():
+        bearer = [(b"host", hosts[0]), (b"authorization", b"Bearer lead-token")]
+        for path in (b"/api/status", b"/api/queue", b"/"):
+            status, answer = await asked("GET", path + b"?days=\xff", bearer, b"")
+            assert (status, b"ASCII" in answer) == (400, True)
+
     with listening() as heard:
+        asyncio.run(beyond_ascii())
         feed(3, requested)
-
-
-async def test_an_address_with_bytes_beyond_ascii_is_refused_and_no_fault():
-    room = make_room()
-    room.add(make_decision("c"))
-    bearer = [(b"host", b"127.0.0.1:8700"), (b"authorization", b"Bearer lead-token")]
-    for path in (b"/api/status", b"/api/queue", b"/"):
-        status, answer = await asked(room, "GET", path + b"?days=\xff", bearer, b"")
-        assert (status, b"ASCII" in answer) == (400, True)

@@ -28,7 +28,7 @@ from groundwire.policy import Policy
 from groundwire.state.model import SubjectStatus
 from tests.faults.history import CLAIMS, History, Limits, Sent, place_of, traceparent
 from tests.faults.load import KEYS, Inputs
-from tests.stream.harness import Seen
+from tests.stream.harness import Seen, user_key
 from tests.unit.gate.office import Office
 from tests.unit.gate.world import TOPIC, verifier
 
@@ -97,9 +97,7 @@ class Run(Office):
         return super().action(action, Decision.model_validate(decision), key=key, **fields)
 
     def record(self, value: bytes | None, *, headers: Headers = (), topic: str = TOPIC) -> InboundRecord:
-        fields = json.loads(value or b"")
-        key = f"{fields['tenant_id']}:{fields['user_id']}".encode()
-        return self.stand(topic.removeprefix(PREFIX), key, value, headers)
+        return self.stand(topic.removeprefix(PREFIX), user_key(json.loads(value or b"")), value, headers)
 
     def history(self) -> History:
         return History(
