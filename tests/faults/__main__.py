@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -231,12 +231,10 @@ async def _run(
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]]) -> list[str]:
-    broken = [repr(task.exception()) for task in tasks if task.done() and not task.cancelled()]
     for task in tasks:
         task.cancel()
-        with suppress(asyncio.CancelledError, Exception):
-            await task
-    return broken
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    return [repr(end) for end in ends if not isinstance(end, asyncio.CancelledError | None)]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import signal
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -167,23 +167,19 @@ def _insist(start: Callable[[], None]) -> None:
             return
 
 
+@dataclass
 class Nemesis:
     """Causes the faults of a schedule; `struck`: counts by kind, `failed`: what it could not cause, and why."""
 
-    def __init__(
-        self,
-        services: Services,
-        crew: Crew,
-        sender: Sender,
-        reviewers: Reviewers,
-        pages: Pages,
-        page_proxy: Proxy,
-    ) -> None:
-        self.struck: Counter[str] = Counter()
-        self.failed: list[str] = []
-        self._held: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._services, self._crew, self._sender, self._reviewers = services, crew, sender, reviewers
-        self._pages, self._page_proxy = pages, page_proxy
+    services: Services
+    crew: Crew
+    sender: Sender
+    reviewers: Reviewers
+    pages: Pages
+    page_proxy: Proxy
+    struck: Counter[str] = field(default_factory=Counter)
+    failed: list[str] = field(default_factory=list)
+    _held: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
     async def run(self, faults: Sequence[Fault]) -> None:
         begun = time.monotonic()
@@ -203,7 +199,7 @@ class Nemesis:
 
     async def _do(self, fault: Fault) -> None:
         what, _, whom = fault.kind.partition("_")
-        crew, slot, seconds = self._crew, fault.target, fault.seconds
+        crew, slot, seconds = self.crew, fault.target, fault.seconds
         match what, whom:
             case "skew", _:
                 await crew.skew(slot, seconds, fault.amount)
@@ -231,25 +227,25 @@ class Nemesis:
                 await _for(seconds, partial(proxy.set, **weather), proxy.set)
             case _, "broker" | "leaders":
                 # a stop is in good order, so that with several nodes the leaders move
-                nodes, number = self._services.broker.nodes, int(fault.target) + 1
+                nodes, number = self.services.broker.nodes, int(fault.target) + 1
                 away, back = partial(nodes.stop_node, hard=what == "kill"), nodes.start_node
                 if what == "pause":
                     away, back = nodes.pause_node, nodes.resume_node
                 await _for(seconds, partial(away, number), partial(back, number))
             case "break", "pages":
-                self._pages.broken = True
+                self.pages.broken = True
                 try:
                     await asyncio.sleep(seconds)
                 finally:
-                    self._pages.broken = False
+                    self.pages.broken = False
             case _, "queue":
                 rng = random.Random(fault.number)
-                self._sender.crowd = rng.choice(TENANTS), f"u{rng.randrange(USERS)}"
-                self._reviewers.idle = True
+                self.sender.crowd = rng.choice(TENANTS), f"u{rng.randrange(USERS)}"
+                self.reviewers.idle = True
                 try:
                     await asyncio.sleep(seconds)
                 finally:
-                    self._sender.crowd, self._reviewers.idle = None, False
+                    self.sender.crowd, self.reviewers.idle = None, False
             case _, "redis":
                 redis = self._one_redis().server
                 away, back = redis.kill, partial(_insist, partial(redis.start, keep_data=what != "lose"))
@@ -259,12 +255,12 @@ class Nemesis:
 
     def _proxy(self, whom: str, fault: Fault) -> Proxy:
         if whom == "broker":
-            return self._services.broker.proxies[int(fault.target)]
-        return self._one_redis().proxy if whom == "redis" else self._page_proxy
+            return self.services.broker.proxies[int(fault.target)]
+        return self._one_redis().proxy if whom == "redis" else self.page_proxy
 
     async def _shard(self, what: str, shard: int, seconds: float) -> None:
         """Break a cluster's shard: whoever has the slot in the middle of that share, which is never moved."""
-        cluster = self._services.redis
+        cluster = self.services.redis
         assert isinstance(cluster, LocalCluster)
 
         def middle(shard: int) -> int:
@@ -292,7 +288,7 @@ class Nemesis:
             await _for(seconds, kill, partial(cluster.restart, node, keep_data=what != "lose"))
 
     def _one_redis(self) -> OneRedis:
-        redis = self._services.redis
+        redis = self.services.redis
         assert isinstance(redis, OneRedis)
         return redis
 

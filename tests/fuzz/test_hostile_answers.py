@@ -24,7 +24,7 @@ from groundwire.gate.types import Decided
 from groundwire.messages.decode import decode_response
 from groundwire.policy import Policy
 from groundwire.verify.issues import GitHubTracker, GitLabTracker
-from groundwire.verify.models import AnthropicModel, HttpModel, ModelLimits, OpenAIModel
+from groundwire.verify.models import AnthropicModel, ModelLimits, OpenAIModel
 from groundwire.verify.pacing import Pacer, PacingLimits
 from groundwire.verify.results import CitationState
 from groundwire.verify.ssrf import AddressGuard
@@ -152,23 +152,46 @@ def test_a_cited_page_or_issue_gets_a_state_from_whatever_is_answered_and_only_c
         feed(4, looked_up)
 
 
-def model_of(api: str, wires: Wires) -> HttpModel:
-    kind: Any = {"openai": OpenAIModel, "anthropic": AnthropicModel}[api]
-    more = {"logprobs": True} if api == "openai" else {}
-    limits = ModelLimits(attempts=2, failures=10**9)
-
-    async def no_wait(_seconds: float) -> None: ...
-
-    waiting = {"backoff": lambda _failures: 0.0, "sleep": no_wait}
-    model: HttpModel = kind("https://model.example.org", KEY, limits=limits, tls=TLS, **waiting, **more)
-    transport = httpx.AsyncHTTPTransport(verify=TLS)
-    transport._pool._network_backend = wires
-    model._client = lambda: httpx.AsyncClient(transport=transport, timeout=None)  # noqa: S113 - as the sender's own
-    return model
-
-
 def test_a_response_is_decided_by_its_checks_whatever_a_language_model_answers():
     wires = Wires()
+
+    def model_of(api):
+        kind = {"openai": OpenAIModel, "anthropic": AnthropicModel}[api]
+        more = {"logprobs": True} if api == "openai" else {}
+        limits = ModelLimits(attempts=2, failures=10**9)
+
+        async def no_wait(_seconds): ...
+
+        waiting = {"backoff": lambda _failures: 0.0, "sleep": no_wait}
+        model = kind("https://model.example.org", KEY, limits=limits, tls=TLS, **waiting, **more)
+        transport = httpx.AsyncHTTPTransport(verify=TLS)
+        transport._pool._network_backend = wires
+        model._client = lambda: httpx.AsyncClient(transport=transport, timeout=None)  # noqa: S113 - as the sender's own
+        return model
+
+    async def known():
+        """Answer with counts of tokens, log probabilities and redirects that mean nothing."""
+
+        async def answered(api: str, *said: bytes):
+            wires.reply = lambda: Wire(b"HTTP/1.1 " + b"\r\n".join(said), 65_536, endless=False)
+            return await model_of(api).answer(ModelRequest("x", "haiku"))
+
+        async def read(api: str, answer: object):
+            body = json.dumps(answer).encode()
+            return await answered(api, b"200 OK", b"content-length: %d" % len(body), b"", body)
+
+        for api, tokens in product(("openai", "anthropic"), (2**53, 10**40, True, -1, 1.5)):
+            answer = await read(api, document(api, sent=tokens, received=tokens))
+            assert answer.output_tokens is None
+            assert answer.input_tokens in {None, 100 + tokens - 200}
+        odd = document("openai")
+        token = {"token": "a", "logprob": 10**400, "top_logprobs": []}
+        odd["choices"][0]["logprobs"] = {"content": [token]}
+        assert (await read("openai", odd)).tokens == ()
+        for place in (b"http://[::1", b"http:a"):
+            with pytest.raises(ModelFault) as raised:
+                await answered("openai", b"302 Found", b"location: " + place, b"content-length: 0", b"", b"")
+            assert raised.value.code in {"unreachable", "rejected"}
 
     def answer(rng, api, said):
         endings = ("good", "good", "good", "truncated", "refused", text(rng)[:10])
@@ -193,7 +216,7 @@ def test_a_response_is_decided_by_its_checks_whatever_a_language_model_answers()
     async def decided(rng):
         api = rng.one("openai", "anthropic")
         wires.reply = lambda: reply(rng, api)
-        model = model_of(api, wires)
+        model = model_of(api)
         if rng.chance(0.5):
             try:
                 answer = await model.answer(ModelRequest("data", "haiku", timeout=20))
@@ -214,33 +237,8 @@ def test_a_response_is_decided_by_its_checks_whatever_a_language_model_answers()
         quiet(heard())
 
     with listening() as heard:
+        asyncio.run(known())
         feed(2, decided)
-
-
-async def test_a_server_that_answers_what_no_model_can_mean_is_read_as_far_as_it_can_be():
-    """Counts of tokens, log probabilities, and redirects to no address."""
-
-    async def answered(api: str, *said: bytes):
-        wires = Wires()
-        wires.reply = lambda: Wire(b"HTTP/1.1 " + b"\r\n".join(said), 65_536, endless=False)
-        return await model_of(api, wires).answer(ModelRequest("x", "haiku"))
-
-    async def read(api: str, answer: object):
-        body = json.dumps(answer).encode()
-        return await answered(api, b"200 OK", b"content-length: %d" % len(body), b"", body)
-
-    for api, tokens in product(("openai", "anthropic"), (2**53, 10**40, True, -1, 1.5)):
-        answer = await read(api, document(api, sent=tokens, received=tokens))
-        assert answer.output_tokens is None
-        assert answer.input_tokens in {None, 100 + tokens - 200}
-    odd = document("openai")
-    token = {"token": "a", "logprob": 10**400, "top_logprobs": []}
-    odd["choices"][0]["logprobs"] = {"content": [token]}
-    assert (await read("openai", odd)).tokens == ()
-    for place in (b"http://[::1", b"http:a"):
-        with pytest.raises(ModelFault) as raised:
-            await answered("openai", b"302 Found", b"location: " + place, b"content-length: 0", b"", b"")
-        assert raised.value.code in {"unreachable", "rejected"}
 
 
 def test_the_console_answers_any_request_with_a_documented_status_and_no_markup_of_a_text():
