@@ -190,7 +190,7 @@ async def _run(
             acted_at=reviewers.acted_at,
             forged=frozenset(reviewers.forged),
             ended=ended,
-            page_stands=lambda url: url.startswith(f"{address}/ok/"),
+            page_exists=lambda url: url.startswith(f"{address}/ok/"),
         )
         promises = check(history)
         statuses = await deployment.statuses(policy, list(history.subjects))

@@ -16,7 +16,7 @@ from tests.faults.history import History, Violation, name, subject_of
 from tests.stream.harness import DECISIONS, Seen
 
 _EVENTS = frozenset({"review_action", "refused_action", "retraction", "dead_letter"})
-"""Audit events that come of a record, whatever becomes of it later."""
+"""Audit events that a record causes, whatever is decided about it later."""
 
 
 def everything_is_sealed(history: History) -> Iterator[Violation]:
@@ -37,8 +37,8 @@ def everything_is_sealed(history: History) -> Iterator[Violation]:
                 yield Violation("unsealed", name(seen), "no seal names it")
 
 
-def sealed_records_stand(history: History) -> Iterator[Violation]:
-    """What a seal names stands on its topic, byte for byte."""
+def sealed_records_remain(history: History) -> Iterator[Violation]:
+    """What a seal names is on its topic, byte for byte."""
     there = {_leaf(seen) for topic in SEALED for seen in history.of(topic)}
     for seen, seal in _seals(history):
         for each in seal.outputs:
@@ -47,7 +47,7 @@ def sealed_records_stand(history: History) -> Iterator[Violation]:
 
 
 def chains_hold(history: History) -> Iterator[Violation]:
-    """Each seal stands for its outputs and goes on where one before it ended; one that names none closes no gap."""
+    """Each seal matches its outputs and begins where an earlier one ended; one that names none closes no gap."""
     ends: dict[str, int] = {}
     reached: Counter[tuple[str, int]] = Counter()
     for seen, seal in _seals(history):
@@ -76,7 +76,7 @@ def _leaf(seen: Seen) -> tuple[str, str, str]:
 Rule = Callable[[History], Iterator[Violation]]
 
 RULES: Final[Mapping[str, Rule]] = {
-    "acknowledged inputs stand on their topics": rules_identity.sent_inputs_stand,
+    "acknowledged inputs are on their topics": rules_identity.sent_inputs_remain,
     "every input is decided or a dead letter": rules_identity.every_input_ends,
     "no input is both": rules_identity.one_end,
     "an id's bytes never change": rules_identity.bytes_stay,
@@ -87,7 +87,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "review limits are never exceeded": rules_approval.limits_hold,
     "audit is complete": rules_approval.audit_is_complete,
     "what is published is sealed": everything_is_sealed,
-    "what is sealed stands on its topic": sealed_records_stand,
+    "what is sealed is on its topic": sealed_records_remain,
     "each partition has one chain of seals": chains_hold,
 }
 
@@ -97,17 +97,17 @@ def check(history: History) -> dict[str, list[Violation]]:
     return {promise: list(rule(history)) for promise, rule in RULES.items()}
 
 
-def compare_state(history: History, standings: Mapping[Subject, SubjectStatus | None]) -> Iterator[Violation]:
+def compare_state(history: History, statuses: Mapping[Subject, SubjectStatus | None]) -> Iterator[Violation]:
     """Hold what state says against the topics: each approval is stored once, and nothing else is."""
     for subject, by_revision in history.subjects.items():
         revision = max(by_revision)
-        last, standing = by_revision[revision], standings.get(subject)
-        if standing is None:
+        last, status = by_revision[revision], statuses.get(subject)
+        if status is None:
             if last.json["approved"] or last.json["verdict"] == "review":
                 yield Violation("state", name(last), "state does not know it")
             continue
-        stored = standing.state is SubjectState.APPROVED
-        if standing.revision != revision:
-            yield Violation("state", name(last), f"state is at revision {standing.revision}")
+        stored = status.state is SubjectState.APPROVED
+        if status.revision != revision:
+            yield Violation("state", name(last), f"state is at revision {status.revision}")
         elif stored != last.json["approved"]:
-            yield Violation("state", name(last), f"state has it as {standing.state.name.lower()}")
+            yield Violation("state", name(last), f"state has it as {status.state.name.lower()}")

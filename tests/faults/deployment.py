@@ -83,7 +83,7 @@ class Proxy:
                 pumps = (self._pump(reader, onward), self._pump(back, writer))
                 await asyncio.wait([asyncio.ensure_future(pump) for pump in pumps])
         except OSError:
-            pass  # nobody is behind us: the client finds its connection closed
+            pass  # the target refuses connections: the client finds its own closed
         finally:
             for each in filter(None, (writer, onward)):
                 self._writers.discard(each)
@@ -327,10 +327,10 @@ class Crew:
         await (worker.kill() if hard else worker.stop())
 
     async def _fill(self, slot: str, faulty: str | None = None) -> None:
-        """Start a worker in a slot; what emptied it is mended once that one is ready, or has ended too."""
+        """Start a worker in a slot, and wait until it is ready or has ended too."""
         worker = self._slots[slot] = self._start(slot, faulty)
         self._empty.discard(slot)
-        while worker.alive and "ready" not in worker.text:  # noqa: ASYNC110 - a log tells nobody
+        while worker.alive and "ready" not in worker.text:  # noqa: ASYNC110 - a log sends no event
             await asyncio.sleep(0.2)
 
     def _start(self, slot: str, faulty: str | None = None) -> Worker:

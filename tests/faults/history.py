@@ -77,7 +77,7 @@ class History:
 
     `records`: by topic without its prefix, from the beginning. `sent`: what the broker acknowledged. `seen_at`,
     `acted_at`, `ended`: when records were read while the run went on, actions were sent, and it ended, in seconds of
-    one clock. `forged`: ids of actions that were not signed, or not by whom they name. `page_stands`: whether a cited
+    one clock. `forged`: ids of actions that were not signed, or not by whom they name. `page_exists`: whether a cited
     URL answers 200.
     """
 
@@ -89,7 +89,7 @@ class History:
     acted_at: Mapping[str, float] = field(default_factory=dict)
     forged: frozenset[str] = frozenset()
     ended: float = 0.0
-    page_stands: Callable[[str], bool] = lambda _url: False
+    page_exists: Callable[[str], bool] = lambda _url: False
 
     def of(self, topic: str) -> Sequence[Seen]:
         return self.records.get(topic, ())
@@ -140,7 +140,7 @@ class History:
 
     @cached_property
     def deferred(self) -> dict[Place, Place]:
-        """Where inputs stand on `deferred`, each for the first time."""
+        """Places of inputs on `deferred`, the first of each."""
         found: dict[Place, Place] = {}
         for seen in self.of("deferred"):
             found.setdefault(self._named(seen, "gw-origin-"), place_of(seen))
@@ -173,7 +173,7 @@ def place_of(seen: Seen) -> Place:
 
 
 def traceparent(sender: int, number: int) -> tuple[str, bytes]:
-    """The header by which all that an input brings can be told from what other inputs of its subject bring."""
+    """The header that tells an input's outputs from those of other inputs of its subject."""
     return "traceparent", f"00-{sender:08x}{number:024x}-{number:016x}-01".encode()
 
 

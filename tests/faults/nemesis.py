@@ -218,13 +218,13 @@ class Nemesis:
             case "cut", _:
                 await asyncio.to_thread(self._proxy(whom, fault).cut)
             case (("close" | "freeze" | "delay" | "throttle" | "hang"), _):
-                weather = {
+                disturbance = {
                     "close": {"closed": True},
                     "delay": {"delay": fault.amount},
                     "throttle": {"rate": int(fault.amount)},
                 }.get(what, {"frozen": True})
                 proxy = self._proxy(whom, fault)
-                await _for(seconds, partial(proxy.set, **weather), proxy.set)
+                await _for(seconds, partial(proxy.set, **disturbance), proxy.set)
             case _, "broker" | "leaders":
                 # a stop is in good order, so that with several nodes the leaders move
                 nodes, number = self.services.broker.nodes, int(fault.target) + 1

@@ -1,4 +1,4 @@
-"""Nothing is approved without its checks or twice, and what people decide keeps its limits and is told of."""
+"""Nothing is approved without its checks or twice, and what people decide keeps its limits and is audited."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GROUNDS = {
 
 
 def approvals_are_checked(history: History) -> Iterator[Violation]:
-    """Whatever stands on `approved` is approved by its checks, or by a person who may."""
+    """Whatever is on `approved` is approved by its checks, or by a person who may."""
     people = {place_of(seen): seen for seen in history.of(REVIEWS)}
     for subject, revision, seen in history.revisions():
         if seen.topic != "approved" and not seen.json["approved"]:
@@ -67,9 +67,9 @@ def _claim(history: History, subject: Subject, decision: dict[str, Any]) -> Iter
     if ground == "" or (ground and ground not in passed):
         yield f"the ground {decision['reason_code']} is not among the checks passed"
     for citation in decision["citations"]:
-        stands = citation["type"] != "url" or history.page_stands(citation["value"])
-        if citation["state"] == "verified" and not stands:
-            yield "a citation is verified that does not stand"
+        exists = citation["type"] != "url" or history.page_exists(citation["value"])
+        if citation["state"] == "verified" and not exists:
+            yield "a citation is verified that does not exist"
     if decision["derived_from"] and "parents_approved" not in passed:
         yield "parents were not looked at"
     for parent in decision["derived_from"]:
@@ -83,7 +83,7 @@ def _by_a_person(history: History, subject: Subject, seen: Seen, people: Mapping
     decision = seen.json
     source = people.get(history.origin(decision))
     if source is None:
-        yield "no ReviewDecision stands at its origin"
+        yield "no ReviewDecision is at its origin"
         return
     try:
         review = decode_review_decision(source.value)
@@ -114,7 +114,7 @@ def _text(
 
 
 def one_memory(history: History) -> Iterator[Violation]:
-    """Of claims that say the same, one at most stands approved in a scope."""
+    """Of claims that say the same, one at most is approved in a scope."""
     standing: dict[tuple[Any, ...], Seen] = {}
     for subject, by_revision in history.subjects.items():
         last = by_revision[max(by_revision)]
@@ -166,7 +166,7 @@ def limits_hold(history: History) -> Iterator[Violation]:
         (at, change, stay) for stay in pending(history) for at, change in ((stay.begin, 1), (stay.end, -1))
     ]
     now: Counter[tuple[str, ...]] = Counter()
-    told: set[tuple[str, ...]] = set()
+    reported: set[tuple[str, ...]] = set()
     for _, change, stay in sorted(steps, key=lambda step: step[:2]):
         tenant, user = stay.subject.tenant_id, stay.subject.user_id
         for scope, limit in (
@@ -175,15 +175,15 @@ def limits_hold(history: History) -> Iterator[Violation]:
             ((), history.limits.total),
         ):
             now[scope] += change
-            if now[scope] > limit and scope not in told:
-                told.add(scope)
+            if now[scope] > limit and scope not in reported:
+                reported.add(scope)
                 detail = f"{now[scope]} places are taken of {limit} ({'/'.join(scope) or 'total'})"
                 yield Violation("limit", stay.subject.subject_id, detail)
 
 
 def audit_is_complete(history: History) -> Iterator[Violation]:
-    """Every place in the queue, action, retraction and dead letter is told of."""
-    told = {
+    """Every place in the queue, action, retraction and dead letter has its audit event."""
+    audited = {
         kind: {event["decision_id"] for event in history.audit.get(kind, ())}
         for kind in ("enqueue", "review_action", "retraction")
     }
@@ -196,7 +196,7 @@ def audit_is_complete(history: History) -> Iterator[Violation]:
             wanted.append("retraction")
             yield from _retraction(history, seen)
         for kind in wanted:
-            if decision["decision_id"] not in told[kind]:
+            if decision["decision_id"] not in audited[kind]:
                 yield Violation("audit", name(seen), f"no {kind} event")
     yield from _actions(history)
     yield from _letters(history)
@@ -224,10 +224,10 @@ def _actions(history: History) -> Iterator[Violation]:
 
 
 def _letters(history: History) -> Iterator[Violation]:
-    told = {
+    audited = {
         (history.short(detail["topic"]), detail["partition"], detail["offset"])
         for detail in (event["detail"] for event in history.audit.get("dead_letter", ()))
     }
     for place, letters in history.letters.items():
-        if place not in told:
+        if place not in audited:
             yield Violation("audit", name(letters[0]), f"no dead_letter event of {name(place)}")

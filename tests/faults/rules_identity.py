@@ -1,4 +1,4 @@
-"""Nothing is lost, nothing is said twice in different words, and approvals of a key keep their order."""
+"""Nothing is lost, no id has two contents, and approvals of a key keep their order."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ READABLE_LETTERS = {"claim_id_conflict", "worker_crash"}
 """Why a record that can be read may become a dead letter: another one had its id, or it killed its workers."""
 
 
-def sent_inputs_stand(history: History) -> Iterator[Violation]:
-    """What the broker acknowledged stands on its topic, unchanged: else the run proves nothing."""
-    stands = {
+def sent_inputs_remain(history: History) -> Iterator[Violation]:
+    """What the broker acknowledged is on its topic, unchanged: else the run proves nothing."""
+    stored = {
         place_of(seen): seen.value
         for topic in (CLAIMS, RESPONSES, "review-decisions")
         for seen in history.of(topic)
     }
     for sent in history.sent:
-        if sent.place not in stands:
+        if sent.place not in stored:
             yield Violation("broker_lost", name(sent.place), "acknowledged, and not on its topic")
-        elif stands[sent.place] != sent.value:
+        elif stored[sent.place] != sent.value:
             yield Violation("broker_lost", name(sent.place), "other bytes than were sent")
 
 
@@ -107,7 +107,7 @@ def bytes_stay(history: History) -> Iterator[Violation]:
         for letter in letters:
             original = inputs.get(place, letter)
             if (original.key, original.value) != (letter.key, letter.value):
-                yield Violation("bytes", name(letter), f"is not what stands at {name(place)}")
+                yield Violation("bytes", name(letter), f"is not what is at {name(place)}")
 
 
 def _fields(one: Seen, other: Seen) -> str:
@@ -143,13 +143,13 @@ Lane = tuple[bytes | None, str, int]
 
 
 def order(history: History) -> Iterator[Violation]:
-    """Of two records of a key in one partition, the first is told of first on `approved`.
+    """Of two records of a key in one partition, the first is published first on `approved`.
 
     A worker reads a partition from front to back, decides and publishes in that order, and commits behind it; who
     reads it again begins at what was committed. Nothing is promised between two topics or partitions: what was put on
     `deferred`, because something had to be asked or state was out of reach, is overtaken by what was not, and a repeat
-    of a claim may tell what people decided of it before their own record does. Which record a decision was published
-    for is told by its `traceparent`.
+    of a claim may publish what people decided about it before their own record does. The `traceparent` of a decision
+    names the record for which it was published.
     """
     tellings = _Tellings(history)
     latest: dict[Lane, tuple[int, Seen]] = {}
@@ -170,7 +170,7 @@ def order(history: History) -> Iterator[Violation]:
 
 
 class _Tellings:
-    """Decisions, by the record for which they were published; provisional ones tell nothing."""
+    """Decisions, by the record for which they were published; without the provisional ones."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -187,7 +187,7 @@ class _Tellings:
     def in_its_turn(self, cause: Place, seen: Seen) -> bool:
         """Whether a record was answered this when it was read for the first time.
 
-        One that is read again is told what became of its subject meanwhile. A repeat of what waits is told nothing
+        One that is read again gets its subject's latest decision. A repeat of what waits gets none
         until then.
         """
         tellings = self._of[cause]
@@ -200,8 +200,8 @@ class _Tellings:
     def of_its_lane(self, cause: Place, seen: Seen) -> bool:
         """Whether the worker that reads the record's partition published this, and not one before it.
 
-        Records on `deferred` may be read on their input topic once more, and be told of from there too. From
-        `deferred` they are told of in any case: the last time at the latest, or elsewhere by a later revision.
+        Records on `deferred` may be read on their input topic once more, and published from there too. From
+        `deferred` they are published in any case: the last time at the latest, or elsewhere by a later revision.
         """
         if cause not in self._history.deferred:
             return True

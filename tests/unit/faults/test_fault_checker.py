@@ -120,7 +120,7 @@ def test_a_run_with_something_of_everything_passes_and_every_fault_in_it_is_foun
         }
         for name_, change in changes.items():
             yield f"approved {name_}", rewritten(one, change), "unchecked"
-        yield "the cited page is gone", replace(history, page_stands=lambda _url: False), "unchecked"
+        yield "the cited page is gone", replace(history, page_exists=lambda _url: False), "unchecked"
         other_text = rewritten(human, lambda d: d["evidence"].update(claim="Something else"))
         yield "a person approved another text", other_text, "unchecked"
         source = next(each for each in history.of(REVIEWS) if place_of(each) == history.origin(human.json))
@@ -155,7 +155,7 @@ def test_a_run_with_something_of_everything_passes_and_every_fault_in_it_is_foun
         yield "no seal names a decision", without("audit", alone), "unsealed"
         seal, following, *_ = [one for one in seals if one.json["detail"]["seal"]["topic"].endswith("claims")]
         yield "a seal is missing", without("audit", seal), "broken_chain"
-        emptied = rewritten(following, lambda told: told["detail"]["outputs"].clear())
+        emptied = rewritten(following, lambda event: event["detail"]["outputs"].clear())
         yield "a seal was changed", emptied, "bad_seal"
         anew = rewritten(following, lambda d: d["detail"]["seal"].update(before=None, first=10**9))
         yield "a chain begins anew", anew, "broken_chain"
@@ -212,7 +212,7 @@ def test_a_run_with_something_of_everything_passes_and_every_fault_in_it_is_foun
 def test_each_revision_reaches_its_topic_however_often_workers_die_even_one_retracted_in_the_same_batch():
     @dataclass
     class Mortal(Run):
-        """A run whose workers die: what they asked of state stands, and some of what they say reaches the topics."""
+        """A run whose workers die: what they committed to state remains, and some of their outputs reach the topics."""
 
         deaths: random.Random = field(default_factory=random.Random)
 
@@ -248,7 +248,7 @@ def test_each_revision_reaches_its_topic_however_often_workers_die_even_one_retr
             claim = {"claim_id": f"c{number}", "tenant_id": "acme", "user_id": f"u{number}"}
             claim |= {"content": f"Service {number} keeps its word", "source": "ai_synthesis"}
             key = f"acme:u{number}".encode()
-            await run.gate_decides(run.stand("claims", key, json.dumps(claim).encode()))
+            await run.gate_decides(run.append("claims", key, json.dumps(claim).encode()))
         for decision in [seen.json for seen in run.records["review"]]:
             first = run.action(rng.choice(("approve", "edit", "approve", "reject")), decision)
             await run.people_decide(first, run.action("retract", decision, expected_revision=2))

@@ -31,7 +31,7 @@ def test_the_rule_finds_records_out_of_order_and_nothing_that_the_contract_leave
         def __init__(self) -> None:
             self.records: dict[str, list[Seen]] = {}
 
-        def stands(self, topic: str, subject: str, *, user: str = "u", partition: int = 0) -> Seen:
+        def append(self, topic: str, subject: str, *, user: str = "u", partition: int = 0) -> Seen:
             action = {"tenant_id": "default", "expected_revision": 1, "action": "approve", "reviewer": "u"}
             action |= {"action_id": f"on {subject}", "at": "2026-01-31T12:00:00Z", "subject_id": subject}
             fields = {
@@ -48,7 +48,7 @@ def test_the_rule_finds_records_out_of_order_and_nothing_that_the_contract_leave
             record = InboundRecord(*place, cause.key, cause.value, cause.headers)
             self._append("deferred", cause.key, cause.value, deferred_headers(record))
 
-        def told(self, cause: Seen, origin: Seen, topic: str, revision: int) -> None:
+        def publish(self, cause: Seen, origin: Seen, topic: str, revision: int) -> None:
             """Publish a decision for an input."""
             record = cause.json
             decision = {
@@ -82,18 +82,18 @@ def test_the_rule_finds_records_out_of_order_and_nothing_that_the_contract_leave
         its own. Steps: `~a` puts a on `deferred`; `a`, `a.blocked.2` publish a decision about a, with a topic and a
         revision; `a<b` has the origin b.
         """
-        log, stood = Log(), {}
+        log, placed = Log(), {}
         for word in inputs.split():
             name, topic, user, partition = (*word.split("."), *("", "", "")[word.count(".") :])
             full = {"reviews": REVIEWS, "responses": RESPONSES}.get(topic, CLAIMS)
-            stood[name] = log.stands(full, name[0], user=user or "u", partition=int(partition or 0))
+            placed[name] = log.append(full, name[0], user=user or "u", partition=int(partition or 0))
         for step in steps.split():
             if step[0] == "~":
-                log.waits(stood[step[1:]])
+                log.waits(placed[step[1:]])
                 continue
             who, topic, revision = (*step.split("."), *("", "")[step.count(".") :])
             cause, _, origin = who.partition("<")
-            log.told(stood[cause], stood[origin or cause], topic or "approved", int(revision or 1))
+            log.publish(placed[cause], placed[origin or cause], topic or "approved", int(revision or 1))
         return log.broken()
 
     def cases() -> Iterator[tuple[str, str, str, list[str]]]:
@@ -106,27 +106,27 @@ def test_the_rule_finds_records_out_of_order_and_nothing_that_the_contract_leave
             yield "a waiting record is overtaken by one that does not wait", f"a.{topic} b.{topic}", waits, []
         some = "w.responses a.responses b.responses"
         yield "waiting users are no excuse for records that did not wait", some, "~w b a w", late
-        yield "an overtaker, though both are told again in order", "a b", "b a a b", late
-        yield "repeats of what was told in order", "a b", "a b a b", []
+        yield "an overtaker, though both are repeated in order", "a b", "b a a b", late
+        yield "repeats of what was published in order", "a b", "a b a b", []
         apart = "a b.claims.v c.claims.w d.claims.w.1 e.claims.x f.responses.x"
         yield "two keys, two partitions and two topics have no order", apart, "b a d c f e", []
         yield "two waiting records keep the order of `deferred`", "a b.responses", "~b ~a a b", late
         yield "an early decision from the input topic, before its turn", "a b", "~a ~b b a", late
-        yield "the same, told again when its turn comes", "a b", "~a ~b b a b", []
+        yield "the same, repeated when its turn comes", "a b", "~a ~b b a b", []
         yield "the same, where its turn brings a later revision", "a b", "~a ~b b a b.blocked.2", []
         people = "b a*.reviews b*.reviews"
-        yield "a repeat tells a person's decision before its record", people, "b<b*..2 a*..2 b*..2", []
+        yield "a repeat publishes a person's decision before its record", people, "b<b*..2 a*..2 b*..2", []
         again = "a b a*.reviews"
-        yield "a record read again tells what people decided since", again, "a.review b a*..2 a<a*..2", []
-        yield "a repeat of a waiting record is told late, if at all", "a a2 b", "~a b a a2<a", []
+        yield "a record read again publishes what people decided since", again, "a.review b a*..2 a<a*..2", []
+        yield "a repeat of a waiting record is published late, if at all", "a a2 b", "~a b a a2<a", []
 
     wrong = [case for case in cases() if played(*case[1:3]) != case[3]]
     assert wrong == []
 
     log = Log()
     for subject, headers in (("a", ()), ("b", (traceparent(9, 9),))):
-        seen = log.stands(CLAIMS, subject)
-        log.told(replace(seen, headers=headers), seen, "approved", 1)
+        seen = log.append(CLAIMS, subject)
+        log.publish(replace(seen, headers=headers), seen, "approved", 1)
     assert log.broken() == ["approved/0@0", "approved/0@1"]
 
 
@@ -136,7 +136,7 @@ async def test_a_response_of_an_outage_is_overtaken_by_one_of_its_user_that_came
     sound = (json.loads(each.value or b"") for each in made if each.topic == RESPONSES and not each.bad)
     run, two = Run(), [each for each in sound if each["tenant_id"] == "acme"][:2]
     late, next_one = [
-        run.stand(RESPONSES, b"acme:u", json.dumps(each | {"user_id": "u", "confidence": 1.0}).encode())
+        run.append(RESPONSES, b"acme:u", json.dumps(each | {"user_id": "u", "confidence": 1.0}).encode())
         for each in two
     ]
     await run.publish_and_seal(late, outputs(run.gate.provisional(await run.gate.prepare([late]))))

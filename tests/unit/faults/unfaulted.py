@@ -62,7 +62,7 @@ class Run(Office):
         inputs = Inputs(seed, PAGE)
         for _ in range(count):
             item = inputs.next()
-            record = self.stand(item.topic, item.key, item.value)
+            record = self.append(item.topic, item.key, item.value)
             self.sent.append(Sent((item.topic, 0, record.offset), item.value, item.bad))
             await self.gate_decides(record)
             if rng.random() < 0.3:
@@ -72,7 +72,7 @@ class Run(Office):
         results = await self.results(record)
         await self.publish_and_seal(record, [*outputs(results), *followers(results)])
         for output in followers(results):
-            if output.topic == CLAIMS:  # it stands on the topic by now: what is decided is the record there
+            if output.topic == CLAIMS:  # `publish_and_seal` has appended it to the topic
                 await self.gate_decides(self._inbound(self.records[CLAIMS][-1]))
 
     async def act(self, action: str, decision: dict[str, Any], *, signed: bool = True, **fields: Any) -> None:
@@ -97,7 +97,7 @@ class Run(Office):
         return super().action(action, Decision.model_validate(decision), key=key, **fields)
 
     def record(self, value: bytes | None, *, headers: Headers = (), topic: str = TOPIC) -> InboundRecord:
-        return self.stand(topic.removeprefix(PREFIX), user_key(json.loads(value or b"")), value, headers)
+        return self.append(topic.removeprefix(PREFIX), user_key(json.loads(value or b"")), value, headers)
 
     def history(self) -> History:
         return History(
@@ -108,7 +108,7 @@ class Run(Office):
             seen_at=dict(self.seen_at),
             acted_at=dict(self.acted_at),
             ended=self.clock + 1,
-            page_stands=lambda url: url.startswith(f"{PAGE}/ok/"),
+            page_exists=lambda url: url.startswith(f"{PAGE}/ok/"),
         )
 
     async def statuses(self) -> dict[Subject, SubjectStatus | None]:
@@ -123,7 +123,7 @@ class Run(Office):
         action = rng.choice(("approve", "reject", "edit")) if topic == "review" else "retract"
         await self.act(action, decision, signed=rng.random() < 0.9)
 
-    def stand(
+    def append(
         self, topic: str, key: bytes, value: bytes | None, headers: Sequence[tuple[str, Any]] = ()
     ) -> InboundRecord:
         headers = [*headers, traceparent(1, self.offset + 1)]
