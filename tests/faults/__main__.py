@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with running(options.broker, options.redis) as services:
                 while left > 0.5:
                     folder = (options.dir or Path(scratch)) / f"{services.kind}-{seed}"
-                    folder.mkdir(parents=True, exist_ok=True)
+                    folder.mkdir(parents=True)
                     results.append(_episode(services, seed, min(left, _EPISODE), folder, options))
                     left, seed = left - _EPISODE, seed + 1
         except MissingServiceError as missing:
@@ -105,13 +105,8 @@ def _episode(
 
 def _failed(result: Result) -> bool:
     """Whether a promise was broken, or a fault or part of the suite itself did not do what it should."""
-    workers = result["workers"]
-    return bool(
-        any(result["violations"].values())
-        or result["failed_faults"]
-        or workers["tasks_broken"]
-        or set(workers["stopped"]) - {"0"}
-    )
+    broken = result["failed_faults"] or result["tasks_broken"] or set(result["exits"]) - {0}
+    return bool(broken or any(result["violations"].values()))
 
 
 def _table(results: Sequence[Result]) -> str:
@@ -223,10 +218,8 @@ async def _run(
             "seals": len(history.audit.get("seal", ())),
             "dead letters": len(history.letters),
         },
-        "workers": {
-            "stopped": {str(code): count for code, count in exits.items()},
-            "tasks_broken": broken,
-        },
+        "exits": dict(exits),
+        "tasks_broken": broken,
     }
 
 
