@@ -156,11 +156,11 @@ async def _run(
         deployment.environment["GROUNDWIRE_ALLOW_PORTS"] = str(page_proxy.port)
         await stack.enter_async_context(deployment)
         crew = Crew(deployment)
+        watching = asyncio.create_task(crew.watch())
         await crew.begin()
         address = f"http://127.0.0.1:{page_proxy.port}"
         sender = Sender(deployment, Inputs(seed, address), rate)
         nemesis = Nemesis(services, crew, sender, reviewers, pages, page_proxy)
-        watching = asyncio.create_task(crew.watch())
         load = [asyncio.create_task(sender.run()), asyncio.create_task(reviewers.run())]
         await asyncio.gather(asyncio.sleep(seconds), nemesis.run(faults))
         await asyncio.sleep(SESSION)

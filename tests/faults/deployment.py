@@ -29,7 +29,7 @@ from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from tests.faults.history import RESPONSES, REVIEWS, Limits, Place, place_of
 from tests.services.redis_servers import REDIS_VARIABLE, LocalCluster, kind_of_redis, start_redis
-from tests.stream.harness import Deployment, Seen, Site, Worker
+from tests.stream.harness import Deployment, Seen, Site, Worker, until
 
 
 class Proxy:
@@ -277,17 +277,13 @@ class Crew:
         self._empty: set[str] = set()
 
     async def begin(self) -> None:
-        """Start all workers and wait until they are ready: minutes on a busy machine, where a start may fail."""
+        """Start all workers and wait until they are ready; `watch` starts those again that a busy machine fails."""
         self._slots = {slot: self._start(slot) for slot in SLOTS}
-        for slot in SLOTS:
-            tries = 1
-            while "ready" not in self._slots[slot].text:
-                if not self._slots[slot].alive:
-                    if tries == 5:
-                        raise RuntimeError(f"{slot} does not start:\n{self._slots[slot].text[-2000:]}")
-                    tries += 1
-                    self._slots[slot] = self._start(slot)
-                await asyncio.sleep(0.2)
+
+        def are_ready() -> bool:
+            return all("ready" in worker.text for worker in self._slots.values())
+
+        await until(are_ready, self._deployment.dump, seconds=600)
 
     async def watch(self) -> None:
         while True:

@@ -75,12 +75,6 @@ class Run(Office):
             if output.topic == CLAIMS:  # `publish_and_seal` has appended it to the topic
                 await self.gate_decides(self._inbound(self.records[CLAIMS][-1]))
 
-    async def act(self, action: str, decision: dict[str, Any], *, signed: bool = True, **fields: Any) -> None:
-        record = self.action(action, decision, signed=signed, **fields)
-        gate = self.reviews
-        results = await gate.apply_step(await gate.prepare([record]), deferred=False)
-        await self.publish_and_seal(record, outputs(results))
-
     def action(  # type: ignore[override]
         self, action: str, decision: dict[str, Any], *, signed: bool = True, **fields: Any
     ) -> InboundRecord:
@@ -121,7 +115,10 @@ class Run(Office):
             return
         decision = rng.choice(self.records[topic]).json
         action = rng.choice(("approve", "reject", "edit")) if topic == "review" else "retract"
-        await self.act(action, decision, signed=rng.random() < 0.9)
+        record = self.action(action, decision, signed=rng.random() < 0.9)
+        gate = self.reviews
+        results = await gate.apply_step(await gate.prepare([record]), deferred=False)
+        await self.publish_and_seal(record, outputs(results))
 
     def append(
         self, topic: str, key: bytes, value: bytes | None, headers: Sequence[tuple[str, Any]] = ()
