@@ -158,6 +158,7 @@ def test_a_pattern_is_made_where_it_is_collected_by_the_module_re_under_its_name
         "groundwire.checks.hedges._compile": "an operator's phrases, escaped and joined by the one pattern for a space",
         "groundwire.checks.hedge_rules.HedgeRule.before": "compiled when first asked for; collected from RULES",
         "groundwire.checks.hedge_rules.HedgeRule.after": "as before",
+        "groundwire.console.answer._Judged.places_of_file": "the name of a file, escaped, between two lookarounds",
     }
     collected = set(_collected().values())
     for name, tree in _modules():

@@ -279,7 +279,7 @@ def _doubted(text: str, citations: Iterable[Citation]) -> Iterator[Citation]:
 
 
 def _is_foreign(text: str, citation: Citation) -> bool:
-    """Tell whether a name beside an ADR says whose it is: "Globex ADR-003", "(acme ADR-003)", "ADR-003 of Globex"."""
+    """Return whether a name beside an ADR says whose it is: "Globex ADR-003", "(acme ADR-003)", "ADR-003 of Globex"."""
     behind = _NAME_BEHIND.match(text, citation.end)
     if behind and behind["name"].lower() not in MONTHS:
         return True
@@ -311,7 +311,7 @@ def _is_issue(match: re.Match[str], before: str, last: Citation | None) -> bool:
 
 
 def _is_colour(match: re.Match[str], before: str, colour_end: int) -> bool:
-    """Tell whether a token of digits is a colour: beside a word for colours, or listed after one (C-19)."""
+    """Return whether a token of digits is a colour: beside a word for colours, or listed after one (C-19)."""
     digits = match["issue"] or match["commit"]
     if len(digits) not in _COLOUR_LENGTHS:
         return False
@@ -326,7 +326,7 @@ def _is_colour(match: re.Match[str], before: str, colour_end: int) -> bool:
 
 
 def _is_commit(match: re.Match[str], before: str, last: Citation | None) -> bool:
-    """Tell whether 7 to 40 hex digits are a commit: after a cue word, or of digits and letters (C-20)."""
+    """Return whether 7 to 40 hex digits are a commit: after a cue word, or of digits and letters (C-20)."""
     text, (start, end) = match.string, match.span()
     if _COMMIT_CUE.search(before):
         return True

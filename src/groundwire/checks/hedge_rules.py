@@ -196,7 +196,7 @@ class HedgeRule:
         )
 
     def may_stand(self, left: str, right: str) -> bool:
-        """Tell at small cost whether the word may be a hedge between two tokens, as `HedgeTokens.beside` gives them."""
+        """Cheap pre-check: return whether the word may be a hedge between two tokens from `HedgeTokens.beside`."""
         _, lefts, rights = self._edges
         return (rights is None or right in rights) and (lefts is None or left in lefts)
 

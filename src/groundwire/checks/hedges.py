@@ -136,7 +136,7 @@ _DETERMINER: Final = re.compile(
 
 
 def is_name(text: str, start: int, end: int) -> bool:
-    """Tell whether text[start:end] is a part of a name: "the Maybe type", "the likely! macro", "I Think Inc."."""
+    """Return whether text[start:end] is a part of a name: "the Maybe type", "the likely! macro", "I Think Inc."."""
     written, before, after = text[start:end], text[max(0, start - _WINDOW) : start], text[end : end + _WINDOW]
     joined = after.startswith("-") and _is_borne(_FIRST_PART.sub("", before))  # "the branch fix/may-leak"
     if written.lower() == "may":
@@ -183,7 +183,7 @@ _KEYWORD_BEFORE: Final = re.compile(
 
 
 def is_month(text: str, start: int, end: int) -> bool:
-    """Tell whether text[start:end] is the month of May: any case before a year, else only as "May" (C-23)."""
+    """Return whether text[start:end] is the month of May: any case before a year, else only as "May" (C-23)."""
     word = text[start:end]
     if word.lower() != "may":
         return word == "May's"
@@ -218,7 +218,7 @@ _FACTUAL = re.compile(
 
 
 def is_factual(text: str, start: int, end: int) -> bool:
-    """Tell whether an added modal states a fact: "could not", "should be 5". Added phrases always count."""
+    """Return whether an added modal states a fact: "could not", "should be 5". Added phrases always count."""
     word = text[start:end].lower()
     return (" " not in word or word == "should be") and _FACTUAL.match(text, start) is not None
 
@@ -414,7 +414,7 @@ _ASKED: Final = re.compile(
 
 
 def may_begin(text: str) -> bool:
-    """Tell at small cost whether a text, in normal form except for its white space, may hold a hedge."""
+    """Cheap pre-check: return whether a text, in normal form except for white space, may hold a hedge."""
     chunks = text.split()
     return any(_TELLING.of(chunks)) or text.endswith("?") or _ASKED.match(text) is not None
 

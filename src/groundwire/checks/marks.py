@@ -184,7 +184,7 @@ class Citable:
         return there is not None and (not asked or 0 in there or not asked.isdisjoint(there))
 
     def looks_like(self, name: str) -> bool:
-        """Tell whether a name equals one of those that were retrieved except for its digits."""
+        """Return whether a name equals one of those that were retrieved except for its digits."""
         return _shape(_key(name)[0]) in self._shapes
 
     @cached_property
@@ -197,7 +197,7 @@ class Citable:
         return bracket in self._brackets
 
     def tells(self, name: str) -> bool:
-        """Tell whether a passage has a name in its text: "Article 17" there is no citation of one."""
+        """Return whether a passage has a name in its text: "Article 17" there is no citation of one."""
         return name.casefold() in self._told
 
     @cached_property
@@ -438,7 +438,7 @@ class _MarkReader:
             yield self._mark(start, end, references)
 
     def _belongs(self, start: int, end: int, references: Sequence[Reference]) -> bool:
-        """Tell whether what looks like a mark is a word or a number of its sentence: "is in [Berlin]", "[2] pets"."""
+        """Return whether what looks like a mark is a word or a number of its sentence: "is in [Berlin]", "[2] pets"."""
         if any(isinstance(name, str) and _is_file(name) for name in references):
             return False
         word = _LAST_WORD.search(self._text[max(0, start - _REACH) : start].rstrip(" "))
@@ -538,7 +538,7 @@ class _MarkReader:
         return held or (ends and self._sources is not None and not self._given.quotes(text[start:end]))
 
     def _is_raised_mark(self, start: int, end: int) -> bool:
-        """Tell whether raised digits are a mark: behind a blank, a full stop, or a word that is no length."""
+        """Return whether raised digits are a mark: behind a blank, a full stop, or a word that is no length."""
         before, behind = self._text[max(0, start - _REACH) : start], self._text[end : end + 1]
         bare = before.rstrip(" ")
         word = _LAST_WORD.search(bare)

@@ -119,7 +119,7 @@ _LEADING_STEMS: Final = _SAYS | _AGAINST | _DIRECTLY_AGAINST | _VOID | _COUNTERS
 
 
 def denied(text: str, start: int, end: int) -> bool:
-    """Tell whether a text denies what it cites, or sets itself against it."""
+    """Return whether a text denies what it cites, or sets itself against it."""
     reach = _WINDOW  # blanks push no word out of it
     while reach < min(start, _FAR) and _blank(text[start - reach : start]):
         reach *= 2
@@ -141,7 +141,7 @@ def denied(text: str, start: int, end: int) -> bool:
 
 
 def leads(word: str) -> bool:
-    """Tell whether a word in front of a citation leads to it, rather than naming whose it is."""
+    """Return whether a word in front of a citation leads to it, rather than naming whose it is."""
     word = word.lower()
     return (
         word in _NOUNS

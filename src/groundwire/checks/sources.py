@@ -142,11 +142,11 @@ class FilePassages:
         return 0 < start <= end and index >= 0 and end <= self._ranges[index][1]
 
     def holds(self, tokens: str) -> bool:
-        """Tell whether the file holds an encoded snippet; a blank one is never held."""
+        """Return whether the file holds an encoded snippet; a blank one is never held."""
         return tokens != "" and "\0" + tokens in self._text
 
     def holds_within(self, tokens: str, start: int, end: int) -> bool:
-        """Tell whether lines start to end hold an encoded snippet, in any passage that has them.
+        """Return whether lines start to end hold an encoded snippet, in any passage that has them.
 
         A chunk that has not as many lines as it says is read as a whole.
         """
@@ -230,13 +230,13 @@ class SourceVerifier:
 
     @takes(file=str, snippet=str)
     def verify_snippet(self, file: str, snippet: str) -> bool:
-        """Tell whether what was retrieved of a file holds a snippet (S2-05, S2-08)."""
+        """Return whether what was retrieved of a file holds a snippet (S2-05, S2-08)."""
         passages = self._files.get(canonical_file(file))
         return passages is not None and passages.holds(encode(snippet))
 
     @takes(file=str, start=int, end=int)
     def verify_lines(self, file: str, start: int, end: int) -> bool:
-        """Tell whether lines start to end, from 1 and both included, were all retrieved of a file (S2-07)."""
+        """Return whether lines start to end, from 1 and both included, were all retrieved of a file (S2-07)."""
         passages = self._files.get(canonical_file(file))
         return passages is not None and passages.covers(start, end)
 

@@ -202,7 +202,7 @@ def claims_to_ask(claims: Iterable[ClaimCheck], config: VerificationConfig) -> t
 
 
 def is_doubtful(claim: ClaimCheck, config: VerificationConfig) -> bool:
-    """Tell whether rules leave a claim open: no hard fault, and less support than it should have.
+    """Return whether rules leave a claim open: no hard fault, and less support than it should have.
 
     Where one doubtful claim flags the answer, and no model may clear it, those that rules flag are decided too.
     """
@@ -212,11 +212,11 @@ def is_doubtful(claim: ClaimCheck, config: VerificationConfig) -> bool:
 
 
 def is_sampled(claim_id: str, rate: float, seed: str = "") -> bool:
-    """Tell whether a claim belongs to the sample: always the same for the same id and seed (S4-44, C-61)."""
+    """Return whether a claim belongs to the sample: always the same for the same id and seed (S4-44, C-61)."""
     digest = blake2b(f"{seed}\0{claim_id}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest) < rate * 2**64
 
 
 def is_critical_text(claim: str) -> bool:
-    """Tell whether a claim has an uncertainty marker, a number, a citation or a negation (S4-45, C-60, C-62, C-63)."""
+    """Return whether a claim has an uncertainty marker, number, citation or negation (S4-45, C-60, C-62, C-63)."""
     return bool(_CITED.search(claim) or negations(tokenize(claim)) or _hedges.find(claim))

@@ -144,12 +144,12 @@ def build_report(
 
 
 def is_critical(gap: EpistemicGap, config: VerificationConfig) -> bool:
-    """Tell whether a gap exceeds the threshold; independence of the evidence alone never does (S4-14, C-68)."""
+    """Return whether a gap exceeds the threshold; independence of the evidence alone never does (S4-14, C-68)."""
     return gap.gap_type != "evidence_independent" and gap.gap_bits > config.gap_threshold_bits
 
 
 def is_simple(query: str) -> bool:
-    """Tell whether a query asks for no verification: it begins with "/simple" (S4-37)."""
+    """Return whether a query asks for no verification: it begins with "/simple" (S4-37)."""
     return query.split(maxsplit=1)[:1] == ["/simple"]
 
 

@@ -91,7 +91,7 @@ def support_at(point: OperatingPoint, weakest: float, whole: float) -> float:
 
 
 def is_doubted(weakest: float, whole: float, point: OperatingPoint, threshold: float) -> bool:
-    """Tell whether doubts flag an answer; what one point flags, every stricter one flags too."""
+    """Return whether doubts flag an answer; what one point flags, every stricter one flags too."""
     least = threshold if point == "strict" else round(threshold * share_of_threshold(point), 4)
     return support_at(point, weakest, whole) < least
 

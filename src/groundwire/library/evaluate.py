@@ -341,7 +341,7 @@ class Judged(NamedTuple):
     missing: int = 0
 
     def flagged_at(self, point: OperatingPoint, threshold: float) -> bool:
-        """Tell whether it is flagged at an operating point."""
+        """Return whether it is flagged at an operating point."""
         return self.hard or is_doubted(self.support, self.whole, point, threshold)
 
     def support_at(self, point: OperatingPoint) -> float:

@@ -1,7 +1,7 @@
 """The board: a projection of the output topics in SQLite, for people to look at the review queue.
 
-It decides nothing: the same records in any order, any number of times, give the same tables. State has the last word on
-what is pending (`candidates`, `apply_statuses`).
+It decides nothing: the same records in any order, any number of times, give the same tables. Before it shows
+what is pending, it asks state (`candidates`, `apply_statuses`).
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def _opens(follower: str, names: Collection[str]) -> bool:
 
 
 def is_past(token: str) -> bool:
-    """Tell whether a word may be a verb in the past, or its participle."""
+    """Return whether a word may be a verb in the past, or its participle."""
     return token in _IRREGULAR or (token.endswith("ed") and len(token) > 4)
 
 

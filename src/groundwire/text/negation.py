@@ -112,7 +112,7 @@ def negations(tokens: Sequence[str]) -> list[str]:
 
 
 def is_affixed(token: str) -> bool:
-    """Tell whether a token says what it negates: "unlocked", "invalid", "stateless"."""
+    """Return whether a token says what it negates: "unlocked", "invalid", "stateless"."""
     return token in _SIGNS or _AFFIX.match(token) is not None or _is_prefixed(token)
 
 
@@ -129,7 +129,7 @@ def may_deny(token: str) -> bool:
 
 
 def denies(tokens: Sequence[str], place: int) -> bool:
-    """Tell whether the word at a place denies the next one: "fails to", "stopped recording", "instead of"."""
+    """Return whether the word at a place denies the next one: "fails to", "stopped recording", "instead of"."""
     endings = DENYING.get(tokens[place])
     if endings is None or place + 1 >= len(tokens):
         return False
@@ -178,7 +178,7 @@ def _of_token(token: str) -> tuple[str, ...]:
 
 @per_token
 def may_negate(token: str) -> bool:
-    """Tell whether a token can be a negation, or begin one: `negations` finds none among others."""
+    """Return whether a token can be a negation, or begin one: `negations` finds none among others."""
     return token in DENYING or bool(_of_token(token))
 
 

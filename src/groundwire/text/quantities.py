@@ -121,7 +121,7 @@ def _words(tokens: Sequence[str]) -> Sequence[str]:
 
 
 def may_count(token: str) -> bool:
-    """Tell whether a token can begin a number or a unit: `quantities` finds none among others."""
+    """Return whether a token can begin a number or a unit: `quantities` finds none among others."""
     return any(word in _OPENERS or _DIGIT.search(word) for word in _words([token]))
 
 
@@ -237,7 +237,7 @@ DatePart = tuple[str, str]
 
 @per_token
 def may_date(token: str) -> bool:
-    """Tell whether a token can begin a date or be one: `dates` finds none without such a token."""
+    """Return whether a token can begin a date or be one: `dates` finds none without such a token."""
     return (
         token in MONTHS
         or token in WEEKDAYS
@@ -251,7 +251,7 @@ def is_year(token: str) -> bool:
 
 
 def may_be_time(token: str) -> bool:
-    """Tell whether a token can be a time of the day or a part of one: `clock_times` finds none among others."""
+    """Return whether a token can be a time of the day or a part of one: `clock_times` finds none among others."""
     return token in _HOURS or _CLOCK.fullmatch(token) is not None
 
 

@@ -91,7 +91,7 @@ _MORE = re.compile(
 
 
 def is_claim(text: str, *, code: bool = False) -> bool:
-    """Tell whether a sentence, less its source tags, is a technical claim."""
+    """Return whether a sentence, less its source tags, is a technical claim."""
     if code:
         return _WORD.search(text.partition("\n")[2]) is not None
     plain = " ".join(text.replace("\u2019", "'").split())
@@ -107,7 +107,7 @@ def is_claim(text: str, *, code: bool = False) -> bool:
 
 
 def is_refusal(sentence: str) -> bool:
-    """Tell whether a sentence only says that the sources do not hold something (S2-21).
+    """Return whether a sentence only says that the sources do not hold something (S2-21).
 
     "The retention period was not found in the provided sources" does; whatever states a number or something
     else beside it does not.
@@ -277,7 +277,7 @@ def _lack_of(clause: str) -> str | None:
 
 
 def presumes(what: str) -> bool:
-    """Tell whether what is lacking takes something for granted: "when it burned down", unlike "the price"."""
+    """Return whether what is lacking takes something for granted: "when it burned down", unlike "the price"."""
     return _ASKS.search(what) is not None
 
 
@@ -316,12 +316,12 @@ def is_wish(clause: str) -> bool:
 
 
 def is_courtesy(clause: str) -> bool:
-    """Tell whether a clause begins as courtesy and talk about the answer do: "I hope ...", "Here is ..."."""
+    """Return whether a clause begins as courtesy and talk about the answer do: "I hope ...", "Here is ..."."""
     return _COURTESY.match(clause) is not None
 
 
 def tells_no_answer(sentence: str) -> bool:
-    """Tell whether a sentence says in any part that something was not found: no claim to be extracted (X-15).
+    """Return whether a sentence says in any part that something was not found: no claim to be extracted (X-15).
 
     Unlike a refusal it may say more, and need not name the sources: "I could not find the timeout".
     """
@@ -337,7 +337,7 @@ def says_nothing(text: str) -> bool:
 
 
 def claims_nothing(clauses: Iterable[str]) -> bool:
-    """Tell whether the statements of a text tell what the sources lack, and beside it are courteous at most.
+    """Return whether the statements of a text tell what the sources lack, and beside it are courteous at most.
 
     A text without a word to check may state all the same: "Yes.", "Indeed, he did."
     """

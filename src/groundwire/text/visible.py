@@ -105,7 +105,7 @@ def invisible_places(text: str) -> list[int]:
 
 
 def splits_words(text: str) -> bool:
-    """Tell whether an invisible character is between two characters of words: it may be a blank or nothing."""
+    """Return whether an invisible character is between two characters of words: it may be a blank or nothing."""
     return not is_plain(text) and _BETWEEN.search(without_markup(text)) is not None
 
 

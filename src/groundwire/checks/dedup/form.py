@@ -319,7 +319,7 @@ class _FormReader:
         return [token if place in places else own for place, own in enumerate(self._tokens)]
 
     def _is_said(self, place: int) -> bool:
-        """Tell whether a word is what the claim says of something, not a part of the name of another thing.
+        """Return whether a word is what the claim says of something, not a part of the name of another thing.
 
         "The gate is locked" says so of the gate, "the upper lake" and "internal requests" are names.
         """
@@ -331,7 +331,7 @@ class _FormReader:
         return place > 0 and self._tokens[place - 1] in _BEFORE_PREDICATE
 
     def _is_about(self, place: int) -> bool:
-        """Tell whether a value says what a claim is about, or which event it tells of.
+        """Return whether a value says what a claim is about, or which event it tells of.
 
         It does not where nothing else is before the verb: "4 May is the deadline".
         """

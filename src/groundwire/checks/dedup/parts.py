@@ -161,7 +161,7 @@ _NEAREST: Final = 2  # words from "was" to the date that it states
 
 
 def repeats(tokens: Sequence[str], clause: Clause, dated: Collection[int], named: Collection[int]) -> bool:
-    """Tell whether a claim tells of an event of a kind that may have happened on other dates as well."""
+    """Return whether a claim tells of an event of a kind that may have happened on other dates as well."""
     if named or clause.verb >= len(tokens):
         return False
     verb = tokens[clause.verb]
@@ -176,7 +176,7 @@ def repeats(tokens: Sequence[str], clause: Clause, dated: Collection[int], named
 
 
 def is_ordinal_name(tokens: Sequence[str], place: int, *, leads: bool) -> bool:
-    """Tell whether a word numbers the noun behind it: "the second round", not "in second place" or "came second"."""
+    """Return whether a word numbers the noun behind it: "the second round", not "in second place" or "came second"."""
     if tokens[place] not in ORDINALS or place + 1 == len(tokens):
         return False
     follower = tokens[place + 1]

@@ -66,7 +66,7 @@ def basis_points(threshold: float) -> int:
 
 
 def is_near(inter: int, union: int, points: int) -> bool:
-    """Tell whether inter ÷ union reaches a threshold, inclusive and in whole numbers (S0-106, C-05)."""
+    """Return whether inter ÷ union reaches a threshold, inclusive and in whole numbers (S0-106, C-05)."""
     return union > 0 and WHOLE * inter >= points * union
 
 
@@ -333,7 +333,7 @@ def _moved(one: _Parsed, other: _Parsed) -> bool:
 
 
 def _exchanged(one: _Parsed, other: _Parsed) -> bool:
-    """Tell whether two words have exchanged their roles: "Anna overtook Ben", "Anna was overtaken by Ben"."""
+    """Return whether two words have exchanged their roles: "Anna overtook Ben", "Anna was overtaken by Ben"."""
     mine, theirs = ({stem: marks % _FILLER for marks, stem in reversed(of.content)} for of in (one, other))
     roles = {(role, theirs[stem]) for stem, role in mine.items() if stem in theirs}
     return any(role != new and (new, role) in roles for role, new in roles)

@@ -207,7 +207,7 @@ def _is_known(unit: Unit, given: Given) -> bool:
 
 
 def _lacks(answer: str, atom: Atom, given: Given, presumed: int = 0) -> bool:
-    """Tell whether a clause only tells what the sources lack, in few words that neither these nor the question hold.
+    """Return whether a clause only tells what the sources lack, in few words that neither these nor the question hold.
 
     What it takes for granted ("who built it") may have `presumed` of them.
     """

@@ -177,7 +177,7 @@ class Evidence:
         return not (self._asked.isdisjoint(keys) and all(key not in self.postings for key in keys))
 
     def recalls(self, stem: str) -> bool:
-        """Tell whether a passage or the question holds a word that begins as a name does: "Libyan" and "Libya"."""
+        """Return whether a passage or the question holds a word that begins as a name does: "Libyan" and "Libya"."""
         if self._begun is None:
             self._begun = {word[:_BEGUN] for word in chain(self.words, self._asked)}
         return stem[:_BEGUN] in self._begun

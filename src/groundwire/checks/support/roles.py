@@ -74,7 +74,7 @@ def misplaced(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> bool:
 
 
 def _transposes(atom: Atom, there: Sequence[ValueToken]) -> bool:
-    """Tell whether a claim says all its words, each once, in the order of a sentence but for two that are exchanged.
+    """Return whether a claim says all its words, each once, in the order of a sentence but for two that are exchanged.
 
     In a list, and on the two sides of "and", any order says the same.
     """
@@ -191,7 +191,7 @@ def _apart(sides: Sides) -> Sides:
 
 
 def _crossed(one: Sides, other: Sides) -> bool:
-    """Tell whether what `_apart` gives of one is on the other sides of the other."""
+    """Return whether what `_apart` gives of one is on the other sides of the other."""
     (a, b), (c, d) = one, _apart(other)
     return not (a.isdisjoint(d) or b.isdisjoint(c)) and a.isdisjoint(c)
 
@@ -352,7 +352,7 @@ def _is_unattached(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> 
 
 
 def names_somebody_else(atom: Atom, evidence: Evidence) -> bool:
-    """Tell whether a claim gives a name that neither evidence nor question holds, nor the start of a word of it.
+    """Return whether a claim gives a name that neither evidence nor question holds, nor the start of a word of it.
 
     No names: abbreviations, words of a title, and what is behind a colon, a bracket or a quotation mark.
     """

@@ -396,7 +396,7 @@ def _lack(unit: Unit, share: float, evidence: Evidence) -> float:
 
 
 def _denies(atom: Atom, unit: Unit, fault: UnsupportedValue) -> bool:
-    """Tell whether a fault takes a unit's value away: no passage holds it. Another value given counts for itself."""
+    """Return whether a fault takes a unit's value away: no passage holds it. Another value given counts for itself."""
     start, end = atom.statement.span(unit.start, unit.end)
     absent = fault.kind != "negation" and fault.why == NOT_IN_SOURCES
     return absent and fault.start < end and start < fault.end

@@ -227,7 +227,7 @@ def _why(value: Bound, before: ValueStatement | None, index: ValueIndex) -> tupl
 
 
 def _is_of_another_noun(value: Bound, about: Iterable[Bound], index: ValueIndex) -> bool:
-    """Tell whether a bare number counts something else in all passages: "46 students", where they have 46 courses."""
+    """Return whether a bare number counts something else in all passages: "46 students", where they have 46 courses."""
     amount, noun = value.value.amount, value.near[1]
     bare = amount is not None and not amount.readings and not amount.rate and amount.magnitude > _FEW
     if not bare or value.value.kind != "number" or not index.speaks_of(noun):
@@ -285,7 +285,7 @@ def _is_nearer_in_statement(value: Bound, other: Bound) -> bool:
 
 
 def _are_both_given(value: Bound, equal: Bound, rival: Bound) -> bool:
-    """Tell whether the answer gives the rival too, and both values fit better as they are than exchanged.
+    """Return whether the answer gives the rival too, and both values fit better as they are than exchanged.
 
     So also where it gives another one that is next to the equal value and not next to the rival: "25 % from 60
     minutes, 50 % from 120 minutes".
@@ -336,7 +336,7 @@ def excluded(one: Bound, other: Bound) -> bool:
 
 
 def alike(one: ValueStatement, other: ValueStatement) -> bool:
-    """Tell whether two statements use nearly the same words, so that the places of their values compare."""
+    """Return whether two statements use nearly the same words, so that the places of their values compare."""
     common = len(one.words & other.words)
     return _ALIKE * (len(one.words) + len(other.words) - common) <= common
 

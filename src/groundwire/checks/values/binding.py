@@ -114,7 +114,7 @@ class Binder:
         return ""
 
     def _is_plain(self) -> bool:
-        """Tell whether no words are in a row too: in "A and B are 5 and 10" each value has its place."""
+        """Return whether no words are in a row too: in "A and B are 5 and 10" each value has its place."""
         tokens, texts = self._tokens, self._texts
         joined = not _JOINTS.isdisjoint(texts) and any(
             text in _JOINTS

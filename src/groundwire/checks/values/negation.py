@@ -169,7 +169,7 @@ class ClauseIndex:
                 _keep(self._said, words, clause)
 
     def reverses(self, clause: NegationScope) -> bool:
-        """Tell whether a passage says the opposite of a clause in nearly its words, and none says the same."""
+        """Return whether a passage says the opposite of a clause in nearly its words, and none says the same."""
         # a long assertion says more than what was denied
         if not (clause.denies or (clause.leads and not clause.polarity and len(clause.words) <= _SHORT)):
             return False

@@ -74,7 +74,7 @@ class ValueIndex:
         self._comparable: dict[str, dict[str, list[Bound]]] = {}
 
     def says(self, statement: ValueStatement) -> bool:
-        """Tell whether a passage holds a statement word by word, under the same headings, by its hash."""
+        """Return whether a passage holds a statement word by word, under the same headings, by its hash."""
         if self._signatures is None:
             self._signatures = frozenset(hash(said.signature) for said in self._statements)
         return hash(statement.signature) in self._signatures
@@ -88,7 +88,7 @@ class ValueIndex:
         return not value.value.keys.isdisjoint(self._asked)
 
     def is_topic(self, value: Bound, behind: str) -> bool:
-        """Tell whether a value belongs to the name, `behind` it, of what was asked about: "a 2006 Chevy".
+        """Return whether a value belongs to the name, `behind` it, of what was asked about: "a 2006 Chevy".
 
         Where a passage speaks of a 2005 Chevy instead, it does not.
         """
@@ -98,7 +98,7 @@ class ValueIndex:
         return asked and not self.comparable(value, (name,))
 
     def holds_part(self, value: Bound) -> bool:
-        """Tell whether a passage holds a value's number, one of them without a unit, or a date's month."""
+        """Return whether a passage holds a value's number, one of them without a unit, or a date's month."""
         amount = value.value.amount
         given = (one for statement in self._statements for one in statement.given)
         if amount is None:
@@ -163,7 +163,7 @@ def _form(amount: Amount) -> str:
 
 
 def differ(one: Bound, other: Bound) -> bool:
-    """Tell whether two values exclude each other; "2024" and "May 2024" do not."""
+    """Return whether two values exclude each other; "2024" and "May 2024" do not."""
     return one.value.keys.isdisjoint(other.value.covers) and other.value.keys.isdisjoint(one.value.covers)
 
 

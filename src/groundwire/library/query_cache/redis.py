@@ -133,7 +133,7 @@ class RedisQueryCache:
         return total
 
     async def close(self) -> None:
-        """Let go of the connections, where the cache made them itself."""
+        """Close the connections, if the cache made them itself."""
         if self._owns_client:
             await self._redis.aclose()
 

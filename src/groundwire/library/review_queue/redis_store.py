@@ -84,7 +84,7 @@ class RedisReviewStore:
         return [row.decode() for row in rows[:limit]]
 
     async def close(self) -> None:
-        """Let go of the connections, where the store made them itself."""
+        """Close the connections, if the store made them itself."""
         if self._owns_client:
             await self._server.close()
 

@@ -393,7 +393,7 @@ def _count(value: object) -> int | None:
 
 
 def may_carry_key(address: httpx.URL) -> bool:
-    """Tell whether a key may be sent: over TLS anywhere, in clear only to this machine or a private network.
+    """Return whether a key may be sent: over TLS anywhere, in clear only to this machine or a private network.
 
     Example:
         >>> [may_carry_key(httpx.URL(url)) for url in ("http://vllm:8000/v1", "http://api.openai.com/v1")]
