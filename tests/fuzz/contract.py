@@ -38,7 +38,7 @@ def listening() -> Iterator[Callable[[], str]]:
     heard, root = StringIO(), logging.getLogger()
     before, level = root.handlers[:], root.level
     root.handlers, root.level = [logging.StreamHandler(heard)], logging.DEBUG
-    config = structlog.get_config()
+    config = structlog.get_config() if structlog.is_configured() else None
     structlog.configure(
         processors=[structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=repr)],
         wrapper_class=structlog.make_filtering_bound_logger(0),
@@ -56,7 +56,10 @@ def listening() -> Iterator[Callable[[], str]]:
         yield logged
     finally:
         root.handlers, root.level = before, level
-        structlog.configure(**config)
+        if config is None:  # configured with its defaults, it would write later tests' logs to standard output
+            structlog.reset_defaults()
+        else:
+            structlog.configure(**config)
 
 
 def quiet(logged: str, *, faults: bool = False) -> None:
