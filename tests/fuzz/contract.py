@@ -56,7 +56,8 @@ def listening() -> Iterator[Callable[[], str]]:
         yield logged
     finally:
         root.handlers, root.level = before, level
-        if config is None:  # configured with its defaults, it would write later tests' logs to standard output
+        # configured with its defaults, structlog would write what later tests log to standard output
+        if config is None:
             structlog.reset_defaults()
         else:
             structlog.configure(**config)
