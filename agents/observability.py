@@ -229,9 +229,8 @@ class OpenTelemetry(Tracing):
         try:
             yield span
         except BaseException as exc:
-            span.set_status(
-                trace.StatusCode.ERROR, type(exc).__name__
-            )  # its message may hold text of a record
+            # its message may hold text of a record
+            span.set_status(trace.StatusCode.ERROR, type(exc).__name__)
             raise
         finally:
             span.end()

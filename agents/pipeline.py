@@ -168,9 +168,8 @@ class Pipeline:
             left, behind = list[InboundRecord](), list[InboundRecord]()
             portions = lease.guard.portions(records)
             if lease.guard.suspects or self._by_due(records)[1]:
-                async with (
-                    lease.behind()
-                ):  # exclusively: the batch may crash the worker, or waits until it is due
+                # exclusively: the batch may crash the worker, or waits until it is due
+                async with lease.behind():
                     for portion, crashes in portions:
                         due, later = self._by_due(portion)
                         first, large = small_first(due)

@@ -64,9 +64,8 @@ class StateRecovery:
             if self._running is None or self._running.done():
                 self._running = asyncio.create_task(self._once())
             running = self._running
-            await lease.wait_for(
-                asyncio.wait({running})
-            )  # it goes on for other partitions if this lease ends
+            # it goes on for other partitions if this lease ends
+            await lease.wait_for(asyncio.wait({running}))
             if running.result():
                 return
             await lease.pause(1.0)
@@ -82,9 +81,8 @@ class StateRecovery:
                     "state.lost", hint="it is empty, was flushed or restored: rebuilt from the topics"
                 )
                 self._health.begin(_LOST)
-                self._note(
-                    "state_lost", {"epoch": known}, recurs=True
-                )  # each worker's event is named by its time
+                # each worker's event is named by its time
+                self._note("state_lost", {"epoch": known}, recurs=True)
             done = await self._rebuilder.rebuild(only_lost=True)
         except (StateUnavailable, BrokerUnavailable, UsageError) as exc:
             log.warning("state.rebuild_interrupted", error=str(exc))

@@ -101,11 +101,10 @@ def configure_logs(form: str, level: str) -> None:
     else:
         plain = structlog.dev.plain_traceback
         ending = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+    # loggers are kept: see `toggle_debug`
     structlog.configure(
         processors=[*shared, *ending],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            logging.DEBUG
-        ),  # loggers are kept: see `toggle_debug`
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=True,
     )

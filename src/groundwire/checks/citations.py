@@ -177,9 +177,8 @@ class CitationDetector:
             position = start + len(_trim(match.group()))
             urls.append(Citation("url", shown[start:position], start, position))
             pieces += [shown[behind:start], " " * (position - start)]
-        rest = "".join(
-            [*pieces, shown[position:]]
-        )  # S0-52: a hash or an anchor in a URL is no citation of its own
+        # S0-52: a hash or an anchor in a URL is no citation of its own
+        rest = "".join([*pieces, shown[position:]])
         if "://" in rest:
             rest = _OTHER_URL.sub(lambda match: " " * len(match.group()), rest)
         found = _doubted(shown, sorted([*urls, *_others(rest)], key=lambda citation: citation.start))

@@ -55,9 +55,8 @@ def check_tags(answer: str, citable: Citable, *, required: bool) -> TagReport:
     code = [edge for span in spans if span.code for edge in (span.start, span.end)]
     ends = [gap.start() for gap in _BREAK.finditer(shown) if bisect_right(code, gap.start()) % 2 == 0]
     everywhere = any(mark.closing for mark in found)
-    marked = {
-        bisect_right(ends, mark.start): False for mark in found
-    }  # paragraph -> a mark of what was retrieved
+    # paragraph -> a mark of what was retrieved
+    marked = {bisect_right(ends, mark.start): False for mark in found}
     for mark in found:
         if len(mark.missing) < len(mark.references):
             marked[bisect_right(ends, mark.start)] = True

@@ -115,7 +115,7 @@ def new(
             asymmetric=asymmetric,
         )
     half = "private key" if public_key else "secret"
-    click.echo(escape_controls(f"key {key_id} added; its {half} stands in {path}"))
+    click.echo(escape_controls(f"key {key_id} added; its {half} is in {path}"))
     if public_key:
         click.echo(f"public key {public_key}")
 

@@ -109,7 +109,7 @@ def server(producer: Producer, speaker: Speaker) -> MCPServer[Any]:
         try:
             decision = await producer.status(subject, speaker.seconds)
         except TimeoutError:
-            raise ToolError("where it stands could not be read in time; ask again") from None
+            raise ToolError("its state could not be read in time; ask again") from None
         except GroundwireError as exc:
             raise ToolError(str(exc)) from None
         return _told(claim_id, decision)

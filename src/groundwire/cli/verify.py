@@ -61,7 +61,7 @@ _SHOWN = 10
 @click.option("--decisions", type=click.Path(path_type=Path), help="Decisions, one JSON a line.")
 @click.option("--records", type=click.Path(path_type=Path), help="Input values, one a line, unchanged bytes.")
 @policies_option
-@click.option("--from-topics", is_flag=True, help="Verify what stands on the topics, instead of files.")
+@click.option("--from-topics", is_flag=True, help="Verify the records of the topics instead of files.")
 @click.option("--since", type=TimeParam(), help="With --from-topics: decisions published from a time on.")
 @click.option("--rate", type=FiniteRange(min=0, min_open=True), help="With --from-topics: records a second.")
 @seal_keys_option

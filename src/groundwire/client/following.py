@@ -122,9 +122,8 @@ class Outcomes:
         if outcome is None or outcome.done():
             outcome = asyncio.get_running_loop().create_future()
 
-            def settled(
-                done: Outcome,
-            ) -> None:  # the only strong reference to `waiting`: it lives while somebody waits
+            # the only strong reference to `waiting`: it lives while somebody waits
+            def settled(done: Outcome) -> None:
                 if waiting.get(fingerprint) is done:
                     del waiting[fingerprint]
 
@@ -146,9 +145,8 @@ class Outcomes:
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._follow(ready))
 
-        def ended(
-            task: asyncio.Task[None],
-        ) -> None:  # tell all who wait, and whoever will: nothing comes any more
+        # tell all who wait, and whoever will: nothing comes any more
+        def ended(task: asyncio.Task[None]) -> None:
             failure = None if task.cancelled() else task.exception()
             if isinstance(failure, Exception):
                 self._failure = failure

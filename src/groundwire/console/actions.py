@@ -92,8 +92,12 @@ class ActionFields(BaseModel):
     content: Annotated[
         Annotated[str, Field(min_length=1, max_length=20_000)] | None, BeforeValidator(_without_nul)
     ] = None
-    # the approved memory whose place the item takes, with the action replace
-    replaces: Annotated[Chosen | None, BeforeValidator(_chosen), queue.Blank] = None
+    replaces: Annotated[
+        Chosen | None,
+        BeforeValidator(_chosen),
+        queue.Blank,
+        Field(description="With the action `replace`: the approved memory whose place the item takes."),
+    ] = None
     next: Annotated[uuid.UUID | None, queue.Blank] = None
     back: Literal["", "queue"] = ""
     query: Annotated[str, Field(max_length=queue.MAX_QUERY)] = ""
@@ -142,8 +146,10 @@ def unreplaceable(call: Call, item: Item, fields: ActionFields) -> Problem | Non
     approved = memory.decision_id == str(fields.replaces.id) and memory.verdict == Verdict.APPROVED
     if approved and memory.revision == fields.replaces.revision and memory.kind == Kind.CLAIM:
         busy = call.site.outbox.on(memory.decision_id) is not None
-        return problem("An action on the memory is on its way.", "See how it stands.") if busy else None
-    return problem("The memory changed meanwhile.", "See how it stands, and decide again.")
+        return (
+            problem("An action on the memory is on its way.", "Open it to see its state.") if busy else None
+        )
+    return problem("The memory changed meanwhile.", "Open it, and decide again.")
 
 
 async def _refusal(
@@ -186,19 +192,19 @@ async def undo(call: Call) -> PageAnswer:
 
 
 async def dismiss(call: Call) -> PageAnswer:
-    """Say that one has read what became of an action."""
+    """Hide an action whose result was read."""
     entry = _own_entry(call)
     call.site.outbox.dismiss(call.identity.person, entry.order.action_id)
     return PageAnswer(action_row([entry], call.site.clock()), location=f"/items/{entry.order.decision_id}")
 
 
 async def show(call: Call) -> PageAnswer:
-    """What became of one action."""
+    """The result of one action."""
     return PageAnswer(action_row([_own_entry(call)], call.site.clock()))
 
 
 async def mine(call: Call) -> PageAnswer:
-    """A person's last actions since the console started, newest first; `shown`: whether a page still tells of it."""
+    """A person's last actions since the console started, newest first; `shown`: whether pages still show it."""
     return PageAnswer({"actions": last_actions(call.site.outbox, call.identity.person, call.site.clock())})
 
 

@@ -45,7 +45,7 @@ def find_standing(call: Call, decision_id: str) -> Standing:
 
 
 async def show(call: Call) -> PageAnswer:
-    """One item; to open its page is to say that one looks at it."""
+    """One item; opening its page shows others that you look at it."""
     item = find(call, call.request.path_params["decision_id"])
     draft, problem = unfinished(call, item)
     seen = call.request.query_params.get("seen", "")
@@ -55,7 +55,7 @@ async def show(call: Call) -> PageAnswer:
 
 
 async def standing(call: Call) -> PageAnswer:
-    """Whether an item is what it was; `standing` changes with its revision, its state and what is on its way."""
+    """A value that changes with the item's revision, state and pending action: `standing`."""
     item = find_standing(call, call.request.path_params["decision_id"])
     return PageAnswer({"id": item.current.decision_id, "standing": _standing(call, item)})
 
@@ -208,7 +208,7 @@ def conflict(call: Call, item: Item, action: str, revision: int) -> Problem | No
     entry = call.site.outbox.on(item.decision_id)
     if entry is not None:
         return problem("An action is on its way.", f"{entry.order.person.name} was first.")
-    return problem("That cannot be done with it.", "See how it stands.")
+    return problem("That cannot be done with it.", "Reload to see its state.")
 
 
 def is_free(call: Call, item: Standing, action: str, revision: int) -> bool:

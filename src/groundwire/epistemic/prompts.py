@@ -140,16 +140,18 @@ _SCORE: Final = re.compile(
     r"\s*(?:score\s*|support\s*)?(?:[:=]\s*)?(0(?:\.[0-9]{1,17})?|1(?:\.0{1,17})?)(?=\.?(?:\s|$)|[,;:](?:\s|$))",
     re.IGNORECASE,
 )
+# behind a number: "1 out of 10", "1 %", "0.2 to 0.9", "0.9, 0.1" say something else than it
 _SCALED: Final = re.compile(
     r" ?[,;:]? ?(?:[-+~\u2010-\u2015/\u2044*x\u00d7]? ?\d|[/\u2044%\u2030\u066a\uff05]|"
     r"(?:out|of|in|per|percent|to|or|and)\b)",
     re.IGNORECASE,
-)  # behind a number: "1 out of 10", "1 %", "0.2 to 0.9", "0.9, 0.1" say something else than it
+)
+# behind a number without decimals: "1 part of the claim"
 _COUNTS: Final = re.compile(
     r" (?!(?:because|since|as|fully|completely|entirely|stated|supported|unsupported|contradicted|not?|yes|"
     r"the|it|this|that|evidence)\b)\w",
     re.IGNORECASE,
-)  # behind a number without decimals: "1 part of the claim"
+)
 _LISTED: Final = re.compile(r"\s*1\.\s")  # "1. The evidence ...": an item of a list, no score
 _FENCED: Final = re.compile(r"\s*```(?:json)?[^\S\n]*\n(.*)\n[^\S\n]*```\s*", re.DOTALL)
 _VERDICT: Final = re.compile(r'"verdict"\s*:\s*"')

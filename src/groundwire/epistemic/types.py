@@ -307,6 +307,5 @@ class VerifiedResponse(_Result):
     answer: str | None
     report: HallucinationReport | None  # of that answer without annotations; None where nothing was verified
     retries: Count  # other answers that were requested
-    skipped: str | None = (
-        None  # why no model was asked: no_answer, disabled, bypassed, too_short, no_evidence
-    )
+    # why no model was asked: no_answer, disabled, bypassed, too_short, no_evidence
+    skipped: str | None = None

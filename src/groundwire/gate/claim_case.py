@@ -156,9 +156,8 @@ class ClaimInputs(NamedTuple):
     findings: Findings  # the states of its citations
     attestation: dict[str, Any] | None = None
     relevance: list[dict[str, Any]] | None = None  # whether verified citations share the claim's words
-    error: str | None = (
-        None  # class of an exception in the gate's own code: the claim is a review then (S0-23)
-    )
+    # class of an exception in the gate's own code: the claim is a review then (S0-23)
+    error: str | None = None
 
     def facts(self, clock: datetime) -> Facts:
         return Facts.made(

@@ -46,9 +46,8 @@ _T = TypeVar("_T")
 class Lookups(NamedTuple):
     verifier: CitationVerifier
     resolver: TenantCorpus | None = None  # of entities and relations; None: nobody knows them
-    assessor: Assessor | None = (
-        None  # the model that is asked about claims of responses; None: rules alone verify
-    )
+    # the model that is asked about claims of responses; None: rules alone verify
+    assessor: Assessor | None = None
     patience: float = 0.0
     """Seconds for which citations whose host failed are looked up again before a person gets the claim."""
 

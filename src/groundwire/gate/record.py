@@ -134,9 +134,8 @@ class ClaimPayload:
 class ReplyAttempt(NamedTuple):
     """What a reply to a response has to know of it."""
 
-    asked_mode: (
-        str | None
-    )  # the mode in which its generator was asked for another answer; None where it was not
+    # the mode in which its generator was asked for another answer; None where it was not
+    asked_mode: str | None
     number: int | None  # which attempt the response was; None where that is not known
 
 

@@ -87,12 +87,10 @@ class ClaimReport:
 
     report: HallucinationReport
     critical: int  # gaps above the policy's threshold
-    over_budget: bool = (
-        False  # a model's budget did not reach: the check is unavailable, whatever the rules found
-    )
-    claims_nothing: bool = (
-        False  # beside evidence, the answer only frames, greets, or tells what the sources lack
-    )
+    # a model's budget did not reach: the check is unavailable, whatever the rules found
+    over_budget: bool = False
+    # beside evidence, the answer only frames, greets, or tells what the sources lack
+    claims_nothing: bool = False
 
     @property
     def flagged(self) -> list[ClaimVerification]:
@@ -223,9 +221,8 @@ def _results(
     checks: Sequence[str], response: LlmResponse, policy: Policy, inputs: CheckInputs
 ) -> dict[str, Any]:
     """Run checks within one budget: a check that exceeds it is unavailable, and so are those after it."""
-    run = _Run(
-        response, policy, inputs, inputs.broken, cache(read_statements)
-    )  # two checks read the same texts
+    # two checks read the same texts
+    run = _Run(response, policy, inputs, inputs.broken, cache(read_statements))
     with bounded(WORK):
         return {name: _run(name, run) for name in checks}
 

@@ -52,9 +52,8 @@ class _Runner:
                 self._loop = loop = asyncio.new_event_loop()
 
                 def run_forever() -> None:
-                    while (
-                        True
-                    ):  # an interrupt is raised to the caller of the coroutine, and does not end the loop
+                    # an interrupt is raised to the caller of the coroutine, and does not end the loop
+                    while True:
                         with suppress(KeyboardInterrupt, SystemExit):
                             loop.run_forever()
 

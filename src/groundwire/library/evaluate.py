@@ -406,12 +406,13 @@ def figures(
     by_whole = "balanced" if config.operating_point == "strict" else config.operating_point
     points: dict[str, OperatingPoint] = {VERIFIER: "strict", WHOLE: by_whole}
     results: dict[str, dict[str, Estimate]] = {}
+    # higher where less is supported
     scores: dict[str, Callable[[Judged], float]] = {
         "all positive": lambda _: 1.0,
         "length": lambda row: float(row.length),
         VERIFIER: lambda row: 1 - row.support,
         WHOLE: lambda row: 1 - row.whole,
-    }  # higher where less is supported
+    }
     for method, score in scores.items():
         if method == WHOLE and all(row.declared for row in rows):
             continue  # a claim is a whole

@@ -163,9 +163,8 @@ class IngestionValidator:
         try:
             prepared = unread._replace(reading=read_claim(claim.content, self._policy))
             if prepared.reading.citations:
-                verifier = (
-                    self._verifier or default_verifier()
-                )  # a new one a call: it belongs to one event loop
+                # a new one a call: it belongs to one event loop
+                verifier = self._verifier or default_verifier()
                 try:
                     lookup = CitationLookup(verifier, self._policy)
                     (prepared,) = await lookup.look_up([prepared], ask_network=True)

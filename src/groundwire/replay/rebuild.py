@@ -371,9 +371,8 @@ def _findings(decision: Decision) -> dict[str, CheckFinding]:
     findings: dict[str, CheckFinding] = {}
     for citation in decision.citations:
         label = labels.get((citation.type, citation.start), f"{citation.type}:{citation.value}")
-        if (
-            citation.state != CitationState.NOT_CHECKED
-        ):  # the same may be cited again where the claim rests on it
+        # the same may be cited again where the claim rests on it
+        if citation.state != CitationState.NOT_CHECKED:
             findings.setdefault(label, CheckFinding(citation.state, citation.detail, citation.checked_at))
     return findings
 

@@ -361,9 +361,8 @@ def _page(
     for (old, new), count in summary.reasons.items():
         moves[old.split()[0], new.split()[0]] += count
     rows = [(*pair, count) for pair, count in moves.items()]
-    totals = sorted(
-        rows, key=lambda row: (row[0] == row[1], -row[2], row)
-    )  # what changed first, of that the most
+    # what changed first, of that the most
+    totals = sorted(rows, key=lambda row: (row[0] == row[1], -row[2], row))
     counts = summary.as_json()
     changes = changes_of(job)
     left: list[Change] = []

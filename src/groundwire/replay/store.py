@@ -291,9 +291,8 @@ class RecordStore(Store):
         named = (Decision.model_validate_json(value) for (value,) in values)
         first = next((one for one in named if self._life(one) == self._life(decision)), None)
         fields: list[str] = []
-        if (
-            first and first.engine == decision.engine == __version__
-        ):  # one engine writes a decision in one way
+        # one engine writes a decision in one way
+        if first and first.engine == decision.engine == __version__:
             fields = ["$"]
         elif first:
             fields = [

@@ -86,10 +86,11 @@ class QueueUse:
         if not added:
             return
         parts = [part for field in added.items() for part in field]
+        # a new ledger has no tenants that are gone
         call = (
             (),
             (self._ledger, secrets.token_hex(8), 600, *parts),
-        )  # a new ledger has no tenants that are gone
+        )
         try:
             await self._server.run_each(script("given"), self._prefix, {0: call})
         except BaseException as error:

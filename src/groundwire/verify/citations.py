@@ -238,9 +238,8 @@ class CitationVerifier:
                 host = task.tracker.host
                 async with self._pacer.visit(host, deadline, tenant=task.tenant) as visit:
                     try:
-                        async with asyncio.timeout(
-                            budget + _GRACE
-                        ):  # for a tracker that does not keep its budget
+                        # for a tracker that does not keep its budget
+                        async with asyncio.timeout(budget + _GRACE):
                             check = await task.tracker.exists(task.value, budget=budget, want_text=want_text)
                         visit.ok = not check.may_pass
                     except TimeoutError:

@@ -424,9 +424,8 @@ def _tells(atom: Atom) -> bool:
     texts = [text for text in atom.statement.texts if text[:1].isalnum()]
     if len(texts) < 2 or atom.statement.texts[-1] == "?":
         return False
-    plural = (
-        texts[0].endswith("s") and len(texts) > 2 and texts[1] not in FUNCTION_WORDS
-    )  # "vaccines cause autism"
+    # "vaccines cause autism"
+    plural = texts[0].endswith("s") and len(texts) > 2 and texts[1] not in FUNCTION_WORDS
     if not (plural or read_clause(texts, len(texts), ()).verb or any(map(is_past, texts))):
         return False
     first, second = texts[:2]

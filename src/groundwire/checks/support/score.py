@@ -296,9 +296,8 @@ class ClaimCheck:
     support: float
     cost: float  # of its parts that the evidence does not give; 0 is full support
     verdict: SupportVerdict
-    evidence_ids: tuple[
-        str, ...
-    ]  # the passages that bind its words, the best first; if declared, those it cites
+    # the passages that bind its words, the best first; if declared, those it cites
+    evidence_ids: tuple[str, ...]
     held: float  # share of the claim that the evidence holds, 0..1, in one place or several
     lacking: float = 0.0  # weight of its words that neither evidence nor question holds
     uncovered: tuple[Uncovered, ...] = ()  # in text order

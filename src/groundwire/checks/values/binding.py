@@ -154,9 +154,8 @@ class Binder:
                     owned |= dict.fromkeys(bare, self._words(before))
                     bare = ()
                 continue
-            for index, place in enumerate(
-                values
-            ):  # each word to the nearest value, to both where two are as near
+            # each word to the nearest value, to both where two are as near
+            for index, place in enumerate(values):
                 low = (values[index - 1] + place + 1) // 2 if index else start
                 high = (place + values[index + 1]) // 2 + 1 if index + 1 < len(values) else end
                 owned[place] = self._words(_outwards(place, low, high)) or self._words(before)

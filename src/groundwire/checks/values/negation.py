@@ -116,9 +116,8 @@ def _clause(tokens: Sequence[ValueToken], statement: ValueStatement) -> Negation
         if not token.mark or token.text == "!=":
             found = negation_of(token.text)
         if found and not (token.text.endswith("nt") and not negated_stems(token.text)):
-            stems = negated_stems(
-                token.text
-            )  # "dont", without its apostrophe, is a word of its clause as well
+            # "dont", without its apostrophe, is a word of its clause as well
+            stems = negated_stems(token.text)
         if token.text in _UNTRUE or (following and denies_next((token.text, following), 0)):
             found, stems = FULL, ()
         if found and following not in _EMPTY_BEFORE and not (token.text == "nor" and marks):

@@ -107,9 +107,8 @@ class RedisQueryCache:
         _count_dropped(expired=expired)
         entry = None
         if found:
-            with suppress(
-                TypeError, ValueError, RecursionError
-            ):  # by somebody else, or another version: a miss
+            # by somebody else, or another version: a miss
+            with suppress(TypeError, ValueError, RecursionError):
                 entry = CacheEntry(**json.loads(found[0]))
         metrics.QUERY_CACHE_GETS.labels("hit" if entry else "miss").inc()
         return entry

@@ -194,9 +194,8 @@ def stored(entries: Entries, attempt: Attempt) -> StoredItem | None:
     A memory that was stored counts, however late: only an item that was decided otherwise stays as it is.
     """
     item = entries.find(attempt.queue_id)
-    if item is None or (
-        item.state == ItemState.STORED and item.token == attempt.token
-    ):  # asked again, as above
+    # asked again, as above
+    if item is None or (item.state == ItemState.STORED and item.token == attempt.token):
         return item
     late = item.state in (ItemState.REJECTED, ItemState.EXPIRED)
     if item.open:
