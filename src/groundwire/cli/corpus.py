@@ -108,8 +108,8 @@ tenant_option = click.option("--tenant", type=_Tenant(), required=True, help="Wh
 def corpus() -> None:
     """Load, show and drop the entities and relations that answers are checked against.
 
-    They stand in Redis, for each tenant; settings come from the environment, as for workers. A response that
-    carries corpus_index or relations itself is checked against those instead.
+    They are in Redis, for each tenant; settings come from the environment, as for workers. The corpus decides:
+    corpus_index or relations of a response can only lower its verdict.
 
     Example: groundwire corpus load corpus.jsonl --tenant acme --replace
     """
