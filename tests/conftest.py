@@ -34,6 +34,13 @@ def loggers_are_not_kept() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def structlog_is_left_unconfigured() -> Iterator[None]:
+    """Whether structlog is configured decides where the library logs; `capture_logs` configures it too."""
+    yield
+    structlog.reset_defaults()
+
+
 def _configure(configure, **settings: object) -> None:
     configure(**{**settings, "cache_logger_on_first_use": False})
 

@@ -38,7 +38,6 @@ def listening() -> Iterator[Callable[[], str]]:
     heard, root = StringIO(), logging.getLogger()
     before, level = root.handlers[:], root.level
     root.handlers, root.level = [logging.StreamHandler(heard)], logging.DEBUG
-    config = structlog.get_config() if structlog.is_configured() else None
     structlog.configure(
         processors=[structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=repr)],
         wrapper_class=structlog.make_filtering_bound_logger(0),
@@ -56,11 +55,7 @@ def listening() -> Iterator[Callable[[], str]]:
         yield logged
     finally:
         root.handlers, root.level = before, level
-        # configured with its defaults, structlog would write what later tests log to standard output
-        if config is None:
-            structlog.reset_defaults()
-        else:
-            structlog.configure(**config)
+        structlog.reset_defaults()
 
 
 def quiet(logged: str, *, faults: bool = False) -> None:
