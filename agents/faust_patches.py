@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
@@ -32,6 +32,7 @@ from faust.types import TP, TopicT
 from faust.utils import venusian
 from mode.utils.futures import maybe_async
 
+from agents.book import PartitionBook
 from groundwire.errors import UsageError
 from groundwire.kafka.connection import ISOLATION, back_off, codec_missing, inbound
 
@@ -217,12 +218,6 @@ class BatchConsumer(driver.Consumer):
 
     app: Any
 
-    #: Unfinished batches of a partition, besides those whose partition has been resumed.
-    depth: ClassVar[int] = 1
-
-    #: Bytes of a partition's unfinished batches from which on it is not resumed.
-    read_ahead: ClassVar[int] = 16_000_000
-
     def _new_consumer_thread(self) -> LoopConsumer:
         return LoopConsumer(self, loop=self.loop, beacon=self.beacon)
 
@@ -238,14 +233,13 @@ class BatchConsumer(driver.Consumer):
         self._forget()
 
     def _forget(self) -> None:
-        #: Batches that are not committed, in order.
-        self._under_way: defaultdict[TP, deque[Any]] = defaultdict(deque)
-        #: Those that are not done.
-        self._undone: defaultdict[TP, dict[int, Any]] = defaultdict(dict)
-        #: Batches whose partition has been resumed.
-        self._passed: set[int] = set()
-        #: Offsets to commit.
-        self._done_until: dict[TP, int] = {}
+        #: Every record that is fetched and not done, by partition.
+        self.books: dict[TP, PartitionBook] = {}
+
+    def _book(self, tp: TP) -> PartitionBook:
+        if tp not in self.books:
+            self.books[tp] = self.app.new_book()
+        return self.books[tp]
 
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:  # noqa: ASYNC109 - Faust's signature
         """Fetch once, and yield one message per partition with records.
@@ -256,12 +250,8 @@ class BatchConsumer(driver.Consumer):
         before = self.positions
         self.positions = before | _positions(assignment, self._ready) if assignment else before
         for tp in self._ready - records.keys():
-            if self.positions.get(tp, 0) > before.get(tp, math.inf):
-                # commit, in turn, past offsets without records, such as transaction markers
-                if waiting := self._under_way[tp]:
-                    waiting[-1].offset = self.positions[tp] - 1
-                else:
-                    self._note_done(tp, self.positions[tp])
+            if self.positions.get(tp, 0) > before.get(tp, math.inf):  # markers, aborted records
+                self._book(tp).pass_over(self.positions[tp], first=before[tp])
         for tp, fetched in records.items():
             if not self.flow_active:
                 await self.wait_first(self.can_resume_flow.wait())
@@ -270,12 +260,7 @@ class BatchConsumer(driver.Consumer):
             message: Any = self._to_message(tp, fetched[-1])
             message.offset = max(message.offset, self.positions.get(tp, 0) - 1)
             message.value = [inbound(record) for record in fetched]
-            # a buffered record takes 500 bytes besides key and value
-            sizes = (500 + len(one.key or b"") + len(one.value or b"") for one in message.value)
-            message.serialized_value_size = sum(sizes)
-            message.time_in = time.monotonic()
-            self._under_way[tp].append(message)
-            self._undone[tp][id(message)] = message
+            self._book(tp).add(message.value, message.offset + 1)
             yield tp, message
 
     async def _drain_messages(self, fetcher: Any) -> None:  # noqa: ANN401 - Faust's
@@ -308,85 +293,52 @@ class BatchConsumer(driver.Consumer):
         return consumer._subscription.subscription.assignment, records
 
     def _has_room(self, tp: TP) -> bool:
-        waiting = self._undone[tp].values()
-        if sum(message.serialized_value_size for message in waiting) >= self.read_ahead:
-            return len(waiting) < self.depth
-        return sum(id(message) not in self._passed for message in waiting) < self.depth
+        return tp not in self.books or self.books[tp].has_room
 
-    def read_on(self, message: Any) -> None:  # noqa: ANN401 - Faust's message
-        """Mark the partition of an unfinished batch fetchable; nothing is committed earlier."""
-        if id(message) in self._undone[message.tp]:
-            self._passed.add(id(message))
-            self._note_room(message.tp)
-
-    def _note_room(self, tp: TP) -> None:
+    def note_room(self, tp: TP) -> None:
         """Mark the partition fetchable, for the fetch in flight too."""
-        if tp not in self._ready and self._has_room(tp):
+        if tp not in self._ready and self._held and self._has_room(tp):
             self._ready.add(tp)
             self._freed.set()
             thread: Any = self._thread
             thread.wake()
 
-    def _note_done(self, tp: TP, end: int) -> None:
-        self._done_until[tp] = end
-        self._acked[tp] = [end - 1]  # tells `force_commit` that this partition has something
-
-    def mark_done(self, message: Any) -> None:  # noqa: ANN401 - Faust's message
-        """Mark a batch done: the broker has acknowledged its results.
-
-        Its offset is committed once all earlier batches are done. A batch of an earlier assignment does not count: its
-        partition has been read again.
-        """
-        tp = message.tp
-        waiting, undone = self._under_way[tp], self._undone[tp]
-        if undone.pop(id(message), None) is not None and message is not waiting[0]:
-            message.value = ()  # free the records
-        self._passed.discard(id(message))
-        while waiting and id(waiting[0]) not in undone:
-            self._note_done(tp, waiting.popleft().offset + 1)
-        self.give_back(message)
-        self._note_room(tp)
-
-    def give_back(self, message: Any) -> None:  # noqa: ANN401
-        """Release a batch; if it is not done, the partition's next holder reads it again."""
+    def release(self, message: Any) -> None:  # noqa: ANN401 - Faust's message
+        """Have Faust forget a message: the book keeps its records."""
         message.acked = True
         self._unacked_messages.discard(message)
-        waiting = self._waiting_for_ack
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
 
     def backlog(self) -> tuple[int, float]:
-        """Return the unfinished records of the assigned partitions, and the age of the oldest batch in seconds.
+        """Return the undone records of the assigned partitions, and the age of the oldest fetch in seconds.
 
         Ends of partitions are as of the last fetch; records in open transactions do not count.
         """
         assignment = (
             self._thread._ensure_consumer()._subscription.subscription.assignment if self._held else None
         )
-        records, taken = 0, [waiting[0].time_in for waiting in self._under_way.values() if waiting]
-        for tp in {*self._under_way, *self._done_until}:
-            waiting, state = self._under_way[tp], assignment and assignment.state_value(tp)
-            done = self._done_until.get(tp, waiting[0].value[0].offset if waiting else None)
-            if state is not None and state.lso is not None and done is not None:
-                records += max(0, state.lso - done)
+        records, taken = 0, [entry.taken for book in self.books.values() for entry in book.undone]
+        for tp, book in self.books.items():
+            state = assignment and assignment.state_value(tp)
+            if state is not None and state.lso is not None and book.committable is not None:
+                records += max(0, state.lso - book.committable)
         return records, time.monotonic() - min(taken) if taken else 0.0
 
     def ack(self, message: Any) -> bool:  # noqa: ANN401, ARG002
         return False
 
-    def _new_offset(self, tp: TP) -> int | None:
-        return self._done_until.get(tp)
-
-    async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:  # noqa: FBT001, FBT002 - Faust's
-        """Commit sealed offsets; others are tried at the next commit."""
-        if self.app.seal is not None:
+    async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:  # noqa: ANN401, ARG002, FBT001, FBT002 - Faust's
+        """Commit what is done of each partition, sealed first; what cannot be sealed is tried at the next commit."""
+        ends = {tp: (book.committable, book.begin or 0) for tp, book in self.books.items()}
+        offsets = {
+            tp: end
+            for tp, (end, begin) in ends.items()
+            if end is not None and end > max(begin, self._committed_offset.get(tp) or 0)
+        }
+        if offsets and self.app.seal is not None:
             thread: Any = self._thread
             thread.seals = await self.app.seal(offsets)
             offsets = {tp: end for tp, (end, _) in thread.seals.items()}
-        for tp, end in offsets.items():
-            if self._done_until.get(tp) == end:
-                self._acked.pop(tp, None)
-        return bool(offsets) and await super()._commit_offsets(offsets, start_new_transaction)
+        return bool(offsets) and await self._commit_offsets(offsets)
 
     async def committed(self, tps: Sequence[TP]) -> dict[TP, OffsetAndMetadata]:
         """Read committed offsets with their metadata. Raises: KafkaError."""
@@ -395,11 +347,12 @@ class BatchConsumer(driver.Consumer):
         return found
 
     async def wait_empty(self) -> None:
-        """Wait until no batch is in flight, and commit all.
+        """Wait until nothing runs, and commit what is done.
 
-        Faust's last commit does nothing if another one is running, which may have begun too early.
+        Faust's commit does nothing if another one is running, which may have begun too early.
         """
-        await super().wait_empty()
+        await self.app.finish_running()
+        await self.maybe_wait_for_commit_to_finish()
         await self.commit()
 
     async def perform_seek(self) -> None:
@@ -432,7 +385,7 @@ class BatchConsumer(driver.Consumer):
         self.app.before_assignment(set(assigned))
         await super().on_partitions_assigned(assigned, generation_id)
         for tp in assigned:
-            self._note_room(tp)
+            self.note_room(tp)
         self.app.after_assignment(set(assigned))
 
 
@@ -468,6 +421,8 @@ class BatchApp(faust.App):
     """A Faust app over BatchTransport.
 
     Attributes:
+        new_book: makes the book of an assigned partition.
+        finish_running: waits until no record is being processed.
         before_revocation: called before partitions are revoked, to end waiting work.
         before_assignment: called with all partitions, before any record.
         after_assignment: called with all partitions, once they can be read.
@@ -475,6 +430,8 @@ class BatchApp(faust.App):
         seal: seals offsets to commit, and returns those that may be committed with their hashes; None: no seals.
     """
 
+    new_book: Callable[[], PartitionBook]
+    finish_running: Callable[[], Awaitable[None]]
     before_revocation: Callable[[set[TP]], None]
     before_assignment: Callable[[set[TP]], None]
     after_assignment: Callable[[set[TP]], None]

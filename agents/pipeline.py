@@ -1,4 +1,4 @@
-"""Process a batch: prepare, decide by state, publish, wait for acknowledgement.
+"""Process a portion of records: prepare, decide by state, publish, wait for acknowledgement.
 
 The pipeline never raises for a record: it publishes a decision, publishes a dead letter, or waits (X-09, X-12, X-13).
 """
@@ -8,32 +8,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from operator import attrgetter
 from typing import Any, Final, Protocol
 
 import structlog
 from faust.types import TP
 
 from agents.app import WorkerRole
+from agents.book import ALONE, Entry, PartitionBook, split
 from agents.observability import BatchMetrics, Tracing
 from agents.outputs import Output, followers, outputs
-from agents.partitions import (
-    ALONE,
-    GIVEN_UP,
-    LARGE,
-    CrashGuard,
-    Health,
-    LeaseLost,
-    PartitionLease,
-    keys_of,
-    parts_of,
-    small_first,
-    split,
-)
+from agents.partitions import GIVEN_UP, CrashMarks, Health, LeaseLost, PartitionLease, PartitionLoop
 from agents.publisher import ProducerBroken, Publisher
 from agents.recovery import StateReconciler, StateRecovery
 from agents.sealing import Sealer
@@ -72,7 +60,6 @@ COPY_AGE: Final = 20.0
 
 An outage so copies each claim at most three times a minute, besides its look-ups, and delays what follows by this much.
 """
-_KEY_OF_ENTRY: Final = attrgetter("record.key")
 
 Batch = list[Any]
 """Entries that the handler has prepared."""
@@ -113,7 +100,7 @@ class Services:
 
 
 class Pipeline:
-    """Processes the batches of one worker.
+    """Processes the records of one worker.
 
     Args:
         grace: seconds without state after which records are decided provisionally; None: wait without limit.
@@ -144,104 +131,75 @@ class Pipeline:
         self._tell_broker_at = 0.0
         self._beside = asyncio.Lock()  # large records of all partitions are checked one part at a time
 
-    async def process_batch(
+    def new_book(self) -> PartitionBook:
+        """Return the empty book of a partition."""
+        book = PartitionBook(self._role.together, self._role.max_records, clock=self._clock)
+        book.blocked, book.due = self._is_blocked, self._due
+        return book
+
+    def begin(
         self,
-        records: Sequence[InboundRecord],
-        lease: PartitionLease,
-        read_on: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Process a batch of one partition; `read_on` makes the partition fetchable while the batch is unfinished.
+        tp: TP,
+        book: PartitionBook,
+        earlier: Collection[asyncio.Task[None]] = (),
+        room: Callable[[], None] = lambda: None,
+    ) -> PartitionLoop:
+        """Return the loop of a partition; `earlier` are the portions of the last lease that still run."""
+        failures = self._metrics.failures
+        return PartitionLoop(
+            book,
+            partial(self.process, tp),
+            CrashMarks(self._services.state, tp.topic, tp.partition),
+            self._health,
+            earlier=earlier,
+            alone=lambda: failures.too_long,
+            room=room,
+        )
 
-        Records that depend on an unreachable shard are set aside and processed last. Raises: LeaseLost: nothing of the
-        batch is committed; ProducerBroken, MemoryError: this process cannot go on.
+    async def process(self, tp: TP, portion: list[Entry], loop: PartitionLoop) -> None:
+        """Process a portion under a mark that only a crash leaves behind.
+
+        Raises:
+            LeaseLost: the partition is revoked while the portion waits; it is not done.
+            ProducerBroken, MemoryError: this process cannot go on.
         """
-        self._metrics.batch_records.observe(len(records))
-        sealer = self._services.sealer
-        if sealer is not None:
-            while sealer.is_full:
-                await lease.pause(_RETRY)
-            sealer.note_batch(_partition_of(records[0]), records[0].offset)
-        async with lease.first():
-            if not hasattr(lease, "guard"):
-                lease.guard = CrashGuard(self._services.state, records[0].topic or "", records[0].partition)
-                await lease.guard.load()
-            left, behind = list[InboundRecord](), list[InboundRecord]()
-            portions = lease.guard.portions(records)
-            if lease.guard.suspects or self._by_due(records)[1]:
-                # exclusively: the batch may crash the worker, or waits until it is due
-                async with lease.behind():
-                    for portion, crashes in portions:
-                        due, later = self._by_due(portion)
-                        first, large = small_first(due)
-                        for part in filter(None, (first, *parts_of(large, 0))):
-                            left += await self._process_here(part, crashes, lease)
-                        if later:
-                            left += await self._process_later(later, crashes, lease)
-            else:
-                first, behind = small_first(records, self._role.together, lease.held)
-                lease.held += keys_of(behind)
-                left = await self._process_here(first, 0, lease) if first else []
-        if behind:
-            read_on()
-            async with lease.behind():
-                for part in parts_of(behind, self._role.together or LARGE):
-                    lease.insist_held()
-                    left += await self._process_here(part, 0, lease, beside=True)
-                    lease.held -= keys_of(part)
-        if left:
-            read_on()
-            await self._process_aside(left, portions[0][1], lease)
+        book, sealer = loop.book, self._services.sealer
+        self._metrics.batch_records.observe(len(portion))
+        try:
+            if sealer is not None:
+                sealer.note_batch(tp, book.begin or 0)
+                while sealer.is_full:
+                    await loop.lease.pause(_RETRY)
+            await self._pause_after_failures(loop.lease)
+            await loop.marks.write(book.mark, answered=any(entry.crashes for entry in portion))
+            await self._process_until_done(tp, portion, loop)
+        except LeaseLost:
+            book.put_back(portion)
+            await loop.marks.write(book.mark, answered=True)
+            raise
+        loop.marks.send(book.mark)
 
-    async def _process_here(
-        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, *, beside: bool = False
-    ) -> list[InboundRecord]:
-        """Process records whose shards answer and whose keys are free; set the others aside and return them.
+    def _is_blocked(self, entry: Entry) -> bool:
+        return self._waits(self._services.state.away(), entry.shards)
 
-        While suspects of a crash are isolated, set-aside records are waited for here, and nothing is returned.
-        """
-        free, left = lease.aside.split(records)
-        if free:
-            left += await self._process_portion(free, crashes, lease, beside=beside)
-        if left:
-            lease.aside.add(left)
-            lease.held += keys_of(left)
-        self._health.progress()
-        if left and lease.guard.isolates:
-            await self._process_aside(left, crashes, lease)
-            return []
-        return left
-
-    async def _process_aside(
-        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease
-    ) -> None:
-        """Process set-aside records in order, once their shard answers or its grace is over.
-
-        Waiting records carry no in-flight mark: they crash no worker.
-        """
-        left = sorted(records, key=lambda record: record.offset)
-        while left:
-            lease.insist_held()
-            ready = lease.aside.ready(left, partial(self._waits, self._services.state.away()))
-            part = next(parts_of(ready, self._role.together or LARGE), [])
-            again = await self._process_portion(part, crashes, lease, beside=True) if part else []
-            waiting = {record.offset for record in again}
-            decided = [record for record in part if record.offset not in waiting]
-            lease.aside.remove(decided)
-            lease.held -= keys_of(decided)
-            done = {record.offset for record in decided}
-            left = [record for record in left if record.offset not in done]
-            if decided:
-                self._health.progress()
-            else:
-                self._health.begin("shard")
-                await lease.pause(_RETRY)
-
-    def _waits(self, away: Mapping[int, float], buckets: set[int]) -> bool:
-        since = [away[bucket] for bucket in buckets & away.keys()]
+    def _waits(self, away: Mapping[int, float], shards: Collection[int]) -> bool:
+        """Return whether shards are unreachable and their grace lasts."""
+        since = [away[shard] for shard in shards if shard in away]
         return bool(since) and (self._grace is None or self._clock() - max(since) <= self._grace)
 
+    def _due(self, record: InboundRecord) -> float:
+        """Return when a record of `deferred` is processed: at its next look-up, or copied once it is `COPY_AGE` old.
+
+        In seconds of this pipeline's clock: the wall clock may be set back.
+        """
+        retry = self._role.original(record).retry if self._role.deferred else None
+        if retry is None:
+            return 0.0
+        now = time.time()
+        return self._clock() + min(retry.due / 1000, min(record.timestamp / 1000, now) + COPY_AGE) - now
+
     def state_answered(self) -> None:
-        """Clear the outage if no batch is under way that would find out itself."""
+        """Clear the outage if nothing is under way that would find out itself."""
         self._note_shards()
         if not self._health.under_way:
             self._state_lost_at = None
@@ -251,119 +209,73 @@ class Pipeline:
         if not self._services.state.away():
             self._health.end("shard")
 
-    def _by_due(self, records: Sequence[InboundRecord]) -> tuple[list[InboundRecord], list[InboundRecord]]:
-        """Split records into those due now and those that go back to `deferred` until their next look-up."""
-        due: list[InboundRecord] = []
-        later: list[InboundRecord] = []
-        for record in records:
-            retry = self._role.original(record).retry if self._role.deferred else None
-            (later if retry and retry.due > time.time() * 1000 else due).append(record)
-        return due, later
-
-    async def _process_later(
-        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease
-    ) -> list[InboundRecord]:
-        """Wait until the newest record is `COPY_AGE` old; decide what falls due, then copy the rest once.
-
-        Pauses are counted rather than read off the wall clock, which may be set back.
-        """
-        left_aside: list[InboundRecord] = []
-        later = list(records)
-        age = time.time() - max(record.timestamp for record in later) / 1000
-        left = min(COPY_AGE - age, COPY_AGE)
-        while later and left > 0:
-            first = min(retry.due for record in later if (retry := self._role.original(record).retry))
-            pause = min(max(first / 1000 - time.time(), 1.0), left)
-            await lease.pause(pause)
-            left -= pause
-            self._health.progress()
-            due, later = self._by_due(later)
-            if due:
-                left_aside += await self._process_here(due, crashes, lease)
-        if later:
-            left_aside += await self._process_here(later, crashes, lease)
-        return left_aside
-
-    async def _process_portion(
-        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, *, beside: bool
-    ) -> list[InboundRecord]:
-        """Process a portion, and return what it sets aside; after too many internal errors, record by record."""
+    async def _pause_after_failures(self, lease: PartitionLease) -> None:
+        """Pause before a record is tried after too many internal errors in a row; broken input is no trial."""
         failures = self._metrics.failures
-        if not failures.too_long:
-            return await self._process_until_done(records, crashes, lease, beside=beside)
-        left: list[InboundRecord] = []
-        for record in records:
-            free, follow = split([record], set(keys_of(left)), lambda _record: False)
-            left += follow
-            if not free:
-                continue
-            if failures.too_long and failures.fresh:  # broken input is no trial
-                if "internal_errors" not in self._health.current:
-                    hint = "the gate failed at 100 records in a row, of ten keys or more:"
-                    hint += " check the version, policy and keys"
-                    log.error("worker.paused", why="internal_errors", hint=hint)
-                self._health.begin("internal_errors")
-                await lease.pause(self._trial)
-                failures.fresh = False
-                self._trial = min(2 * self._trial, LAST_TRIAL)
-            left += await self._process_until_done(free, crashes, lease, beside=beside)
-        return left
+        if not (failures.too_long and failures.fresh):
+            return
+        if "internal_errors" not in self._health.current:
+            hint = "the gate failed at 100 records in a row, of ten keys or more: check the version, policy and keys"
+            log.error("worker.paused", why="internal_errors", hint=hint)
+        self._health.begin("internal_errors")
+        await lease.pause(self._trial)
+        failures.fresh = False
+        self._trial = min(2 * self._trial, LAST_TRIAL)
 
-    async def _process_until_done(
-        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, *, beside: bool
-    ) -> list[InboundRecord]:
-        """Process records under an in-flight mark, which only a crash leaves behind."""
-        await lease.guard.mark(records, crashes)
-        try:
-            left = await self._try_until_done(records, crashes, lease, beside=beside)
-        except LeaseLost:
-            await lease.guard.unmark_now(records)
-            raise
-        lease.guard.unmark(records)
-        return left
-
-    async def _try_until_done(
-        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, *, beside: bool
-    ) -> list[InboundRecord]:
-        """Retry after internal errors until the records are done; return those set aside."""
+    async def _process_until_done(self, tp: TP, portion: list[Entry], loop: PartitionLoop) -> None:
+        """Retry after internal errors until the portion is done; put back what depends on an unreachable shard."""
         began = self._services.tracing.began()
+        beside = self._role.together is not None and portion[0].large
         while True:
             try:
-                async with self._beside if beside and self._role.together else nullcontext():
-                    batch = await self._prepare(records, crashes, lease.guard)
+                async with self._beside if beside else nullcontext():
+                    batch = await self._prepare(portion, loop)
                 published, left = list[Output](), batch
                 while left:
                     part, rest = self._apart(left)
                     if not part:
                         break
                     with suppress(_PartlyAway):
-                        published += await self._decide_and_publish(part, lease, began)
+                        published += await self._decide_and_publish(part, loop.lease, began)
                         left = rest
                 if self._services.sealer is not None:
-                    offsets = {_place_of(self._role.original(record)): record.offset for record in records}
+                    offsets = {
+                        _place_of(self._role.original(one.record)): one.record.offset for one in portion
+                    }
                     of_records = [(offsets[_place_of(each.cause)], each) for each in published]
-                    self._services.sealer.note(_partition_of(records[0]), of_records)
+                    self._services.sealer.note(tp, of_records)
             except (LeaseLost, MemoryError, ProducerBroken):
                 raise
             except Exception as exc:  # noqa: BLE001 - whatever it is, records are never dropped over it
-                report_fault("batch.failed", exc, records=len(records), offset=records[0].offset)
+                report_fault("batch.failed", exc, records=len(portion), offset=portion[0].record.offset)
                 self._health.begin("internal")
-                await lease.pause(5.0)
+                await loop.lease.pause(5.0)
             else:
                 self._health.end("internal")
-                # entries hold the original record, which is on another topic for the role `deferred`
-                read: defaultdict[tuple[str | None, int, int], list[InboundRecord]] = defaultdict(list)
-                for record in records:
-                    read[_place_of(self._role.original(record))].append(record)
-                aside = [read[_place_of(entry.record)].pop(0) for entry in left]
-                for record, entry in zip(aside, left, strict=True):
-                    lease.aside.buckets[record.offset] = self._buckets_of(entry)
-                return aside
+                self._health.progress()
+                self._settle(portion, left, loop.book)
+                return
 
-    async def _prepare(self, records: Sequence[InboundRecord], crashes: int, guard: CrashGuard) -> Batch:
+    def _settle(self, portion: list[Entry], left: Batch, book: PartitionBook) -> None:
+        # entries hold the original record, which is on another topic for the role `deferred`
+        places: defaultdict[tuple[str | None, int, int], list[Entry]] = defaultdict(list)
+        for entry in portion:
+            places[_place_of(self._role.original(entry.record))].append(entry)
+        waiting: set[int] = set()
+        for prepared in left:
+            entry = places[_place_of(prepared.record)].pop(0)
+            entry.shards = frozenset(self._buckets_of(prepared))
+            waiting.add(entry.record.offset)
+        if waiting:
+            self._health.begin("shard")
+        book.put_back(entry for entry in portion if entry.record.offset in waiting)
+        book.done([entry for entry in portion if entry.record.offset not in waiting])
+
+    async def _prepare(self, portion: list[Entry], loop: PartitionLoop) -> Batch:
         with self._timed("prepare"):
-            originals = [self._role.original(record) for record in records]
-            if crashes >= GIVEN_UP:
+            originals = [self._role.original(entry.record) for entry in portion]
+            suspect = portion[0]
+            if (crashes := suspect.crashes) >= GIVEN_UP:
                 record, message = originals[0], f"a worker died {crashes} times over this record"
                 letter = DeadLetter(record, RecordError(ErrorCode.WORKER_CRASH, message))
                 is_dead = True
@@ -374,9 +286,12 @@ class Pipeline:
                     letter = DeadLetter(record, error)
                 except StateError:
                     # reading its identity did not crash: after each further crash state is asked again
-                    await guard.mark(records, ALONE)
+                    suspect.crashes = ALONE
+                    await loop.marks.write(loop.book.mark, answered=True)
+                    suspect.crashes = crashes
                     raise
-                await guard.mark(records, ALONE)
+                suspect.crashes = ALONE
+                await loop.marks.write(loop.book.mark, answered=True)
                 if is_dead:
                     return [letter]
             return await self._handler.prepare(originals, ask_network=self._role.deferred)
@@ -389,12 +304,10 @@ class Pipeline:
         away = self._services.state.away()
         if not away:
             return batch, []
-        here, others = split(
-            batch, set(), lambda one: bool(self._buckets_of(one) & away.keys()), _KEY_OF_ENTRY
-        )
+        here, others = split(batch, lambda one: bool(self._buckets_of(one) & away.keys()))
         if here:
             return here, others
-        return split(batch, set(), lambda one: self._waits(away, self._buckets_of(one)), _KEY_OF_ENTRY)
+        return split(batch, lambda one: self._waits(away, self._buckets_of(one)))
 
     def _buckets_of(self, entry: object) -> set[int]:
         subject = getattr(entry, "subject", None)
@@ -488,7 +401,3 @@ class Pipeline:
 
 def _place_of(record: InboundRecord) -> tuple[str | None, int, int]:
     return record.topic, record.partition, record.offset
-
-
-def _partition_of(record: InboundRecord) -> TP:
-    return TP(record.topic or "", record.partition)

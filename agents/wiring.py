@@ -115,7 +115,8 @@ def build_worker(name: str, settings: Settings) -> Worker:
         grace=settings.state_grace if role.provisional and policy.state_outage == "defer" else None,
         ask_model=gate.ask_model if assessor is not None else None,
     )
-    partitions = PartitionWorkers(pipeline.process_batch, health)
+    partitions = PartitionWorkers(pipeline.begin)
+    app.new_book, app.finish_running = pipeline.new_book, partitions.finish
     declare_agent(app, name, settings.topic_prefix, partitions)
     return Worker(
         app,

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from faust.types import TP
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from agents.partitions import PartitionLease
 from agents.wiring import Worker, build_worker
 from bench.claims import claims
 from bench.inside import BATCH, batches, decide_all, fresh_state, new_gate
@@ -148,13 +148,17 @@ async def _trips(url: str, prefix: str, cited: str) -> tuple[float, set[str]]:
     worker = _worker(url, prefix)
     if await worker.state.open() is None:
         await _first_epoch(worker)
-    lease = PartitionLease()
-    await worker.pipeline.process_batch(
-        given[0], lease
-    )  # a first batch asks for more: the server, what was in flight
+    tp = TP(given[0][0].topic or "", given[0][0].partition)
+    loop = worker.pipeline.begin(tp, worker.pipeline.new_book())
+
+    async def process(batch: Sequence[InboundRecord]) -> None:
+        loop.book.add(batch, batch[-1].offset + 1)
+        await worker.pipeline.process(tp, loop.book.take(large=False), loop)
+
+    await process(given[0])  # a first batch asks for more: the server, what was in flight
     with counted() as sent:
         for batch in given[1:]:
-            await worker.pipeline.process_batch(batch, lease)
+            await process(batch)
     await worker.state.close()
     return sum(sent.values()) / len(given[1:]), set(sent)
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from faust.types import TP
+
 from agents.app import ROLES
 from agents.outputs import Output
 from agents.partitions import Health, LeaseLost, PartitionLease
@@ -35,6 +37,23 @@ class InstantLease(PartitionLease):
         if self.over:
             raise LeaseLost
 
+    async def changed(self, event: asyncio.Event, seconds: float | None) -> None:
+        if seconds is None or event.is_set():
+            await event.wait()
+            return
+        for _ in range(200):
+            await asyncio.sleep(0)
+            if event.is_set():
+                return
+        self.on_pause()
+        await asyncio.sleep(0)
+
+
+async def turns(count: int = 200) -> None:
+    """Let everything run as far as it does."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
 
 class Bench:
     """A pipeline over stand-ins; an error in a list is raised by the next call, `None` is a success."""
@@ -53,9 +72,19 @@ class Bench:
         self.failing: set[str] = set()
         self.noticed: dict[str, float] = {}
         self.health = Health()
-        self.lease = InstantLease()
         services = Services(self, self, self, self, self.health)  # type: ignore[arg-type]
         self.pipeline = Pipeline(ROLES[role], self, services, grace=grace, clock=lambda: self.now, **options)
+        self.rooms = 0
+        self.take_partition()
+
+    def take_partition(self) -> None:
+        """Begin the lease of a partition that nothing is read of."""
+        self.loop = self.pipeline.begin(TP("t", 0), self.pipeline.new_book(), room=self._note_room)
+        self.loop.lease = self.lease = InstantLease()
+        self.task: asyncio.Task[None] | None = None
+
+    def _note_room(self) -> None:
+        self.rooms += 1
 
     def fail(self, *users: str, noticed: bool = True) -> None:
         """Take the shards of users away; not noticed: the next step finds out."""
@@ -129,18 +158,27 @@ class Bench:
     async def give_up(self, subject):
         return not self.outcome_held
 
-    async def run(self, *records: InboundRecord) -> None:
-        async with asyncio.timeout(60):
-            await self.pipeline.process_batch(records, self.lease)
+    async def begin(self, *records: InboundRecord) -> None:
+        """Have records fetched, and let them come as far as they do."""
+        self.loop.book.add(records, records[-1].offset + 1)
+        if self.task is None:
+            self.task = asyncio.create_task(self.loop.run())
+        self.loop.wake()
+        await turns()
 
-    async def begin(
-        self, *records: InboundRecord, read_on: Callable[[], None] = lambda: None
-    ) -> asyncio.Task[None]:
-        """Start a batch, and let it come as far as it does."""
-        running = asyncio.create_task(self.pipeline.process_batch(records, self.lease, read_on))
-        for _ in range(200):
-            await asyncio.sleep(0)
-        return running
+    async def run(self, *records: InboundRecord) -> None:
+        """Have records fetched, and wait until all of the partition are done, or its lease has ended."""
+        await self.begin(*records)
+        await self.finish()
+
+    async def finish(self) -> None:
+        async with asyncio.timeout(60):
+            while self.loop.book.undone and not self.loop.lease.over:  # noqa: ASYNC110 - the book sends no event
+                await asyncio.sleep(0)
+            if self.loop.lease.over and self.task is not None:
+                await asyncio.gather(*self.loop.running)
+                await self.task
+        await turns(3)
 
     @property
     def offsets(self) -> list[list[int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, Mock
@@ -17,47 +16,48 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
 from agents import faust_patches
+from agents.book import PartitionBook
 from agents.faust_patches import FETCH_WAIT, BatchConsumer, LoopConsumer, NoTables, PatientProducer
+from groundwire.messages.headers import InboundRecord
 
 A, B = TP("claims", 0), TP("claims", 1)
-
-
-def batch(first: int, last: int, *, size: int = 400, taken: float = 990.0, tp: TP = A) -> Any:
-    records = [SimpleNamespace(offset=offset) for offset in range(first, last + 1)]
-    return SimpleNamespace(value=records, offset=last, time_in=taken, serialized_value_size=size, tp=tp)
 
 
 @pytest.fixture
 def consumer(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A consumer that holds partition A, which can be read to 100, with a fetch in flight that leaves out all."""
-    monkeypatch.setattr(faust_patches.time, "monotonic", lambda: 1000.0)
     assignment = SimpleNamespace(state_value={A: SimpleNamespace(highwater=150, lso=100)}.get)
     made = BatchConsumer.__new__(BatchConsumer)
+    made.app = Mock(new_book=lambda: PartitionBook(clock=lambda: made.now))
     made._forget()
     made._ready, made._freed, made._held, made._thread = set(), asyncio.Event(), True, Mock()
     subscription = made._thread._ensure_consumer.return_value._subscription.subscription
     subscription.assignment = assignment
-    made._acked, made._unacked_messages, made._waiting_for_ack = {}, Mock(), None
+    made.now = 1000.0
+    monkeypatch.setattr(faust_patches.time, "monotonic", lambda: made.now)
     return made
 
 
-def hand_out(made: Any, *batches: Any) -> None:
-    for one in batches:
-        made._under_way[one.tp].append(one)
-        made._undone[one.tp][id(one)] = one
+def hand_out(made: Any, first: int, last: int, tp: TP = A) -> PartitionBook:
+    book: PartitionBook = made._book(tp)
+    book.add([InboundRecord(*tp, at, 0, b"%d" % at, b"") for at in range(first, last + 1)], last + 1)
+    return book
 
 
-def test_unfinished_records_count_from_the_first_one_to_the_end_of_the_partition(consumer: Any):
+def test_undone_records_count_from_the_first_one_to_the_end_of_the_partition(consumer: Any):
     assert consumer.backlog() == (0, 0.0), "a worker that has read nothing is behind by nothing"
-    first, second, other = batch(40, 49), batch(50, 59, taken=999.0), batch(0, 9, taken=970.0, tp=B)
-    hand_out(consumer, first, second)
+    book = hand_out(consumer, 40, 49)
+    first = book.take(large=False)
+    consumer.now += 10
+    hand_out(consumer, 50, 59)
     assert consumer.backlog() == (60, 10.0)
-    hand_out(consumer, other)
-    assert consumer.backlog() == (60, 30.0), "the oldest batch of all partitions gives the age"
-    for done in (other, second):
-        consumer.mark_done(done)
-    assert consumer.backlog() == (60, 10.0)
-    consumer.mark_done(first)
+    book.done(first)
+    assert consumer.backlog() == (50, 0.0)
+    consumer.now += 5
+    other = hand_out(consumer, 0, 9, B)
+    assert consumer.backlog() == (50, 5.0), "the oldest fetch of all partitions gives the age"
+    book.done(book.take(large=False))
+    other.done(other.take(large=False))
     assert consumer.backlog() == (40, 0.0)
     consumer._held = False
     assert consumer.backlog() == (0, 0.0), "revoked partitions count for nothing"
@@ -66,42 +66,20 @@ def test_unfinished_records_count_from_the_first_one_to_the_end_of_the_partition
 async def test_the_fetch_in_flight_takes_in_partitions_that_have_room_or_are_newly_assigned(
     consumer, monkeypatch
 ):
-    for free in (BatchConsumer.read_on, BatchConsumer.mark_done):
-        one = batch(0, 0)
-        consumer._ready.clear()
-        consumer._freed.clear()
-        consumer._thread.wake.reset_mock()
-        hand_out(consumer, one)
-        free(consumer, one)
-        assert consumer._ready == {A}
-        assert consumer._freed.is_set()
-        consumer._thread.wake.assert_called_once_with()
-        consumer._forget()
+    book = hand_out(consumer, 0, 0)
+    portion = book.take(large=False)
+    consumer.note_room(A)
+    assert consumer._ready == set()
+    book.done(portion)
+    consumer.note_room(A)
+    assert consumer._ready == {A}
+    assert consumer._freed.is_set()
+    consumer._thread.wake.assert_called_once_with()
     consumer._ready.clear()
     monkeypatch.setattr(faust_patches.driver.Consumer, "on_partitions_assigned", AsyncMock())
-    consumer.app = Mock()
-    hand_out(consumer, batch(0, 0))
+    hand_out(consumer, 1, 1)
     await BatchConsumer.on_partitions_assigned(consumer, {A, B})
     assert consumer._ready == {A, B}, "what was read before the rebalance is forgotten"
-    consumer._thread.wake.assert_called()
-
-
-def test_a_partition_is_read_past_resumed_batches_up_to_so_many_bytes(consumer: Any):
-    consumer.depth, consumer.read_ahead = 2, 1_000
-    batches = [batch(at, at) for at in range(4)]
-    hand_out(consumer, *batches[:2])
-    assert not consumer._has_room(A), "two are in flight"
-    consumer.read_on(batches[0])
-    assert consumer._has_room(A)
-    hand_out(consumer, batches[2])
-    consumer.read_on(batches[1])
-    assert not consumer._has_room(A), "they hold more than is read ahead"
-    consumer.mark_done(batches[1])
-    assert consumer._has_room(A)
-    consumer.mark_done(batches[2])
-    assert list(consumer._under_way[A]) == batches[:3], "the first is not done: nothing may be committed"
-    consumer.mark_done(batches[0])
-    assert (consumer._under_way[A], consumer._done_until) == (deque(), {A: batches[2].offset + 1})
 
 
 async def test_a_fetch_that_waits_for_a_node_that_is_away_does_not_keep_the_consumer_from_ending():
@@ -191,20 +169,29 @@ async def test_what_was_sent_is_kept_however_long_its_partition_has_no_leader(mo
     producer._closed = True  # was never started, and would flush
 
 
-async def test_an_offset_that_could_not_be_sealed_is_tried_at_the_next_commit_though_nothing_new_is_done(
-    monkeypatch,
+async def test_the_done_prefix_is_committed_once_and_what_could_not_be_sealed_at_the_next_commit(
+    consumer: Any, monkeypatch
 ):
-    committed = AsyncMock(return_value=True)
-    monkeypatch.setattr(faust_patches.driver.Consumer, "_commit_offsets", committed)
-    seal = AsyncMock(side_effect=[{}, {A: (7, "0" * 64)}])
-    app, thread = SimpleNamespace(seal=seal), SimpleNamespace()
-    made: Any = object.__new__(BatchConsumer)
-    made.__dict__.update(
-        app=app, _thread=thread, _done_until={A: 7}, _acked={A: [6]}, _committed_offset={A: None}
-    )
-    assert made._filter_committable_offsets(list(made._filter_tps_with_pending_acks())) == {A: 7}
-    assert not await made._commit_offsets({A: 7})
-    assert list(made._filter_tps_with_pending_acks()) == [A]
-    assert await made._commit_offsets({A: 7})
-    assert committed.await_args.args[0] == {A: 7}
-    assert list(made._filter_tps_with_pending_acks()) == []
+    committed: list[dict[TP, int]] = []
+
+    async def commit(_consumer, offsets):
+        committed.append(dict(offsets))
+        consumer._committed_offset.update(offsets)
+        return True
+
+    monkeypatch.setattr(faust_patches.driver.Consumer, "_commit_offsets", commit)
+    consumer._committed_offset, consumer.app.seal = {}, None
+    book = hand_out(consumer, 3, 6)
+    assert not await consumer.force_commit(), "nothing is done"
+    portion = book.take(large=False, most=2)
+    hand_out(consumer, 0, 4, B)
+    book.done(portion)
+    assert await consumer.force_commit()
+    assert not await consumer.force_commit()
+    assert committed == [{A: 5}]
+    book.done(book.take(large=False))
+    consumer.app.seal = AsyncMock(side_effect=[{}, {A: (7, "0" * 64)}])
+    assert not await consumer.force_commit()
+    assert await consumer.force_commit()
+    assert committed == [{A: 5}, {A: 7}]
+    assert consumer._thread.seals == {A: (7, "0" * 64)}

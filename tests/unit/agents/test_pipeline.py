@@ -1,33 +1,25 @@
-"""A batch is settled whatever happens to state, broker and process (X-14)."""
+"""A batch is settled whatever happens to state, broker and process."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import random
-from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from agents import pipeline as module
-from agents.app import ROLES
-from agents.outputs import outputs
-from agents.partitions import LARGE, Health, LeaseLost, PartitionLease
-from agents.pipeline import COPY_AGE
-from groundwire.config import Settings
+from agents.book import LARGE
 from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable
 from groundwire.gate.types import Decided, Provisional
 from groundwire.messages.headers import InboundRecord, LookupRetry, deferred_headers
-from groundwire.messages.topics import TopicName
 from groundwire.state.model import InFlightMark
-from tests.unit.agents.standins import Bench, InstantLease, record
-from tests.unit.gate.world import NOW, World, verifier
+from tests.unit.agents.standins import Bench, record
 
 AWAY = StateUnavailable("away")
 CLAIM = json.dumps({"claim_id": "c", "user_id": "u", "content": "text"}).encode()
@@ -38,10 +30,25 @@ def _results_are_published(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "outputs", list)
 
 
-async def test_after_a_failed_publication_state_is_asked_again_and_each_decision_counts_once():
-    def sample(name: str, **labels: str) -> float:
-        return REGISTRY.get_sample_value(f"groundwire_{name}_total", labels) or 0.0
+def sample(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(f"groundwire_{name}_total", labels) or 0.0
 
+
+# Publishing
+
+
+async def test_an_answer_that_is_too_old_to_publish_is_asked_for_again():
+    bench = Bench()
+    bench.slow = module.STALE + 1
+    await bench.begin(record())
+    asked = bench.asked
+    bench.slow = 0.0
+    await bench.finish()
+    assert bench.asked == asked + 1 > 1
+    assert len(bench.published) == 1
+
+
+async def test_after_a_failed_publication_state_is_asked_again_and_each_decision_counts_once():
     bench, labels = Bench(), {"kind": "claim", "tier": "tier_1", "reason_code": "grounded"}
     before = sample("decisions", **labels), sample("repeats")
     bench.publish_errors, bench.fresh = [BrokerUnavailable("away"), None], [True, False, False]
@@ -50,89 +57,85 @@ async def test_after_a_failed_publication_state_is_asked_again_and_each_decision
     assert (sample("decisions", **labels), sample("repeats")) == (before[0] + 1, before[1])
     await bench.run(record(1))
     assert sample("repeats") == before[1] + 1, "a decision that another record brought about"
+
+
+async def test_an_unreachable_broker_is_logged_once_a_minute():
     bench = Bench()
     with capture_logs() as lines:
         for minute in (0, 1):
             bench.now = 60.0 * minute
             bench.publish_errors = [BrokerUnavailable("away")] * 8 + [None]
             await bench.run(record())
-    assert [line["event"] for line in lines].count("broker.unavailable") == 2, "once a minute"
+    assert [line["event"] for line in lines].count("broker.unavailable") == 2
+
+
+# State that is away
 
 
 async def test_state_is_waited_for_within_the_grace_of_each_outage_and_then_decided_without():
-    """Each row: seconds that a step takes, how often it fails, and what is published.
-
-    The grace begins anew when state has answered in between: to another batch, or to an idle worker.
-    """
+    """Each row: seconds that a step takes, how often it fails, and what is published."""
     for slow, failures, expected in ((0.0, 3, Decided), (6.0, 2, Decided), (6.0, 9, Provisional)):
-        for idle in (False, True):
-            bench = Bench()
-            bench.slow, bench.state_errors = slow, [AWAY] * failures
-            await bench.run(record())
-            assert [type(result) for result in bench.published[0]] == [expected]
-            assert bench.health.current == ({"state"} if expected is Provisional else set())
-            if idle:
-                bench.health.start_batch()
-                bench.pipeline.state_answered()
-                still = {"state"} if expected is Provisional else set()
-                assert bench.health.current == still, "a batch that is under way finds out for itself"
-                bench.health.under_way = 0
-                bench.pipeline.state_answered()
-                assert not bench.health.current
-            bench.now += 100
-            bench.state_errors = [AWAY, None]
-            await bench.run(record(1))
-            assert type(bench.published[1][0]) is (Decided if idle else expected)
+        bench = Bench()
+        bench.slow, bench.state_errors = slow, [AWAY] * failures
+        await bench.run(record())
+        assert [type(result) for result in bench.published[0]] == [expected]
+        assert bench.health.current == ({"state"} if expected is Provisional else set())
+        bench.now += 100
+        bench.state_errors = [AWAY, None]
+        await bench.run(record(1))
+        assert [type(result) for result in bench.published[1]] == [expected]
 
 
-async def test_an_answer_to_another_partition_begins_the_grace_anew_but_not_that_of_a_batch_that_waits():
-    bench, away = Bench(grace=10.0), {b"t:ada", b"t:cy"}
-    step = bench.apply_step
-
-    async def answer(batch, *, deferred):
-        if any(one.record.key in away for one in batch):
-            raise AWAY
-        return await step(batch, deferred=deferred)
-
-    async def begin(seconds: float, offset: int, user: str) -> asyncio.Task[None]:
-        bench.now, bench.lease = seconds, InstantLease()
-        return await bench.begin(record(offset, user))
-
-    bench.apply_step = answer
-    ada = await begin(0, 0, "ada")
-    await (await begin(6, 1, "bob"))
-    cy = await begin(8, 2, "cy")
-    bench.now = 12
-    await ada
-    away.clear()
-    await cy
-    found = [(type(result), result.record.offset) for (result,) in bench.published]
-    assert found == [(Decided, 1), (Provisional, 0), (Decided, 2)]
+async def test_an_idle_worker_ends_the_outage_when_state_answers_and_the_next_batch_has_its_grace():
+    bench = Bench()
+    bench.slow, bench.state_errors = 6.0, [AWAY] * 3
+    await bench.run(record())
+    bench.health.start_batch()
+    bench.pipeline.state_answered()
+    assert bench.health.current == {"state"}, "a batch that is under way finds out for itself"
+    bench.health.under_way = 0
+    bench.pipeline.state_answered()
+    assert not bench.health.current
+    bench.now += 100
+    bench.state_errors = [AWAY, None]
+    await bench.run(record(1))
+    assert isinstance(bench.published[1][0], Decided)
 
 
-async def test_state_is_asked_again_after_a_loss_an_error_of_our_own_and_an_answer_too_old_to_publish():
+async def test_without_a_grace_state_is_waited_for_until_the_partition_is_released():
+    bench = Bench("deferred", grace=None)
+    bench.state_errors = [AWAY] * 10_000
+    await bench.begin(record())
+    bench.loop.end()
+    await bench.finish()
+    assert (bench.published, bench.marked[-1], bench.loop.book.committable) == ([], None, 0)
+
+
+async def test_lost_state_is_recovered_and_outcomes_are_reasserted_before_every_step():
     bench = Bench()
     bench.state_errors = [StateLost("flushed"), None]
     await bench.run(record())
     assert (bench.recovered, bench.asked, bench.reasserted) == (1, 2, 2)
+
+
+async def test_an_error_of_our_own_is_tried_again_and_never_raised():
     bench = Bench()
     bench.prepare_errors = [RuntimeError("ours"), KeyError("ours"), None]
     await bench.run(record())
     assert (bench.prepared, bench.health.current) == (3, frozenset())
+
+
+# A shard that is away
+
+
+async def test_users_of_other_shards_are_published_first_and_those_away_after_the_grace():
     bench = Bench()
-    bench.slow = module.STALE + 1
-    running = await bench.begin(record())
-    asked, bench.slow = bench.asked, 0.0
-    await running
-    assert bench.asked == asked + 1 > 1
-    assert len(bench.published) == 1
-    bench = Bench("deferred", grace=None)
-    bench.state_errors = [AWAY] * 10_000
-    running = await bench.begin(record())
-    bench.lease.end()
-    with pytest.raises(LeaseLost):  # without a grace only then
-        await running
-    assert (bench.published, bench.marked[-1]) == ([], None)
+    bench.slow = 6.0
+    bench.fail("ada", noticed=False)
+    await bench.run(*[record(at, user) for at, user in enumerate(("ada", "bob", "ada", "eve"))])
+    assert bench.offsets == [[1, 3], [0, 2]]
+    assert [type(batch[0]) for batch in bench.published] == [Decided, Provisional]
+    assert bench.health.current == {"shard"}
 
 
 async def test_who_waits_for_a_shard_and_in_which_order_all_are_published():
@@ -163,21 +166,14 @@ async def test_who_waits_for_a_shard_and_in_which_order_all_are_published():
         if (bench.offsets, seen, bench.health.current) != (expected, waits, frozenset()):
             wrong.append((role, users, bench.offsets, seen))
     assert wrong == []
-    bench = Bench()
-    bench.slow = 6.0
-    bench.fail("ada", noticed=False)
-    await bench.run(*[record(at, user) for at, user in enumerate(("ada", "bob", "ada", "eve"))])
-    assert bench.offsets == [[1, 3], [0, 2]]
-    assert [type(batch[0]) for batch in bench.published] == [Decided, Provisional], "after the grace"
-    assert bench.health.current == {"shard"}
 
 
 async def test_later_batches_and_shards_that_are_back_wait_for_no_other_shard():
     bench = Bench("deferred", None)
     bench.fail("ada")
-    first = await bench.begin(*[record(at, user) for at, user in enumerate(("ada", "bob", "cy"))])
+    await bench.begin(*[record(at, user) for at, user in enumerate(("ada", "bob", "cy"))])
     bench.fail("ada", "bob")
-    second = await bench.begin(*[record(3 + at, user) for at, user in enumerate(("ada", "bob", "cy"))])
+    await bench.begin(*[record(3 + at, user) for at, user in enumerate(("ada", "bob", "cy"))])
     bench.fail("ada", noticed=False)  # as it looks: the next decision finds out
     async with asyncio.timeout(60):
         # what waits for a shard is under no mark: a crash meanwhile is not its own
@@ -185,8 +181,8 @@ async def test_later_batches_and_shards_that_are_back_wait_for_no_other_shard():
             await asyncio.sleep(0)
     assert bench.offsets == [[1, 2], [5], [4]]
     bench.fail()
-    await asyncio.gather(first, second)
-    assert bench.offsets[3:] == [[0], [3]]
+    await bench.finish()
+    assert bench.offsets[3:] == [[0, 3]]
 
 
 async def test_what_may_have_crashed_a_worker_waits_for_its_shard_with_nothing_beside_it_and_under_no_mark():
@@ -194,10 +190,10 @@ async def test_what_may_have_crashed_a_worker_waits_for_its_shard_with_nothing_b
         bench = Bench("claims", None)
         bench.left = InFlightMark(0, 1, crashes)
         bench.fail("ada")
-        running = await bench.begin(record(0, "ada"), record(1, "bob"))
+        await bench.begin(record(0, "ada"), record(1, "bob"))
         assert bench.marked[-1] is None
         bench.fail()
-        await running
+        await bench.finish()
         assert bench.offsets == expected
 
 
@@ -220,8 +216,12 @@ async def test_records_of_deferred_are_set_aside_and_marked_by_their_own_place()
 
 async def test_whichever_shards_are_away_when_each_record_is_decided_once_and_those_of_a_key_in_order():
     for seed in range(40):
-        rng, changes, bench = random.Random(seed), iter(range(60)), Bench("claims", None)
-        users = ["ada", "bob", "eve"]
+        rng, users, changes, bench = (
+            random.Random(seed),
+            ["ada", "bob", "eve"],
+            iter(range(60)),
+            Bench("claims", None),
+        )
 
         def change(rng=rng, users=users, changes=changes, bench=bench) -> None:
             bench.fail(*rng.sample(users, rng.randrange(4)) if next(changes, None) is not None else ())
@@ -233,8 +233,9 @@ async def test_whichever_shards_are_away_when_each_record_is_decided_once_and_th
         cuts = sorted(rng.sample(range(1, 30), 4))
         batches = [records[first:end] for first, end in pairwise([0, *cuts, 30])]
         change()
-        async with asyncio.timeout(60):
-            await asyncio.gather(*[bench.pipeline.process_batch(batch, bench.lease) for batch in batches])
+        for batch in batches:
+            await bench.begin(*batch)
+        await bench.finish()
         decided = [result.record for batch in bench.published for result in batch]
         assert sorted(one.offset for one in decided) == list(range(30)), seed
         for key in {one.key for one in records}:
@@ -242,10 +243,14 @@ async def test_whichever_shards_are_away_when_each_record_is_decided_once_and_th
             assert of_key == sorted(of_key), seed
 
 
-async def test_after_a_hundred_internal_errors_one_record_at_a_time_is_tried_until_one_is_decided():
-    def of_many_keys(value: bytes, first: int, end: int) -> list[InboundRecord]:
-        return [record(n, str(n), value) for n in range(first, end)]
+# Internal errors in a row
 
+
+def of_many_keys(value: bytes, first: int, end: int) -> list[InboundRecord]:
+    return [record(n, str(n), value) for n in range(first, end)]
+
+
+async def test_after_a_hundred_internal_errors_one_record_at_a_time_is_tried_until_one_is_decided():
     bench = Bench()
     bad = of_many_keys(b"internal", 0, 203)
     await bench.run(*bad[:99])
@@ -259,7 +264,10 @@ async def test_after_a_hundred_internal_errors_one_record_at_a_time_is_tried_unt
     assert not bench.health.current, "it waits no longer once one is decided"
     await bench.run(record(204), record(205))
     assert bench.offsets[-1] == [204, 205]
-    bench = Bench()  # broken records neither pause a worker nor prolong its pause
+
+
+async def test_broken_records_neither_pause_a_worker_nor_prolong_its_pause():
+    bench = Bench()
     await bench.run(*of_many_keys(b"bad", 0, 500))
     assert (bench.lease.pauses, len(bench.published)) == ([], 1)
     await bench.run(*of_many_keys(b"internal", 0, 99), *of_many_keys(b"bad", 99, 200))
@@ -271,7 +279,10 @@ async def test_after_a_hundred_internal_errors_one_record_at_a_time_is_tried_unt
     assert bench.lease.pauses == [5, 10]
 
 
-async def test_what_becomes_of_a_record_at_its_crashes(monkeypatch):
+# Records that crash workers
+
+
+async def test_what_becomes_of_a_record_at_its_crashes():
     """Each row: crashes before, whether state holds its outcome, how often it is prepared, the first marks."""
     rows = [
         (2, False, 0, [InFlightMark(5, 5, 3), InFlightMark(5, 5, 2)]),
@@ -286,25 +297,32 @@ async def test_what_becomes_of_a_record_at_its_crashes(monkeypatch):
         (result,) = bench.published[0]
         assert isinstance(result, Decided) if held else result.error.code == "worker_crash"
 
+
+async def test_a_crash_over_the_identity_itself_counts_and_one_while_state_is_asked_does_not(monkeypatch):
     async def too_large(_record, _give_up):
         raise MemoryError
 
     async def away(_record, _give_up):
-        bench.lease.end()
+        bench.loop.end()
         raise AWAY
 
-    # a crash over the identity itself counts, and one while state is asked does not
-    for abandon, error, crashes in ((too_large, MemoryError, 3), (away, LeaseLost, 2)):
+    for abandon, error, last in (
+        (too_large, pytest.raises(MemoryError), InFlightMark(5, 5, 3)),
+        (away, nullcontext(), InFlightMark(5, 5, 2)),
+    ):
         bench = Bench()
         bench.left = InFlightMark(5, 5, 2)
         monkeypatch.setattr(bench, "abandon", abandon)
-        with pytest.raises(error):
+        with error:
             await bench.run(record(5, value=CLAIM))
-        assert [mark for mark in bench.marked if mark][-1] == InFlightMark(5, 5, crashes)
+        assert [mark for mark in bench.marked if mark][-1] == last
 
 
-async def test_the_model_is_asked_before_state_and_cancelled_when_the_partition_is_revoked():
-    errors, order, cancelled = [StateUnavailable("1"), StateLost("2"), None], [], asyncio.Event()
+# A language model
+
+
+async def test_the_model_is_asked_before_state_and_waits_for_state_that_is_away():
+    errors, order = [StateUnavailable("1"), StateLost("2"), None], []
 
     async def ask_model(batch):
         order.append(bench.asked)
@@ -313,171 +331,97 @@ async def test_the_model_is_asked_before_state_and_cancelled_when_the_partition_
             raise error
         return batch
 
-    async def revoke(_batch):
-        bench.lease.end()
+    bench = Bench("responses", 1e6, ask_model=ask_model)
+    await bench.run(record())
+    assert (errors, order, bench.asked, bench.recovered) == ([], [0, 0, 0], 1, 1)
+    assert not bench.health.current
+
+
+async def test_the_model_is_cancelled_when_the_partition_is_revoked_and_nothing_is_decided():
+    cancelled = asyncio.Event()
+
+    async def ask_model(_batch):
+        bench.loop.end()
         try:
             await asyncio.Event().wait()
         finally:
             cancelled.set()
 
-    bench = Bench("responses", 1e6, ask_model=ask_model)
+    bench = Bench("responses", ask_model=ask_model)
     await bench.run(record())
-    assert (errors, order, bench.asked, bench.recovered) == ([], [0, 0, 0], 1, 1)
-    assert not bench.health.current
-    bench = Bench("responses", ask_model=revoke)
-    for _ in range(2):
-        with pytest.raises(LeaseLost):
-            await bench.run(record())
     assert cancelled.is_set()
     assert (bench.asked, bench.published) == (0, [])
 
 
-async def test_small_records_of_later_batches_pass_large_ones_and_those_of_their_key_wait():
-    large, read_on = b"x" * LARGE, []
+# Large records run beside later batches
 
-    def slow_bench() -> Bench:
-        """Return a bench that prepares large records no further until `enough` is set."""
-        bench = Bench("responses")
-        bench.enough, bench.preparing, prepare = asyncio.Event(), 0, bench.prepare
 
-        async def hold(records, *, ask_network):
-            if any(len(one.value) >= LARGE for one in records):
-                bench.preparing += 1
-                await bench.enough.wait()
-                bench.preparing -= 1
-            return await prepare(records, ask_network=ask_network)
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A bench that prepares large records no further until `enough` is set."""
+    bench = Bench("responses")
+    bench.enough, bench.preparing = asyncio.Event(), 0
+    prepare = bench.prepare
 
-        bench.prepare = hold
-        return bench
+    async def hold(records, *, ask_network):
+        if any(len(one.value) >= LARGE for one in records):
+            bench.preparing += 1
+            await bench.enough.wait()
+            bench.preparing -= 1
+        return await prepare(records, ask_network=ask_network)
 
-    slow = slow_bench()
+    monkeypatch.setattr(bench, "prepare", hold)
+    return bench
+
+
+async def test_small_records_of_later_batches_pass_large_ones_and_those_of_their_key_wait(slow):
+    large = b"x" * LARGE
     batches = [
         [record(0, "mallory", large), record(1, "ann"), record(2, "mallory", large)],
         [record(3, "ann"), record(4, "mallory")],
         [record(5, "bob"), record(6, "mallory")],
     ]
-    tasks = [await slow.begin(*one, read_on=lambda n=n: read_on.append(n)) for n, one in enumerate(batches)]
-    assert (slow.offsets, read_on) == ([[1], [3], [5]], [0, 1, 2])
-    assert not any(task.done() for task in tasks)
+    for count, batch in enumerate(batches, 1):
+        await slow.begin(*batch)
+        assert slow.rooms >= count, "the partition is read on"
+    assert slow.offsets == [[1], [3], [5]]
+    assert slow.loop.book.committable == 0
     assert InFlightMark(0, 3, 0) in slow.marked, "the mark covers what is behind and what passes it"
     slow.enough.set()
-    await asyncio.gather(*tasks)
-    assert slow.offsets[3:] == [[0], [2], [4], [6]]
+    await slow.finish()
+    assert slow.offsets[3:] == [[0], [2], [4, 6]]
     await slow.run(record(7, "mallory"))
     assert slow.offsets[-1] == [7], "no key is held longer than its records"
-    await asyncio.sleep(0)
     assert slow.marked[-1] is None
-    slow = slow_bench()  # large records that have not begun when the lease ends are left
-    tasks = [await slow.begin(record(at, "mallory", large)) for at in range(2)]
-    slow.lease.end()
+
+
+async def test_large_records_that_have_not_begun_when_the_lease_ends_are_left(slow):
+    await slow.begin(record(0, "mallory", b"x" * LARGE), record(1, "mallory", b"x" * LARGE))
+    slow.loop.end()
     slow.enough.set()
-    done, left = await asyncio.gather(*tasks, return_exceptions=True)
-    assert (done, type(left), slow.offsets) == (None, LeaseLost, [[0]])
-    slow = slow_bench()  # nothing runs beside what was in flight at a crash
+    await slow.finish()
+    assert (slow.offsets, slow.loop.book.committable) == ([[0]], 1)
+
+
+async def test_nothing_runs_beside_what_was_in_flight_at_a_crash(slow):
     slow.left = InFlightMark(0, 1, 0)
-    tasks = [await slow.begin(record(0, "mallory", large), record(1, "ann"))]
-    tasks.append(await slow.begin(record(2, "bob")))
+    await slow.begin(record(0, "mallory", b"x" * LARGE), record(1, "ann"))
+    await slow.begin(record(2, "bob"))
     assert slow.offsets == [[1]]
     slow.enough.set()
-    await asyncio.gather(*tasks)
+    await slow.finish()
     assert slow.offsets == [[1], [0], [2]]
-    slow, tasks = slow_bench(), []  # large records of several partitions are checked one at a time
+
+
+async def test_large_records_of_several_partitions_are_checked_one_at_a_time(slow):
+    loops = []
     for _ in range(3):
-        slow.lease = InstantLease()
-        tasks.append(await slow.begin(record(0, "mallory", large)))
+        slow.take_partition()
+        loops.append(slow.loop)
+        await slow.begin(record(0, "mallory", b"x" * LARGE))
     assert slow.preparing == 1
     slow.enough.set()
-    await asyncio.gather(*tasks)
+    async with asyncio.timeout(60):
+        while any(loop.book.undone for loop in loops):  # noqa: ASYNC110 - the book sends no event
+            await asyncio.sleep(0)
     assert slow.offsets == [[0]] * 3
-
-
-class Topic:
-    """The partition of `deferred` with its worker and its gate; claims in it cite a host that fails.
-
-    Only pauses and batches move its clock.
-    """
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, claims: int) -> None:
-        self.began = self.time = NOW.timestamp()
-        self.log: list[InboundRecord] = []
-        self.copies: Counter[bytes | None] = Counter()
-        self.decided: dict[str, tuple[TopicName, float]] = {}
-        self.read = 0
-        patience = Settings.model_fields["citation_patience"].default
-        self.urls = {f"https://docs.example/{n}": 503 for n in range(claims)}
-        self.world = World(verifier=verifier(urls=self.urls), patience=patience)
-        self.world.now = lambda: datetime.fromtimestamp(self.time, UTC)
-        parts = Bench("deferred")
-        services = module.Services(parts, self, parts, parts, Health())
-        self.pipeline = module.Pipeline(ROLES["deferred"], self.world.gate, services, clock=lambda: self.time)
-        self.lease = PartitionLease()
-        self.lease.pause = self.pause
-        monkeypatch.setattr(module, "outputs", outputs)
-        monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: self.time))
-        for n, url in enumerate(self.urls):
-            self.write(self.world.claim(f"c{n}", f"Rule {n} of the harbour, see {url}"))
-
-    async def pause(self, seconds: float) -> None:
-        self.time += seconds
-
-    def write(self, record: InboundRecord) -> None:
-        self.append(record.key, record.value, deferred_headers(record))
-
-    def append(self, key, value, headers) -> None:
-        at = round(1000 * self.time)
-        self.log.append(
-            InboundRecord("groundwire.deferred", 0, len(self.log), at, key, value, tuple(headers))
-        )
-
-    async def publish(self, outgoing):
-        for output in outgoing:
-            if output.topic is TopicName.DEFERRED:
-                self.copies[output.value] += 1
-                self.append(output.key, output.value, output.headers)
-            elif output.topic in {TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED}:
-                claim = json.loads(output.value or b"")["subject_id"]
-                self.decided[claim] = (output.topic, self.time - self.began)
-        return []
-
-    async def run(self, seconds: float = 1e9) -> None:
-        while self.read < len(self.log) and self.time < self.began + seconds:
-            batch = self.log[self.read : self.read + ROLES["deferred"].max_records]
-            self.read += len(batch)
-            await self.pipeline.process_batch(batch, self.lease)
-            self.time += 0.01
-
-
-@pytest.mark.slow
-async def test_an_outage_copies_a_claim_three_times_a_minute_at_most_beside_its_look_ups(monkeypatch):
-    """With the default patience of ten minutes and more claims than a batch takes; then people get them."""
-    topic, claims = Topic(monkeypatch, 600), 600
-    await topic.run()
-    look_ups = 7
-    assert len(topic.decided) == claims
-    assert not any(where is TopicName.APPROVED for where, _ in topic.decided.values())
-    assert min(at for _, at in topic.decided.values()) >= 600
-    assert max(at for _, at in topic.decided.values()) <= 600 + COPY_AGE + 5
-    assert len(topic.copies) == claims
-    assert max(topic.copies.values()) <= 600 / COPY_AGE + look_ups
-
-
-async def test_a_claim_that_can_be_decided_waits_for_one_copy_at_most_and_what_falls_due_for_its_time(
-    monkeypatch,
-):
-    topic = Topic(monkeypatch, 150)
-    await topic.run(90)
-    written = topic.time - topic.began
-    topic.write(topic.world.claim("plain", "The parser reads tokens", source="user"))
-    await topic.run(200)
-    where, at = topic.decided["plain"]
-    assert where is TopicName.APPROVED
-    assert at - written <= COPY_AGE + 1
-    topic = Topic(monkeypatch, 3)
-    await topic.run(15)
-    topic.write(topic.world.claim("plain", "The parser reads tokens", source="user"))
-    written = topic.time - topic.began
-    topic.urls |= dict.fromkeys(topic.urls, 200)
-    await topic.run()
-    assert topic.decided["plain"][1] - written <= COPY_AGE
-    assert topic.decided["c0"][0] is TopicName.APPROVED
-    assert all(29 < topic.decided[f"c{n}"][1] < 32 for n in range(3)), "after a twentieth of the patience"
