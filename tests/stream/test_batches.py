@@ -7,12 +7,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from topics.wire import raw_topic
 
 from agents import faust_patches
 from agents.app import build_app
 from agents.book import PartitionBook
-from agents.faust_patches import BatchApp, BatchConsumer, check_versions
+from agents.faust_patches import BatchApp, BatchConsumer, check_versions, raw_topic
 from groundwire.config import Settings
 from groundwire.errors import UsageError
 from tests.stream.harness import SESSION, Deployment, until
