@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from faust.auth import Credentials, SASLCredentials, SSLCredentials
@@ -24,11 +24,11 @@ class WorkerRole:
     """What differs between workers: each role reads one input topic in its own consumer group.
 
     Attributes:
-        max_records: per fetch, and so per batch.
+        max_records: of a fetch, and of a portion.
         deferred: reads `deferred`: may use the network, and waits for state (X-14, C-14).
         provisional: decides without state after the grace period if the policy says `state_outage = "defer"`.
         original: the record to decide for the one read.
-        together: bytes checked together, smallest first (half a second of CPU); None: all that are not large.
+        max_bytes: of a portion, smallest first (half a second of CPU); None: all that are not large.
     """
 
     topic: TopicName
@@ -36,14 +36,14 @@ class WorkerRole:
     deferred: bool = False
     provisional: bool = False
     original: Callable[[InboundRecord], InboundRecord] = lambda record: record
-    together: int | None = None
+    max_bytes: int | None = None
 
 
 ROLES: Final = {
     "claims": WorkerRole(TopicName.CLAIMS, 500, provisional=True),
     "deferred": WorkerRole(TopicName.DEFERRED, 100, deferred=True, original=deferred_record),
     # a kilobyte of a response takes up to seven milliseconds
-    "responses": WorkerRole(TopicName.LLM_RESPONSES, 50, provisional=True, together=64_000),
+    "responses": WorkerRole(TopicName.LLM_RESPONSES, 50, provisional=True, max_bytes=64_000),
     "reviews": WorkerRole(TopicName.REVIEW_DECISIONS, 100),
 }
 """The roles by the names that `groundwire worker` takes."""
@@ -56,7 +56,12 @@ def topics_of(name: str) -> list[TopicName]:
 
 
 MAX_RECORDS_WITH_MODEL: Final = 8
-"""Records per fetch if a language model is asked about each: a batch waits for all answers."""
+"""Records of a fetch and of a portion if a language model is asked about each: a portion waits for all answers."""
+
+
+def role_of(name: str, *, with_model: bool = False) -> WorkerRole:
+    role = ROLES[name]
+    return replace(role, max_records=MAX_RECORDS_WITH_MODEL) if with_model else role
 
 
 def build_app(name: str, settings: Settings, *, with_model: bool = False) -> BatchApp:
@@ -91,7 +96,7 @@ def build_app(name: str, settings: Settings, *, with_model: bool = False) -> Bat
         consumer_auto_offset_reset="earliest",
         consumer_group_instance_id=settings.instance_id,
         consumer_max_fetch_size=4 * 1024 * 1024,
-        broker_max_poll_records=MAX_RECORDS_WITH_MODEL if with_model else ROLES[name].max_records,
+        broker_max_poll_records=role_of(name, with_model=with_model).max_records,
         broker_max_poll_interval=86_400.0,  # longer than any pause: a member that exceeds it never rejoins
         broker_session_timeout=session,
         broker_heartbeat_interval=session / 5,

@@ -1,7 +1,7 @@
 """The records of one partition, from fetch to commit.
 
-One rule says what may start: no earlier undone record has its key, nothing outside blocks it, and its lane is free.
-The offset to commit is the end of the done prefix; the crash mark covers the running records.
+One rule says what may start: no earlier undone record has its key, the state that it needs is reachable, and it fits
+the bytes of a portion. The offset to commit is the end of the done prefix; the crash mark covers what has started.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ READ_AHEAD: Final = 16_000_000
 """Bytes of undone records from which on a partition is not read."""
 
 _OBJECT: Final = 500
-"""Bytes of a buffered record besides key and value."""
+"""Bytes of a buffered record besides key, value and headers."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,56 +32,67 @@ class Entry:
     """A record that is not done.
 
     Attributes:
-        taken: seconds of the monotonic clock at which it was fetched.
+        fetched_at: seconds of the monotonic clock.
         large: runs beside the small records that follow it.
         crashes: how often a worker died with it in flight.
         due: seconds of the monotonic clock before which it does not start.
         shards: the parts of state that it was found to depend on.
+        running: it is taken; `started`: its processing has begun, so that a crash may be its fault.
     """
 
     record: InboundRecord
-    taken: float
+    fetched_at: float
     large: bool = False
     crashes: int = 0
     due: float = 0.0
     shards: frozenset[int] = frozenset()
     running: bool = False
+    started: bool = False
 
     @property
     def size(self) -> int:
-        return len(self.record.value or b"")
+        return _size(self.record)
 
     @property
     def held_bytes(self) -> int:
-        return _OBJECT + len(self.record.key or b"") + self.size
+        headers = sum(len(name) + len(value or b"") for name, value in self.record.headers)
+        return _OBJECT + len(self.record.key or b"") + self.size + headers
 
 
 class PartitionBook:
     """Every record of a partition that is fetched and not done.
 
     Args:
-        together: bytes that run together, smallest first; None: all that are not large.
-        most: records that run together.
-        blocked: tells whether a record waits for something outside; set when processing begins.
+        max_bytes: of a portion, smallest records of a fetch first; None: any number of small records, one large one.
+        max_records: of a portion.
+        blocked: returns the parts of state that records wait for.
+        due: returns the time of the clock before which a record does not start.
         clock: in seconds.
+
+    Attributes:
+        first_offset: the first offset that was read.
     """
 
     def __init__(
         self,
-        together: int | None = None,
-        most: int = 500,
+        max_bytes: int | None = None,
+        max_records: int = 500,
         *,
+        blocked: Callable[[], Collection[int]] = tuple,
+        due: Callable[[InboundRecord], float] = lambda _record: 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._together = together
-        self._most = most
+        self._max_bytes = max_bytes
+        self._max_records = max_records
+        self._blocked = blocked
+        self._due = due
         self._clock = clock
-        self.blocked: Callable[[Entry], bool] = lambda _entry: False
-        self.due: Callable[[InboundRecord], float] = lambda _record: 0.0
         self._entries: dict[int, Entry] = {}  # by offset, in order
+        self._running: set[Entry] = set()
+        self._may_start = False  # whether small records may start, as far as known
         self._bytes = 0
-        self._left: InFlightMark | None = None
-        self.begin: int | None = None
+        self._crash_mark: InFlightMark | None = None
+        self.first_offset: int | None = None
         self._end: int | None = None
 
     @property
@@ -95,29 +106,28 @@ class PartitionBook:
         return self._entries.values()
 
     @property
-    def running(self) -> list[Entry]:
-        return [entry for entry in self._entries.values() if entry.running]
+    def waits(self) -> bool:
+        """Whether records wait to be taken."""
+        return len(self._entries) > len(self._running)
 
     @property
     def mark(self) -> InFlightMark | None:
-        """The mark of the running records; after a crash, what lies between them is isolated too."""
-        running = self.running
-        if not running:
+        """The mark of the started records; after a crash, what lies between them is isolated too."""
+        started = [entry for entry in self._running if entry.started]
+        if not started:
             return None
-        crashes = max(entry.crashes for entry in running)
-        return InFlightMark(running[0].record.offset, running[-1].record.offset, crashes)
+        offsets = [entry.record.offset for entry in started]
+        return InFlightMark(min(offsets), max(offsets), max(entry.crashes for entry in started))
 
     @property
     def has_room(self) -> bool:
-        """Whether to read on: the lane of small records is idle, and not too much is undone."""
-        if self._bytes >= READ_AHEAD:
-            return False
-        small_runs = any(entry.running and not entry.large for entry in self._entries.values())
-        return not small_runs and not self._startable(large=False)
+        """Whether to read on: no small record runs or may start, and not too much is undone."""
+        small_runs = any(not entry.large for entry in self._running)
+        return self._bytes < READ_AHEAD and not self._may_start and not small_runs
 
-    def isolate(self, left: InFlightMark | None) -> None:
+    def isolate(self, mark: InFlightMark | None) -> None:
         """Suspect the records under the mark that a dead worker left; until all are done, portions run one by one."""
-        self._left = left
+        self._crash_mark = mark
         for entry in self._entries.values():
             entry.crashes = self._crashes(entry.record)
 
@@ -126,63 +136,73 @@ class PartitionBook:
         small = self._small(records)
         now = self._clock()
         for record in records:
-            entry = Entry(record, now, record.offset not in small, self._crashes(record), self.due(record))
+            if record.offset in self._entries:  # the broker had the consumer start anew
+                continue
+            large = record.offset not in small
+            entry = Entry(record, now, large, self._crashes(record), self._due(record))
             self._entries[record.offset] = entry
             self._bytes += entry.held_bytes
+        self._may_start = True
         self.pass_over(end, first=records[0].offset)
 
     def pass_over(self, end: int, *, first: int) -> None:
         """Note that the offsets from `first` to `end` hold no records, or known ones."""
-        if self.begin is None:
-            self.begin = first
+        if self.first_offset is None:
+            self.first_offset = first
         self._end = end
 
     def take(self, *, large: bool, most: int | None = None) -> list[Entry]:
-        """Start the next portion of a lane, of at most `most` records; empty if nothing may start."""
-        portion = self._startable(large=large)[: most or self._most]
+        """Return the next portion of small or of large records, of at most `most`; empty if none may start."""
+        portion = self._startable(large=large)[: most or self._max_records]
         for entry in portion:
             entry.running = True
+        self._running.update(portion)
+        if not large:
+            self._may_start = False
         return portion
 
     def done(self, entries: Iterable[Entry]) -> None:
         """Settle records: the broker has acknowledged everything that follows from them."""
         for entry in entries:
             del self._entries[entry.record.offset]
+            self._running.discard(entry)
             self._bytes -= entry.held_bytes
+        self._may_start = self.waits
 
     def put_back(self, entries: Iterable[Entry]) -> None:
         """Return running records to those that wait."""
         for entry in entries:
-            entry.running = False
+            entry.running = entry.started = False
+            self._running.discard(entry)
+        self._may_start = True
 
     def _small(self, records: Sequence[InboundRecord]) -> set[int]:
-        """Return the offsets of the records that run first: the smallest, up to the bytes that run together."""
-        left = float("inf") if self._together is None else self._together
+        """Return the offsets of the records of a fetch that run first: the smallest, up to the bytes of a portion."""
+        budget = float("inf") if self._max_bytes is None else self._max_bytes
         small: set[int] = set()
         for record in sorted(records, key=_size):
-            left -= _size(record)
-            if left < 0 or _size(record) >= LARGE:
+            budget -= _size(record)
+            if budget < 0 or _size(record) >= LARGE:
                 break
             small.add(record.offset)
         return small
 
     def _crashes(self, record: InboundRecord) -> int:
-        left = self._left
-        return left.crashes if left is not None and left.first <= record.offset <= left.last else 0
+        mark = self._crash_mark
+        return mark.crashes if mark is not None and mark.first <= record.offset <= mark.last else 0
 
     @property
     def _last_suspect(self) -> int | None:
         """The last offset under suspicion, until everything up to it is done."""
-        left, reached = self._left, self.committable
-        return left.last if left is not None and (reached is None or reached <= left.last) else None
+        mark, reached = self._crash_mark, self.committable
+        return mark.last if mark is not None and (reached is None or reached <= mark.last) else None
 
     def _startable(self, *, large: bool) -> list[Entry]:
-        """Return the next portion of a lane."""
-        idle = not any(entry.running for entry in self._entries.values())
         last = self._last_suspect
-        if last is not None and not idle:
+        if last is not None and self._running:
             return []
-        now = self._clock()
+        now, blocked = self._clock(), frozenset(self._blocked())
+        budget = self._max_bytes if self._max_bytes is not None else 0 if large else float("inf")
         portion: list[Entry] = []
         held: set[bytes | None] = set()
         size = 0
@@ -190,16 +210,16 @@ class PartitionBook:
             key = entry.record.key
             if last is not None and entry.record.offset > last:
                 return portion
+            waits = entry.running or entry.due > now or not blocked.isdisjoint(entry.shards)
             if entry.crashes >= ALONE:  # nothing passes it
-                free = idle and not held and not portion and entry.due <= now and not self.blocked(entry)
+                free = not (self._running or held or portion or waits)
                 return [entry] if free and entry.large == large else portion
             follows = key in held or (key is None and bool(held))
-            free = not (entry.running or follows or entry.large != large or entry.due > now)
-            fits = not large or not portion or size + entry.size <= (self._together or 0)
-            if free and fits and not self.blocked(entry):
+            fits = not portion or size + entry.size <= budget
+            if entry.large == large and fits and not (waits or follows):
                 portion.append(entry)
                 size += entry.size
-                if len(portion) == self._most:
+                if len(portion) == self._max_records:
                     return portion
             else:
                 held.add(key)

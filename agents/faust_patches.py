@@ -2,7 +2,7 @@
 
 Stock Faust passes every record through conductor, channel, event and stream, and its offset tracking commits past an
 unfinished event. Here `getmany` yields **one** message per fetched partition: its value is the list of records, its
-offset the last one read, transaction markers included. Offsets are committed in order, up to what `mark_done` reports.
+offset the last one read, transaction markers included. Offsets are committed up to the first undone one of the book.
 
 This holds for the versions below. Before upgrading, read `faust/transport/consumer.py` again and run
 `tests/stream/test_batches.py`; docs/develop/faust.md lists what else Faust would lose, duplicate or delay.
@@ -316,19 +316,19 @@ class BatchConsumer(driver.Consumer):
         assignment = (
             self._thread._ensure_consumer()._subscription.subscription.assignment if self._held else None
         )
-        records, taken = 0, [entry.taken for book in self.books.values() for entry in book.undone]
+        records, fetched_at = 0, [entry.fetched_at for book in self.books.values() for entry in book.undone]
         for tp, book in self.books.items():
             state = assignment and assignment.state_value(tp)
             if state is not None and state.lso is not None and book.committable is not None:
                 records += max(0, state.lso - book.committable)
-        return records, time.monotonic() - min(taken) if taken else 0.0
+        return records, time.monotonic() - min(fetched_at) if fetched_at else 0.0
 
     def ack(self, message: Any) -> bool:  # noqa: ANN401, ARG002
         return False
 
     async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:  # noqa: ANN401, ARG002, FBT001, FBT002 - Faust's
         """Commit what is done of each partition, sealed first; what cannot be sealed is tried at the next commit."""
-        ends = {tp: (book.committable, book.begin or 0) for tp, book in self.books.items()}
+        ends = {tp: (book.committable, book.first_offset or 0) for tp, book in self.books.items()}
         offsets = {
             tp: end
             for tp, (end, begin) in ends.items()

@@ -245,7 +245,7 @@ class PartitionLoop:
         self.wake()
 
     async def run(self) -> None:
-        """Run until the lease ends; portions that run then are finished. Raises: whatever `process` raises."""
+        """Run until the lease ends, and finish what runs then. Raises: whatever `process` raises but LeaseLost."""
         if self.running:
             await asyncio.wait(self.running)
         self.book.isolate(await self.marks.left())
@@ -256,8 +256,9 @@ class PartitionLoop:
                     self._start(large=large)
             if self.book.has_room:
                 self._room()
-            waits = any(not entry.running for entry in self.book.undone)
-            await self.lease.changed(self._changed, _BLOCKED_POLL if waits else None)
+            await self.lease.changed(self._changed, _BLOCKED_POLL if self.book.waits else None)
+        if self.running:
+            await asyncio.wait(self.running)
         if self.error is not None:
             raise self.error
 
@@ -308,6 +309,7 @@ class PartitionWorkers:
     def take_over(self, _tps: object = None) -> None:
         """Begin new leases after a rebalance."""
         for tp, loop in self._loops.items():
+            loop.end()
             self._before.setdefault(tp, set()).update(loop.running)
         self._loops = {}
 

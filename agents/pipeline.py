@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
@@ -38,6 +38,7 @@ from groundwire.logs import report_fault
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
+from groundwire.state.model import InFlightMark
 from groundwire.state.redis import RedisState
 
 log = structlog.get_logger()
@@ -129,13 +130,14 @@ class Pipeline:
         self._trial = FIRST_TRIAL
         self._state_lost_at: float | None = None
         self._tell_broker_at = 0.0
-        self._beside = asyncio.Lock()  # large records of all partitions are checked one part at a time
+        self._large = asyncio.Lock()
 
     def new_book(self) -> PartitionBook:
         """Return the empty book of a partition."""
-        book = PartitionBook(self._role.together, self._role.max_records, clock=self._clock)
-        book.blocked, book.due = self._is_blocked, self._due
-        return book
+        role = self._role
+        return PartitionBook(
+            role.max_bytes, role.max_records, blocked=self._blocked, due=self._due, clock=self._clock
+        )
 
     def begin(
         self,
@@ -167,11 +169,10 @@ class Pipeline:
         self._metrics.batch_records.observe(len(portion))
         try:
             if sealer is not None:
-                sealer.note_batch(tp, book.begin or 0)
-                while sealer.is_full:
+                sealer.note_batch(tp, book.first_offset or 0)
+                while not sealer.has_room(tp, portion[0].record.offset):
                     await loop.lease.pause(_RETRY)
             await self._pause_after_failures(loop.lease)
-            await loop.marks.write(book.mark, answered=any(entry.crashes for entry in portion))
             await self._process_until_done(tp, portion, loop)
         except LeaseLost:
             book.put_back(portion)
@@ -179,8 +180,10 @@ class Pipeline:
             raise
         loop.marks.send(book.mark)
 
-    def _is_blocked(self, entry: Entry) -> bool:
-        return self._waits(self._services.state.away(), entry.shards)
+    def _blocked(self) -> list[int]:
+        """Return the unreachable shards whose grace lasts."""
+        away = self._services.state.away()
+        return [shard for shard in away if self._waits(away, (shard,))]
 
     def _waits(self, away: Mapping[int, float], shards: Collection[int]) -> bool:
         """Return whether shards are unreachable and their grace lasts."""
@@ -225,14 +228,14 @@ class Pipeline:
     async def _process_until_done(self, tp: TP, portion: list[Entry], loop: PartitionLoop) -> None:
         """Retry after internal errors until the portion is done; put back what depends on an unreachable shard."""
         began = self._services.tracing.began()
-        beside = self._role.together is not None and portion[0].large
         while True:
             try:
-                async with self._beside if beside else nullcontext():
+                async with self._turn(portion, loop.lease):
+                    await self._mark(portion, loop)
                     batch = await self._prepare(portion, loop)
                 published, left = list[Output](), batch
                 while left:
-                    part, rest = self._apart(left)
+                    part, rest = self._split_by_shard(left)
                     if not part:
                         break
                     with suppress(_PartlyAway):
@@ -256,6 +259,27 @@ class Pipeline:
                 self._settle(portion, left, loop.book)
                 return
 
+    @asynccontextmanager
+    async def _turn(self, portion: list[Entry], lease: PartitionLease) -> AsyncIterator[None]:
+        """Check large records of all partitions one portion at a time. Raises: LeaseLost."""
+        if self._role.max_bytes is None or not portion[0].large:
+            yield
+            return
+        await lease.wait_for(self._large.acquire())
+        try:
+            if lease.over:
+                raise LeaseLost
+            yield
+        finally:
+            self._large.release()
+
+    async def _mark(self, portion: list[Entry], loop: PartitionLoop) -> None:
+        """Mark records as started: waiting crashes no worker."""
+        if not portion[0].started:
+            for entry in portion:
+                entry.started = True
+            await loop.marks.write(loop.book.mark, answered=any(entry.crashes for entry in portion))
+
     def _settle(self, portion: list[Entry], left: Batch, book: PartitionBook) -> None:
         # entries hold the original record, which is on another topic for the role `deferred`
         places: defaultdict[tuple[str | None, int, int], list[Entry]] = defaultdict(list)
@@ -274,29 +298,26 @@ class Pipeline:
     async def _prepare(self, portion: list[Entry], loop: PartitionLoop) -> Batch:
         with self._timed("prepare"):
             originals = [self._role.original(entry.record) for entry in portion]
-            suspect = portion[0]
-            if (crashes := suspect.crashes) >= GIVEN_UP:
+            if (crashes := portion[0].crashes) >= GIVEN_UP:
                 record, message = originals[0], f"a worker died {crashes} times over this record"
                 letter = DeadLetter(record, RecordError(ErrorCode.WORKER_CRASH, message))
                 is_dead = True
+                # once its identity is read without a crash, state is asked again after each further crash
+                alone = InFlightMark(portion[0].record.offset, portion[0].record.offset, ALONE)
                 try:
                     if crashes == GIVEN_UP:  # at the next crash even its identity is not read again
                         is_dead = await self._handler.abandon(record, self._services.state.give_up)
                 except RecordError as error:
                     letter = DeadLetter(record, error)
                 except StateError:
-                    # reading its identity did not crash: after each further crash state is asked again
-                    suspect.crashes = ALONE
-                    await loop.marks.write(loop.book.mark, answered=True)
-                    suspect.crashes = crashes
+                    await loop.marks.write(alone, answered=True)
                     raise
-                suspect.crashes = ALONE
-                await loop.marks.write(loop.book.mark, answered=True)
+                await loop.marks.write(alone, answered=True)
                 if is_dead:
                     return [letter]
             return await self._handler.prepare(originals, ask_network=self._role.deferred)
 
-    def _apart(self, batch: Batch) -> tuple[Batch, Batch]:
+    def _split_by_shard(self, batch: Batch) -> tuple[Batch, Batch]:
         """Split a batch into entries to decide now and those that wait or follow one that waits.
 
         First come entries on reachable shards; if there are none, those whose grace is over.
@@ -370,7 +391,7 @@ class Pipeline:
                 await self._services.recovery.recover(lease)
             except StateUnavailable as exc:
                 reconciler.failed()
-                if self._apart(batch)[1]:
+                if self._split_by_shard(batch)[1]:
                     raise _PartlyAway from exc
                 now, away = self._clock(), self._services.state.away()
                 failed_at = now if failed_at is None else failed_at

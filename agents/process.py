@@ -265,7 +265,7 @@ def _add_tasks(worker: Worker, role: str) -> None:
 
 def share_time(role: str) -> None:
     """Give the event loop its turns sooner in roles whose checks run in threads."""
-    if ROLES[role].together is not None:
+    if ROLES[role].max_bytes is not None:
         sys.setswitchinterval(_SWITCH)
 
 

@@ -28,7 +28,7 @@ from groundwire.messages.seals import MAX_AT_ONCE, MAX_OUTPUTS, SEALED, Seal, Se
 log = structlog.get_logger()
 
 _MOST_HELD: Final = 200_000
-"""Outputs waiting to be sealed, of 600 bytes each, above which no more batches begin."""
+"""Outputs waiting to be sealed, of 600 bytes each, above which only what seals wait for begins."""
 _SEALED: Final = frozenset(SEALED)
 _HASH: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -88,10 +88,10 @@ class Sealer:
         self._reached: dict[TP, Committed] = {}
         self._began: dict[TP, int] = {}
 
-    @property
-    def is_full(self) -> bool:
-        """Whether too much waits to be sealed to publish more."""
-        return self._held >= _MOST_HELD
+    def has_room(self, tp: TP, first: int) -> bool:
+        """Whether a portion may be published: there is room, or the next seal waits for its first record."""
+        sealed = self._reached[tp].offset if tp in self._reached else self._began.get(tp)
+        return self._held < _MOST_HELD or sealed == first
 
     def note_batch(self, tp: TP, first: int) -> None:
         """Note the first offset of a batch."""

@@ -14,7 +14,7 @@ import structlog
 from aiokafka.errors import KafkaError
 from faust.types import TP
 
-from agents.app import ROLES, build_app, declare_agent
+from agents.app import build_app, declare_agent, role_of
 from agents.expiry import ReviewExpiry
 from agents.faust_patches import BatchApp
 from agents.observability import open_tracing
@@ -107,7 +107,7 @@ def build_worker(name: str, settings: Settings) -> Worker:
     reconciler = StateReconciler(state, policy, policies, read)
     tracing = open_tracing(name, enabled=settings.tracing)
     sealer = build_sealer(settings, app, publisher, health)
-    role = ROLES[name]
+    role = role_of(name, with_model=model is not None)
     pipeline = Pipeline(
         role,
         handler,

@@ -15,8 +15,8 @@ def record(offset: int, key: bytes | None = b"a", size: int = 1) -> InboundRecor
     return InboundRecord("t", 0, offset, 0, key, b"x" * size)
 
 
-def book_of(*rows: tuple[bytes | None, int], together: int | None = None, first: int = 0) -> PartitionBook:
-    book = PartitionBook(together)
+def book_of(*rows: tuple[bytes | None, int], max_bytes: int | None = None, first: int = 0) -> PartitionBook:
+    book = PartitionBook(max_bytes)
     book.add([record(first + at, key, size) for at, (key, size) in enumerate(rows)], first + len(rows))
     return book
 
@@ -26,7 +26,7 @@ def offsets(portion: list[Entry]) -> list[int]:
 
 
 def test_small_records_pass_large_ones_of_other_keys_alone():
-    """Each row: keys and sizes, bytes that run together, the first portion of small ones, portions of large ones."""
+    """Each row: keys and sizes, bytes of a portion, the first portion of small ones, portions of large ones."""
     a, b, none = (b"a", 1), (b"b", 1), (None, 1)
     large = (b"a", LARGE)
     sized = [(b"a", 60), (b"b", 30), (b"c", 30), (b"d", 30), (b"e", 10)]
@@ -37,8 +37,8 @@ def test_small_records_pass_large_ones_of_other_keys_alone():
         ([large, a, b], None, [2], [[0]]),
         (sized, 80, [1, 2, 4], [[0], [3]]),
     ]
-    for given_rows, together, small, behind in rows:
-        book = book_of(*given_rows, together=together)
+    for given_rows, max_bytes, small, behind in rows:
+        book = book_of(*given_rows, max_bytes=max_bytes)
         assert offsets(book.take(large=False)) == small
         found = []
         while portion := book.take(large=True):
@@ -53,19 +53,70 @@ def test_a_partition_is_read_on_past_large_ones_up_to_so_many_bytes():
     portion = book.take(large=False)
     assert not book.has_room
     book.done(portion)
+    assert book.take(large=False) == []
     assert (book.has_room, book.committable) == (True, 0)
     book.add([record(2, b"a", READ_AHEAD)], 3)
     assert not book.has_room
     book.done(book.take(large=True))
     assert book.committable == 2
     book.done(book.take(large=True))
+    assert book.take(large=False) == []
     assert (book.has_room, book.committable) == (True, 3)
+
+
+def test_keys_and_headers_count_as_read_ahead():
+    book = PartitionBook()
+    headers = [("big", b"x" * READ_AHEAD), ("none", None)]
+    book.add([InboundRecord("t", 0, 0, 0, b"a", b"x" * LARGE, headers)], 1)
+    assert book.take(large=False) == []
+    assert not book.has_room
+    book.done(book.take(large=True))
+    assert book.take(large=False) == []
+    assert book.has_room
+
+
+def test_small_records_that_waited_over_several_fetches_start_within_the_bytes_of_a_portion():
+    book = book_of((b"a", 90), max_bytes=80)
+    for at in range(1, 5):
+        book.add([record(at, b"a", 30)], at + 1)
+    book.add([record(5, b"b", 30)], 6)
+    assert offsets(book.take(large=False)) == [5]
+    book.done([*book.undone][-1:])
+    book.done(book.take(large=True))
+    assert [offsets(book.take(large=False)), book.take(large=False)] == [[1, 2], []]
+
+
+def test_a_record_that_is_fetched_twice_is_kept_once():
+    book = book_of((b"a", 1), (b"b", 1))
+    portion = book.take(large=False)
+    book.add([record(0), record(1, b"b"), record(2)], 3)
+    assert offsets(book.take(large=False)) == []
+    book.done(portion)
+    assert (offsets(book.take(large=False)), book.committable) == ([2], 2)
+
+
+def test_only_what_has_started_is_marked_with_the_most_crashes():
+    book = PartitionBook()
+    book.isolate(InFlightMark(2, 2, 1))
+    book.add([record(0, b"a", LARGE), record(1, b"b")], 2)
+    large, small = book.take(large=True), book.take(large=False)
+    assert (offsets(large), offsets(small), book.mark) == ([0], [], None)
+    large[0].started = True
+    assert book.mark == InFlightMark(0, 0, 0)
+    book.done(large)
+    book.add([record(2, b"c"), record(3, b"d")], 4)
+    portion = book.take(large=False)
+    for entry in portion:
+        entry.started = True
+    assert (offsets(portion), book.mark) == ([1, 2], InFlightMark(1, 2, 1))
+    book.put_back(portion)
+    assert book.mark is None
 
 
 def test_offsets_behind_markers_are_committed_once_everything_before_them_is_done():
     book = PartitionBook()
     book.pass_over(4, first=3)
-    assert (book.begin, book.committable) == (3, 4)
+    assert (book.first_offset, book.committable) == (3, 4)
     book.add([record(4)], 5)
     book.pass_over(7, first=5)
     assert book.committable == 4
@@ -133,9 +184,8 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.now = 0.0
         self.blocked: set[bytes | None] = set()
-        self.book = PartitionBook(together=100, most=4, clock=lambda: self.now)
-        self.book.blocked = lambda entry: entry.record.key in self.blocked
-        self.book.due = lambda record: record.timestamp
+        options = {"blocked": lambda: self.blocked, "due": lambda record: record.timestamp}
+        self.book = PartitionBook(100, 4, **options, clock=lambda: self.now)
         self.records: list[InboundRecord] = []
         self.running: list[list[Entry]] = []
         self.done: list[int] = []
@@ -157,9 +207,11 @@ class Histories(RuleBasedStateMachine):
         ]
         self.records += fetched
         self.book.add(fetched, len(self.records))
+        for entry in self.book.undone:
+            entry.shards = frozenset({entry.record.key})
 
-    @rule(large=st.booleans())
-    def start(self, large) -> None:
+    @rule(large=st.booleans(), started=st.booleans())
+    def start(self, large, started) -> None:
         if any(portion[0].large == large for portion in self.running):
             return
         portion = self.book.take(large=large)
@@ -171,8 +223,10 @@ class Histories(RuleBasedStateMachine):
             assert entry.record.key is not None or not earlier
             assert entry.record.key not in self.blocked
             assert entry.record.timestamp <= self.now
+            entry.started = started
         if portion:
             assert len(portion) <= 4
+            assert len(portion) == 1 or sum(entry.size for entry in portion) <= 100
             self.running.append(portion)
 
     @precondition(lambda self: self.running)
@@ -193,9 +247,9 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         undone = [one.offset for one in self.records if one.offset not in self.done]
-        running = sorted(at for portion in self.running for at in offsets(portion))
+        running = sorted(e.record.offset for portion in self.running for e in portion if e.started)
         assert self.book.committable == (undone[0] if undone else len(self.records) or None)
-        assert offsets(self.book.running) == running
+        assert self.book.waits == (len(undone) > sum(map(len, self.running)))
         mark = self.book.mark
         assert (mark and (mark.first, mark.last)) == ((running[0], running[-1]) if running else None)
 

@@ -8,6 +8,7 @@ import random
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import REGISTRY
@@ -15,8 +16,10 @@ from structlog.testing import capture_logs
 
 from agents import pipeline as module
 from agents.book import LARGE
+from agents.partitions import GIVEN_UP
+from agents.publisher import ProducerBroken
 from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable
-from groundwire.gate.types import Decided, Provisional
+from groundwire.gate.types import DeadLetter, Decided, Provisional
 from groundwire.messages.headers import InboundRecord, LookupRetry, deferred_headers
 from groundwire.state.model import InFlightMark
 from tests.unit.agents.standins import Bench, record
@@ -425,3 +428,78 @@ async def test_large_records_of_several_partitions_are_checked_one_at_a_time(slo
         while any(loop.book.undone for loop in loops):  # noqa: ASYNC110 - the book sends no event
             await asyncio.sleep(0)
     assert slow.offsets == [[0]] * 3
+
+
+async def test_large_records_that_wait_for_those_of_other_partitions_are_not_marked_and_end_with_their_lease(
+    slow,
+):
+    loops = []
+    for _ in range(2):
+        slow.take_partition()
+        loops.append(slow.loop)
+        await slow.begin(record(0, "mallory", b"x" * LARGE))
+    assert [loop.book.mark for loop in loops] == [InFlightMark(0, 0, 0), None], "it can crash no worker"
+    for loop in loops:
+        loop.end()
+    slow.enough.set()
+    async with asyncio.timeout(60):
+        while any(loop.running for loop in loops):  # noqa: ASYNC110 - tasks of the loops
+            await asyncio.sleep(0)
+    assert slow.offsets == [[0]]
+    assert [loop.book.committable for loop in loops] == [1, 0]
+
+
+async def test_the_end_of_small_records_keeps_the_mark_of_a_large_one(slow):
+    await slow.begin(record(0, "mallory", b"x" * LARGE), record(1, "ann"))
+    assert slow.offsets == [[1]]
+    assert slow.marked[-1] == InFlightMark(0, 0, 0)
+    slow.enough.set()
+    await slow.finish()
+    assert slow.marked[-1] is None
+
+
+async def test_a_record_that_is_given_up_is_not_processed_if_its_letter_is_sent_again():
+    bench = Bench()
+    bench.left = InFlightMark(5, 5, GIVEN_UP - 1)
+    bench.publish_errors = [RuntimeError("x"), None]
+    await bench.run(record(5, value=CLAIM))
+    assert bench.prepared == 0
+    assert [type(result) for batch in bench.published for result in batch] == [DeadLetter]
+
+
+async def test_a_portion_that_fails_after_its_lease_ended_ends_the_process():
+    bench, gone = Bench(), asyncio.Event()
+
+    async def late(portion, loop) -> None:
+        await gone.wait()
+        raise ProducerBroken("refused")
+
+    bench.loop._process = late
+    await bench.begin(record())
+    bench.loop.end()
+    gone.set()
+    with pytest.raises(ProducerBroken):
+        await bench.task
+
+
+async def test_what_a_seal_waits_for_is_published_however_much_else_waits_to_be_sealed(monkeypatch):
+    """Each offset is noted with what followed from it."""
+    monkeypatch.setattr(module, "outputs", lambda results: [SimpleNamespace(cause=r.record) for r in results])
+    bench, noted, asked = Bench(), [], []
+
+    class Full:
+        def note_batch(self, *_began) -> None: ...
+
+        def has_room(self, _tp, first) -> bool:
+            asked.append(first)
+            return len(noted) < 1 or first == 0
+
+        def note(self, _tp, published) -> None:
+            noted.extend(at for at, _ in published)
+
+    bench.pipeline._services = replace(bench.pipeline._services, sealer=Full())
+    bench.fail("ada")
+    await bench.begin(record(0, "ada"), record(1, "bob"))
+    bench.fail()
+    await bench.finish()
+    assert (bench.loop.book.committable, asked[-1]) == (2, 0)

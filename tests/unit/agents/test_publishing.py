@@ -295,9 +295,10 @@ async def test_a_backlog_is_sealed_in_several_seals_of_one_chain_limited_per_com
     monkeypatch.setattr("agents.sealing._MOST_HELD", 3)
     for more, is_full in (([end, end + 1, end + 1], False), ([end + 2], True)):
         desk.note(end, *more)
-        assert desk.sealer.is_full is is_full
+        assert desk.sealer.has_room(TP0, end + 3) is not is_full
+        assert desk.sealer.has_room(TP0, end), "the next seal begins there"
     await desk.commit(p0=end + 3)
-    assert not desk.sealer.is_full, "what it holds is sealed"
+    assert desk.sealer.has_room(TP0, end + 4), "what it held is sealed"
 
 
 async def test_a_recreated_topic_begins_a_chain_and_metadata_of_another_tool_is_no_seal(desk):
