@@ -247,11 +247,12 @@ class BatchConsumer(driver.Consumer):
         Fetched records are dropped only when partitions are assigned anew; a rebalance may come between any two awaits.
         """
         assignment, records = await self._fetch(timeout)
-        before = self.positions
-        self.positions = before | _positions(assignment, self._ready) if assignment else before
-        for tp in self._ready - records.keys():
-            if self.positions.get(tp, 0) > before.get(tp, math.inf):  # markers, aborted records
-                self._book(tp).pass_over(self.positions[tp], first=before[tp])
+        if assignment and assignment.active and self._held:  # else the positions are those of an earlier one
+            before = self.positions
+            self.positions = before | _positions(assignment, self._ready)
+            for tp in self._ready - records.keys():
+                if self.positions.get(tp, 0) > before.get(tp, math.inf):  # markers, aborted records
+                    self._book(tp).pass_over(self.positions[tp], first=before[tp])
         for tp, fetched in records.items():
             if not self.flow_active:
                 await self.wait_first(self.can_resume_flow.wait())

@@ -63,6 +63,24 @@ def test_undone_records_count_from_the_first_one_to_the_end_of_the_partition(con
     assert consumer.backlog() == (0, 0.0), "revoked partitions count for nothing"
 
 
+async def test_a_fetch_that_ends_after_a_revocation_says_nothing_of_the_next_assignment(consumer: Any):
+    """A book that began at an offset of an earlier assignment would have its seals begin a second chain."""
+
+    async def fetch(position: int, *, held: bool) -> None:
+        state = SimpleNamespace(position=position, has_valid_position=True)
+        assignment = SimpleNamespace(active=True, state_value={A: state}.get)
+        consumer._fetch, consumer._ready, consumer._held = AsyncMock(return_value=(assignment, {})), {A}, held
+        assert [one async for one in consumer.getmany(1.0)] == []
+
+    consumer.positions = {}
+    await fetch(100, held=False)
+    await fetch(200, held=True)
+    assert not consumer.books
+    await fetch(203, held=True)
+    book = consumer.books[A]
+    assert (book.first_offset, book.committable) == (200, 203), "transaction markers"
+
+
 async def test_the_fetch_in_flight_takes_in_partitions_that_have_room_or_are_newly_assigned(
     consumer, monkeypatch
 ):
