@@ -37,7 +37,7 @@ class Entry:
         crashes: how often a worker died with it in flight.
         due: seconds of the monotonic clock before which it does not start.
         shards: the parts of state that it was found to depend on.
-        running: it is taken; `started`: its processing has begun, so that a crash may be its fault.
+        started: its processing has begun, so that a crash may be its fault.
     """
 
     record: InboundRecord
@@ -46,7 +46,6 @@ class Entry:
     crashes: int = 0
     due: float = 0.0
     shards: frozenset[int] = frozenset()
-    running: bool = False
     started: bool = False
 
     @property
@@ -153,9 +152,7 @@ class PartitionBook:
 
     def take(self, *, large: bool, most: int | None = None) -> list[Entry]:
         """Return the next portion of small or of large records, of at most `most`; empty if none may start."""
-        portion = self._startable(large=large)[: most or self._max_records]
-        for entry in portion:
-            entry.running = True
+        portion = self._startable(large=large)[:most]
         self._running.update(portion)
         if not large:
             self._may_start = False
@@ -172,7 +169,7 @@ class PartitionBook:
     def put_back(self, entries: Iterable[Entry]) -> None:
         """Return running records to those that wait."""
         for entry in entries:
-            entry.running = entry.started = False
+            entry.started = False
             self._running.discard(entry)
         self._may_start = True
 
@@ -210,7 +207,7 @@ class PartitionBook:
             key = entry.record.key
             if last is not None and entry.record.offset > last:
                 return portion
-            waits = entry.running or entry.due > now or not blocked.isdisjoint(entry.shards)
+            waits = entry in self._running or entry.due > now or not blocked.isdisjoint(entry.shards)
             if entry.crashes >= ALONE:  # nothing passes it
                 free = not (self._running or held or portion or waits)
                 return [entry] if free and entry.large == large else portion
