@@ -1,7 +1,7 @@
 """State in memory, in one Redis, and in a Redis Cluster: the same contract for each."""
 
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -25,6 +25,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
             if item.name.startswith("test_state_in_redis"):
                 item.add_marker(pytest.mark.smoke)
+
+
+class Overtaken(RedisState):
+    """State in which another worker may write between what a step reads and what it writes."""
+
+    overtake: Callable[[], Awaitable[None]] | None = None
+
+    async def _run(self, name, calls, **options):
+        if name == "commit" and self.overtake is not None:
+            overtake, self.overtake = self.overtake, None
+            await overtake()
+        return await super()._run(name, calls, **options)
 
 
 def state_at(

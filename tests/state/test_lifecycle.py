@@ -10,8 +10,10 @@ import asyncio
 import copy
 import uuid
 from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -45,8 +47,11 @@ from groundwire.state.model import (
     SubjectStatus,
     Waiting,
 )
-from tests.state.claims import THRESHOLDS, A, B, Claims, P, People, V, W, origin, stored, subject
-from tests.state.conftest import start, state_at
+from groundwire.state.server import connect
+from tests.state.claims import SCHEME, THRESHOLDS, A, B, Claims, P, People, V, W, origin, stored, subject
+from tests.state.conftest import PATIENCE, Overtaken, start
+
+T = TypeVar("T")
 
 BASE = "the ingest service retries every failed upload five times and then stops"
 TEXTS = (
@@ -79,6 +84,15 @@ class InFlight:
     published: bool = False
 
 
+def at_once(call: Coroutine[Any, Any, T]) -> T:
+    """Return the answer of state in memory, which waits for nothing."""
+    try:
+        call.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("it waits")
+
+
 class Lifecycle(RuleBasedStateMachine):
     """Producers, two workers, reviewers, and two states."""
 
@@ -87,7 +101,8 @@ class Lifecycle(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.run = self.runner.run
         self.memory = MemoryState()
-        self.redis = state_at(url, f"test-{uuid.uuid4().hex}.")
+        connection = connect(url, patience=PATIENCE)
+        self.redis = Overtaken(connection, f"test-{uuid.uuid4().hex}.", scheme=SCHEME, patience=PATIENCE)
         self.run(start(self.redis))
         self.claims = Claims()
         self.people = People(self.claims)
@@ -180,6 +195,31 @@ class Lifecycle(RuleBasedStateMachine):
         if undisturbed:
             self.publish_batch(worker)
             self.commit_batch(worker)
+
+    @precondition(lambda self: len(self.idle()) == len(WORKERS) and len(self.behind()) > 1)
+    @rule(swapped=st.booleans(), most=st.integers(1, 4))
+    def step_while_another_decides(self, swapped, most) -> None:
+        """Both read before either writes; who writes first has decided first."""
+        mine, other = sorted(self.behind()[:2], reverse=swapped)
+        asks = self.logs[other][self.committed[other] :][:most]
+        mixed = REVIEWS in (mine, other) or self.run(self.redis.waiting_count())
+        if mixed or any(ask.wait for ask in asks):
+            return
+        answers: list[StepAnswer] = []
+
+        async def overtake() -> None:
+            answers.extend(await self.redis.step(asks, self.limits, deferred=other == DEFERRED))
+            for ask, answer in zip(asks, answers, strict=True):
+                assert await self.memory.step([ask], self.limits, deferred=other == DEFERRED) == [answer]
+                if isinstance(answer, Outcome) and answer.fresh:
+                    self.check_fresh(ask, answer)
+
+        self.redis.overtake = overtake
+        self.take(WORKERS[0], mine, most)
+        self.redis.overtake = None
+        if answers:
+            end = self.committed[other] + len(asks)
+            self.workers[WORKERS[1]] = InFlight(other, end, asks, answers)
 
     @precondition(lambda self: self.in_flight())
     @rule(data=st.data())
@@ -479,7 +519,7 @@ class Lifecycle(RuleBasedStateMachine):
             if outcome.state is not A or theirs is None or theirs.scope != query.scope:
                 continue
             match = compare(query.signature, theirs.signature, THRESHOLDS)
-            (status,) = self.run(self.memory.statuses([other]))
+            (status,) = at_once(self.memory.statuses([other]))
             if other.subject_id == who.subject_id or not match or (status and status.state is W):
                 continue
             near = is_near(match.inter, match.union, THRESHOLDS.duplicate)

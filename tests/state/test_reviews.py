@@ -446,3 +446,13 @@ async def test_what_people_decided_is_reasserted_as_it_was(state: State, claims,
     answer = await review_one(state, people.act("retract", known["approve"][0], revision=2))
     assert (answer.revision, answer.outcome.state) == (3, B)
     assert await found(state, claims, f"approve {TEXT}") == [("approve", REJECTED)]
+
+
+async def test_an_action_that_is_refused_before_its_record_is_read_names_no_parents(state, claims, people):
+    parent = claims.ask("parent")
+    child = claims.ask("child", OTHER, 2, parents=[parent.subject])
+    await decide(state, parent, child)
+    refused = await review_one(state, people.act("approve", child, parents=[], refused="unattested"))
+    assert (refused.code, refused.current) == ("unattested", SubjectStatus(P, 1))
+    answer = await review_one(state, people.act("approve", child))
+    assert answer.outcome.parents == [ParentFact(id="parent", state="approved")]

@@ -31,7 +31,7 @@ from groundwire.replay.reading import INPUTS, OUTPUTS, Rate, ReplayReader
 from groundwire.replay.report import Nowhere, Summary
 from groundwire.replay.run import Replayer, Simulation, Task
 from groundwire.replay.store import Job, ReplayOrder
-from groundwire.state.codec import short
+from groundwire.state.codec import short_bytes
 from groundwire.state.model import InFlightMark
 from tests.state.conftest import state_at
 from tests.stream.harness import FULL, Deployment, Office, Seen, assert_one_truth, good, policies_of, until
@@ -55,7 +55,7 @@ async def test_an_erased_user_is_gone_from_state_and_consumers_and_a_rebuild_doe
         async with Redis.from_url(deployment.redis.url) as redis:
             keys: list[bytes] = await redis.keys(f"{deployment.prefix}*")
         digests = {
-            claim_id: short(Subject("default", user, Kind.CLAIM, claim_id).digest)
+            claim_id: short_bytes(Subject("default", user, Kind.CLAIM, claim_id).digest).decode()
             for claim_id, user in (("m1", "maria"), ("m2", "maria"), ("a1", "ann"))
         }
         return {name for name, digest in digests.items() if any(digest.encode() in key for key in keys)}

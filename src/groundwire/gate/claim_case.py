@@ -1,7 +1,7 @@
 """The decision of a claim, pure: its text's hedges, citations and dedup keys, the tree, the caps and the queue.
 
-Python and the state's script both know the tier: the script needs it to keep the queue and the index, Python to say
-why. `prejudge` gives the script its part; a test holds both to the same answer for every input.
+State's step and this know the tier: state needs it to keep the queue and the index, this to say why. `prejudge` gives
+state its part; a test holds both to the same answer for every input.
 
 Requirements S0-24..S0-45, S0-112, S0-114, S0-161, S0-162, C-03, C-11, C-27, C-35.
 """

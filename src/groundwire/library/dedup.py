@@ -24,8 +24,7 @@ from groundwire.checks.dedup.signature import (
     signature,
 )
 from groundwire.gate.claim_case import verdict_of
-from groundwire.messages.decisions import DedupFacts, Kind, MatchClass
-from groundwire.messages.identity import Subject
+from groundwire.messages.decisions import DedupFacts, MatchClass
 from groundwire.state.matching import Indexed, Match, choose
 from groundwire.state.model import MatchRules
 
@@ -160,8 +159,7 @@ class DedupChecker:
                 if kind is Difference.ORDER and inter != union:  # other words in another order: a paraphrase
                     kind = Difference.NONE
                 inter, union = max(0, math.floor((near + _SLACK) * WHOLE)), WHOLE
-            subject = Subject("", "", Kind.CLAIM, name)
-            indexed = Indexed(number, subject, MatchClass.APPROVED, number, 0, theirs)
+            indexed = Indexed(number, name, b"", MatchClass.APPROVED, number, 0, theirs)
             found.append(Match(indexed, inter, max(union, 1), kind))
         return found
 

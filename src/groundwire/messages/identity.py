@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
 from pydantic_core import to_json
@@ -20,15 +20,17 @@ _NOT_DECISIVE: Final = {"metadata", "captured_at", "schema_version"}
 """Fields that may differ between two sendings of the same record: they do not decide it."""
 
 
-class Subject(NamedTuple):
-    """The identity of what is decided: one claim or response of one user of one tenant."""
-
+class _Ids(NamedTuple):
     tenant_id: str
     user_id: str
     kind: Kind
     subject_id: str
 
-    @property
+
+class Subject(_Ids):
+    """The identity of what is decided: one claim or response of one user of one tenant."""
+
+    @cached_property
     def digest(self) -> bytes:
         """16 bytes under which state keeps the subject; no choice of ids can imitate another subject."""
         return digest(*self.names)

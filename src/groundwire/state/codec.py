@@ -1,4 +1,4 @@
-"""Encodes requests and loaded outcomes for the scripts, and decodes answers.
+"""Encodes what state stores, and decodes it.
 
 An entry is text, readable with `redis-cli GET`: a header, a line of facts, the payload, and while pending the record;
 of a retracted subject, the affected claims. A payload's prefix before a tab is stored once, and named here.
@@ -21,33 +21,25 @@ import struct
 from base64 import urlsafe_b64decode
 from binascii import b2a_base64
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 from groundwire.checks.dedup.keys import KEY_BYTES
-from groundwire.checks.dedup.signature import Thresholds, is_signature
+from groundwire.checks.dedup.signature import is_signature
 from groundwire.messages.decisions import DedupMatch, MatchClass, ParentFact, Place
-from groundwire.messages.identity import Subject, digest
+from groundwire.messages.identity import digest
+from groundwire.state.matching import Indexed
 from groundwire.state.model import (
-    Conflict,
-    DedupQuery,
-    GivenUp,
     HeldEntry,
-    MatchRules,
     Outcome,
     RecordOrigin,
     RefusedAction,
     ReviewAction,
-    ReviewAnswer,
-    Reviewed,
     ReviewRequest,
-    StepAnswer,
-    StepRequest,
-    StoredOutcome,
     SubjectState,
     SubjectStatus,
-    Waiting,
 )
+from groundwire.state.workspace import RecordedAction, StoredEntry
 
 Argument = bytes | str | int
 
@@ -67,98 +59,24 @@ _STATUS_LETTERS: Final = {name: letter for letter, name in STATUSES.items()}
 _PLACE_LETTERS: Final = {place: letter for letter, place in PLACES.items()}
 _CLASS_LETTERS: Final = {match_class: letter for letter, match_class in CLASSES.items()}
 _PARENT_LETTERS: Final = {name: letter for letter, name in PARENT_STATES.items()}
-_FLAGS: Final = struct.Struct("<7BcIII")
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
-NO_DEDUP: Final = DedupQuery(b"", (), (), b"", MatchRules(Thresholds(0, 0, 0)))
 _CODE: Final = re.compile(r"[a-z0-9_]*")
 _GIVEN_UP: Final = SubjectStatus(SubjectState.REFUSED, 0)
-
-
-def write_step(request: StepRequest) -> bytes:
-    """Encode a request for step.lua. Raises: ValueError: it would break the layout."""
-    query = request.dedup or NO_DEDUP
-    status = b"f" if request.dedup_failed else b"o" if request.dedup else b"d"
-    check_query(query, request.payload)
-    stored = index_keys(query.stored)
-    flags = _FLAGS.pack(
-        request.base_tier,
-        request.capped,
-        request.wait,
-        request.ordered,
-        request.queued,
-        query.rules.material_difference,
-        query.rules.word_difference,
-        status,
-        *query.rules.thresholds,
-    )
-    return flags + pack(
-        (
-            *_subject_fields(request.subject, request.fingerprint, request.origin),
-            b"%d" % request.origin.timestamp,
-            b"%d" % request.horizon,
-            short_bytes(query.scope),
-            stored,
-            stored if query.probed is query.stored else index_keys(query.probed),
-            query.signature,
-            b"".join([short_bytes(parent.digest) for _, parent in request.parents]),
-            request.payload,
-            request.record if request.queued and request.base_tier < 3 else b"",  # may become pending
-        )
-    )
-
-
-def is_place(answer: bytes) -> bool:
-    """Return whether step.lua has just given a place."""
-    return answer[:2] == b"+P"
-
-
-def read_answer(request: StepRequest, answer: bytes) -> StepAnswer:
-    """Decode an answer of step.lua. Raises: ValueError, LookupError."""
-    match answer[:1]:
-        case b"!":
-            return Conflict()
-        case b"W":
-            return Waiting(publish=True)
-        case b"w":
-            return Waiting(publish=False)
-        case b"=" if not answer.split(b"\n", 3)[2]:
-            return GivenUp()
-        case b"=":
-            return read_entry(answer[1:], [parent for parent, _ in request.parents], request.fingerprint)
-        case b"+":  # what came with the request is not sent back
-            header, facts = answer[1:].split(b"\n")
-            return _read_outcome(
-                header.decode().split(" "),
-                facts,
-                [parent for parent, _ in request.parents],
-                request.record,
-                fresh=True,
-                origin=request.origin,
-                fingerprint=request.fingerprint,
-                payload=request.payload,
-            )
-    raise ValueError("not an answer of the step")
-
-
-def read_entry(entry: bytes, parents: Sequence[str], fingerprint: str) -> Outcome:
-    """Decode a decided entry; `parents` are the ids in its record. Raises: ValueError, LookupError."""
-    header, facts, payload, record = entry.split(b"\n", 3)
-    letter, tier, revision, _, place, first = header.decode().split(" ")[:6]
-    own, origin = (letter, tier, revision, first), read_origin(place)
-    known = {"origin": origin, "fingerprint": fingerprint, "payload": payload}
-    return _read_outcome(own, facts, parents, record, fresh=False, **known)
 
 
 def _read_outcome(
     header: Sequence[str],
     facts: bytes,
-    parents: Sequence[str],
+    parents: Sequence[str] | None,
     record: bytes,
     **known: Any,  # noqa: ANN401 - the other attributes
 ) -> Outcome:
     letter, tier, revision, first = header
     marks, _, rest = facts.decode().partition(" ")
     states, _, matches = rest.partition(" ")
+    states = "" if states == "-" else states
+    # a request that is refused before its record is read names no parents
+    names = parents if parents is not None and len(parents) == len(states) else [""] * len(states)
     return Outcome(
         state=_STATES[letter],
         tier=int(tier),
@@ -174,91 +92,11 @@ def _read_outcome(
         ],
         parents=[
             ParentFact(id=parent, state=PARENT_STATES[letter])
-            for parent, letter in zip(parents, "" if states == "-" else states, strict=True)
+            for parent, letter in zip(names, states, strict=True)
         ],
         record=record if letter == SubjectState.PENDING else b"",
         **known,
     )
-
-
-def write_stored(stored: StoredOutcome) -> bytes:
-    """Encode an outcome for load.lua. Raises: ValueError: it would break the layout."""
-    outcome, query = stored.outcome, stored.dedup or NO_DEDUP
-    check_query(query, outcome.payload)
-    match_class = stored.match_class
-    return pack(
-        (
-            *_subject_fields(stored.subject, outcome.fingerprint, outcome.origin),
-            outcome.state.value.encode(),
-            b"%d" % outcome.tier,
-            b"%d" % outcome.revision,
-            b"-" if outcome.first_origin is None else write_origin(outcome.first_origin),
-            b"-" if stored.joined_to is None else short_bytes(stored.joined_to.digest),
-            _write_facts(outcome).encode(),
-            outcome.payload,
-            outcome.record,
-            short_bytes(query.scope),
-            index_keys(query.stored),
-            query.signature,
-            b"%d" % stored.horizon,
-            b"" if match_class is None else _CLASS_LETTERS[match_class].encode(),
-            b"%d" % outcome.origin.timestamp,
-            b"".join([short_bytes(parent.digest) for parent in stored.parents]),
-            b"%d" % stored.by_people,
-        )
-    )
-
-
-def write_review(request: ReviewRequest) -> bytes:
-    """Encode an action for review.lua. Raises: ValueError: it would break the layout."""
-    if not _CODE.fullmatch(request.refused):
-        raise ValueError(f"not a code: {request.refused!r}")
-    query = request.dedup or NO_DEDUP
-    check_query(query, request.payload)
-    status = "f" if request.dedup_failed else "o" if request.dedup else "d"
-    subject, rules = request.subject, query.rules
-    flags = f"{request.expired:d} {status} {rules.material_difference:d} {rules.word_difference:d}"
-    flags += f" {' '.join(map(str, rules.thresholds))}"
-    flags += f" {request.horizon} {request.only_recorded:d} {request.forgets:d}"
-    return pack(
-        (
-            short_bytes(subject.digest),
-            user_digest(subject).encode(),
-            subject.tenant_id.encode(),
-            subject.subject_id.encode(),
-            write_origin(request.origin),
-            short_bytes(action_digest(request)),
-            request.action.value.encode(),
-            b"%d" % request.expected_revision,
-            request.refused.encode(),
-            flags.encode(),
-            short_bytes(query.scope),
-            index_keys(query.stored),
-            index_keys(query.probed),
-            query.signature,
-            b"".join([short_bytes(parent.digest) for _, parent in request.parents]),
-            request.payload,
-            short_bytes(request.decisive) or b"-",
-        )
-    )
-
-
-def read_reviewed(request: ReviewRequest, answer: bytes) -> ReviewAnswer:
-    """Decode an answer of review.lua. Raises: ValueError, LookupError."""
-    kind, rest = answer[:1], answer[1:]
-    if kind == b"-":
-        at, code, *current = rest.decode().split(" ", 2)
-        return RefusedAction(code, read_status(current[0].encode()) if current else None, int(at))
-    if kind not in {b"+", b"*"}:
-        raise ValueError("not an answer of a review")
-    head, entry = rest.split(b"\n", 1)
-    at, revision, letter = head.decode().split(" ")
-    outcome = read_entry(entry, [name for name, _ in request.parents], _fingerprint(entry))
-    reviewed = Reviewed(int(revision), outcome, fresh=kind == b"*", at=int(at), state=SubjectState(letter))
-    if request.action is not ReviewAction.RETRACT:
-        return reviewed
-    total, affected = json.loads(entry.split(b"\n", 3)[3])
-    return replace(reviewed, affected=tuple(affected), affected_total=total)
 
 
 def read_held(entry: bytes) -> HeldEntry | None:
@@ -271,24 +109,33 @@ def read_held(entry: bytes) -> HeldEntry | None:
     if state is SubjectState.WAITING or not payload:
         return None
     kept = record if state is SubjectState.PENDING else b""
-    return HeldEntry(state, int(revision), _fingerprint(entry), payload, kept)
+    return HeldEntry(state, int(revision), fingerprint_of(entry), payload, kept)
 
 
-def read_status(text: bytes) -> SubjectStatus | None:
-    """Decode a status; None if empty or given up. Raises: ValueError."""
-    if not text:
+def read_status(head: bytes) -> SubjectStatus | None:
+    """Decode the head of an entry; None if empty or given up. Raises: ValueError."""
+    if not head:
         return None
-    letter, revision = text.decode().split(" ")
+    letter, _, revision = head.decode().split(" ")[:3]
     status = SubjectStatus(SubjectState(letter), int(revision))
     return None if status == _GIVEN_UP else status
 
 
+def write_place(origin: RecordOrigin) -> bytes:
+    """Encode where and when a record was published. Raises: ValueError: the topic is invalid."""
+    return b"%b,%d,%d,%d" % (_topic(origin.topic), origin.partition, origin.offset, origin.timestamp)
+
+
 def write_origin(origin: RecordOrigin) -> bytes:
     """Encode an origin as one word. Raises: ValueError: the topic or the digest is invalid."""
-    if not origin.topic.replace(".", "").replace("_", "").replace("-", "").isalnum():
-        raise ValueError(f"not the name of a topic: {origin.topic!r}")
-    place = f"{origin.topic},{origin.partition},{origin.offset},{origin.timestamp},"
-    return place.encode() + _short_sha256(origin.sha256)
+    return write_place(origin) + b"," + _short_sha256(origin.sha256)
+
+
+@lru_cache(1 << 6)
+def _topic(name: str) -> bytes:
+    if not name.replace(".", "").replace("_", "").replace("-", "").isalnum():
+        raise ValueError(f"not the name of a topic: {name!r}")
+    return name.encode()
 
 
 def read_origin(text: str) -> RecordOrigin:
@@ -300,51 +147,27 @@ def read_sha256(text: str) -> str:
     return urlsafe_b64decode(text + "=").hex()
 
 
-def short(data: bytes) -> str:
-    """Encode a digest as URL-safe base64 without padding."""
-    return short_bytes(data).decode()
-
-
-def user_digest(subject: Subject) -> str:
-    return short(digest(subject.tenant_id, subject.user_id))
-
-
+@lru_cache(1 << 12)  # a batch names each several times
 def short_bytes(data: bytes) -> bytes:
+    """Encode a digest as URL-safe base64 without padding."""
     return b2a_base64(data, newline=False).rstrip(b"=").translate(_URL_SAFE)
 
 
 def pack(fields: Sequence[bytes]) -> bytes:
-    """Join length-prefixed fields: one argument costs the server a sixth of fourteen."""
-    parts: list[bytes] = []
-    for field in fields:
-        parts += len(field).to_bytes(4, "little"), field
-    return b"".join(parts)
+    """Join fields behind their lengths: one argument costs the server a sixth of fourteen."""
+    return _lengths(len(fields)).pack(*map(len, fields)) + b"".join(fields)
+
+
+@lru_cache(1 << 10)
+def _lengths(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}I")
 
 
 def index_keys(keys: Sequence[bytes]) -> bytes:
-    """Join the first 4 bytes of keys; rare collisions cost one comparison."""
-    return b"".join([key[:4] for key in keys])
-
-
-def check_query(query: DedupQuery, payload: bytes) -> None:
-    """Raise ValueError if payload, a key or the signature breaks the layout."""
-    if b"\n" in payload:
-        raise ValueError("the payload is more than one line")
-    if {*map(len, query.stored), *map(len, query.probed)} - {KEY_BYTES}:
+    """Join the first 4 bytes of keys; rare collisions cost one comparison. Raises: ValueError: a key is none."""
+    if {*map(len, keys)} - {KEY_BYTES}:
         raise ValueError(f"a key is {KEY_BYTES} bytes")
-    if query is not NO_DEDUP and not is_signature(query.signature):
-        raise ValueError("the signature is none")
-
-
-def _subject_fields(subject: Subject, fingerprint: str, origin: RecordOrigin) -> tuple[bytes, ...]:
-    return (
-        short_bytes(subject.digest),
-        user_digest(subject).encode(),
-        subject.tenant_id.encode(),
-        subject.subject_id.encode(),
-        _short_sha256(fingerprint),
-        write_origin(origin),
-    )
+    return memoryview(b"".join(keys)).cast("I")[::2].tobytes()
 
 
 def _short_sha256(text: str) -> bytes:
@@ -374,5 +197,120 @@ def action_digest(request: ReviewRequest) -> bytes:
     return digest(tenant, request.action_id)
 
 
-def _fingerprint(entry: bytes) -> str:
+def fingerprint_of(entry: bytes) -> str:
     return read_sha256(entry.split(b" ", 4)[3].decode())
+
+
+def read_digest(text: bytes) -> bytes:
+    """Decode 16 bytes from 22 characters."""
+    return urlsafe_b64decode(text + b"==")
+
+
+def read_stored(value: bytes, parents: Sequence[str] | None) -> StoredEntry:
+    """Decode an entry with its whole payload; `parents` are the ids in its record, None where nobody asks for them.
+
+    Raises: ValueError, LookupError.
+    """
+    head, facts, payload, record = value.split(b"\n", 3)
+    letter, tier, revision, fingerprint, place, first, joined, index, *answered = head.decode().split(" ")
+    state, origin = SubjectState(letter), read_origin(place)
+    first_origin = None if first == "-" else read_origin(first)
+    outcome = affected = None
+    if state is not SubjectState.WAITING and payload:
+        known = {"origin": origin, "fingerprint": read_sha256(fingerprint), "payload": payload}
+        outcome = _read_outcome((letter, tier, revision, first), facts, parents, record, fresh=False, **known)
+    if record and state is SubjectState.BLOCKED:
+        total, names = json.loads(record)
+        affected = total, names
+    scope, _, number = index.partition("/")
+    return StoredEntry(
+        read_sha256(fingerprint),
+        origin,
+        int(answered[0]) if answered else origin.timestamp,
+        state,
+        int(revision),
+        first_origin,
+        outcome,
+        None if joined == "-" else read_digest(joined.encode()),
+        None if index == "-" else (read_digest(scope.encode()), int(number)),
+        affected,
+    )
+
+
+def write_entry(entry: StoredEntry, payload: bytes) -> bytes:
+    """Encode an entry; `payload`: with the name of its prefix. Raises: ValueError: it would break the layout."""
+    outcome = entry.outcome
+    if outcome is not None and b"\n" in outcome.payload:
+        raise ValueError("the payload is more than one line")
+    if outcome is not None:
+        tier, facts = outcome.tier, _write_facts(outcome)
+    else:
+        tier, facts = (0, "") if entry.waits else (2, "on")
+    scope, number = entry.indexed or (b"", 0)
+    head = [
+        b"%b %d %d" % (entry.state.value.encode(), tier, entry.revision),
+        _short_sha256(entry.fingerprint),
+        write_origin(entry.origin),
+        b"-" if entry.first_origin is None else write_origin(entry.first_origin),
+        b"-" if entry.joined_to is None else short_bytes(entry.joined_to),
+        b"-" if entry.indexed is None else b"%b/%d" % (short_bytes(scope), number),
+    ]
+    if entry.answered > entry.origin.timestamp:
+        head.append(b"%d" % entry.answered)
+    record = outcome.record if outcome else b""
+    if entry.affected is not None:
+        record = json.dumps(entry.affected, ensure_ascii=False, separators=(",", ":")).encode()
+    return b"\n".join((b" ".join(head), facts.encode(), payload, record))
+
+
+def read_member(number: int, member: bytes) -> Indexed:
+    """Decode an indexed claim. Raises: ValueError, LookupError."""
+    head, _, signature = member.partition(b"\0")
+    time, horizon, digest, subject_id = head[1:].split(b" ", 3)
+    of = read_digest(digest) if digest else b""
+    return Indexed(number, subject_id.decode(), of, CLASSES[chr(head[0])], int(time), int(horizon), signature)
+
+
+def write_member(claim: Indexed) -> bytes:
+    """Encode an indexed claim; joined claims need the digest of a pending one. Raises: ValueError: no signature."""
+    if not is_signature(claim.signature):
+        raise ValueError("the signature is none")
+    digest = short_bytes(claim.digest) if claim.match_class is MatchClass.PENDING else b""
+    letter = _CLASS_LETTERS[claim.match_class].encode()
+    head = b"%b%d %d %b %b" % (letter, claim.time, claim.horizon, digest, claim.subject_id.encode())
+    return head + b"\0" + claim.signature
+
+
+def read_action(value: bytes) -> RecordedAction:
+    """Decode what is recorded of an action. Raises: ValueError, LookupError."""
+    subject, action, decisive, place, *outcome = value.decode().split(" ")
+    origin = read_origin(place)
+    what = (
+        read_digest(subject.encode()),
+        ReviewAction(action),
+        b"" if decisive == "-" else _unshort(decisive),
+        origin,
+    )
+    if outcome[0][0] == "+":
+        return RecordedAction(*what, None, int(outcome[0][1:]), SubjectState(outcome[1]))
+    current = SubjectStatus(SubjectState(outcome[1]), int(outcome[2])) if outcome[1:] else None
+    return RecordedAction(*what, RefusedAction(outcome[0][1:], current, origin.timestamp))
+
+
+def write_action(action: RecordedAction) -> bytes:
+    """Encode what is recorded of an action. Raises: ValueError: a code is none."""
+    refused = action.refused
+    if refused is None:
+        outcome = f"+{action.revision} {action.state}"
+    else:
+        if not _CODE.fullmatch(refused.code):
+            raise ValueError(f"not a code: {refused.code!r}")
+        current = refused.current
+        outcome = f"-{refused.code}" + (f" {current.state} {current.revision}" if current else "")
+    decisive = short_bytes(action.decisive) or b"-"
+    what = short_bytes(action.subject), action.action.value.encode(), decisive, write_origin(action.origin)
+    return b" ".join((*what, outcome.encode()))
+
+
+def _unshort(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))

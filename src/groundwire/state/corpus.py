@@ -23,7 +23,7 @@ from groundwire.errors import CorpusUnusable, StateUnavailable
 from groundwire.messages.identity import digest
 from groundwire.messages.records import CorpusEntity, IndexEntry, RelationClaim
 from groundwire.state.cluster import server_of
-from groundwire.state.codec import Argument, short
+from groundwire.state.codec import Argument, short_bytes
 from groundwire.state.server import PATIENCE, Client, Server, script, tagged
 
 MAX_PAIR_BYTES: Final = 48_000
@@ -172,7 +172,7 @@ class CorpusIndex:
         await self._server.close()
 
     def _keys(self, tenant: str, load: str = "") -> _Keys:
-        stem = f"{self._prefix}corpus:{tagged(self._redis, short(digest(tenant)))}:{load}"
+        stem = f"{self._prefix}corpus:{tagged(self._redis, short_bytes(digest(tenant)).decode())}:{load}"
         return _Keys(stem + "e", stem + "r")
 
     async def _read(self, key: str, fields: Iterable[bytes]) -> list[bytes | None]:

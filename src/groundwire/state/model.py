@@ -1,8 +1,8 @@
 """Requests to state, its answers, and the protocol of its implementations (S0-122, S0-123, X-09, C-10).
 
-A step takes the claims and responses of a batch in order, and atomically (in a cluster per bucket of users): it returns
-a recorded outcome, or finds near-duplicates in the scope, looks up parents, applies what only lowers a tier, asks for a
-place in the review queue, and records the outcome. Pure code derives the rest from the answer.
+A step takes the claims and responses of a batch in order, each atomically: it returns a recorded outcome, or finds
+near-duplicates in the scope, looks up parents, applies what only lowers a tier, asks for a place in the review queue,
+and records the outcome. Pure code derives the rest from the answer.
 
 A record that was answered gets the same answer again, or its subject's later outcome; it is never decided afresh. A
 worker that asks again after losing its partition so starts nothing that nobody would finish.
@@ -358,7 +358,7 @@ class State(Protocol):
     async def step(
         self, requests: Sequence[StepRequest], limits: QueueLimits, *, deferred: bool = False
     ) -> list[StepAnswer]:
-        """Decide a batch in one atomic step; answers are in the order of requests, as if decided one after the other.
+        """Decide a batch, each record atomically and in the order of requests, which is that of the answers.
 
         `deferred`: the records come from `deferred`, and do not wait again.
         """
@@ -373,7 +373,7 @@ class State(Protocol):
         ...
 
     async def review(self, requests: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
-        """Carry out actions in order, in one atomic step.
+        """Carry out actions in order, each atomically.
 
         The first outcome of an action id within a tenant stands while its ReviewDecision can be redelivered. Approve,
         edit, reject and expire need a pending subject, retract an approved one, at the expected revision. Approve and

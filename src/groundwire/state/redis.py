@@ -1,4 +1,4 @@
-"""State in Redis: every step of a batch is one script on the primary; in a cluster, one per bucket of users.
+"""State in Redis: a batch is fetched, decided here and committed by two scripts; in a cluster, two per bucket of users.
 
 docs/run/state.md says what keys cost in bytes. All start with the topic prefix, and the scripts compute them. In a
 cluster the bucket's tag follows the prefix, except for in-flight marks; a policy is stored in several buckets, and an
@@ -10,7 +10,7 @@ action has a second key in the bucket of its tenant: `a:<action>:of` with its su
     k:<scope>      dedup key and local id, 4 bytes each            none
     b:<scope>      hash, once there are many: key -> local ids     none
     m:<scope>      hash: local id -> the claim to compare with;    none
-                   n -> last local id
+                   n -> its version, the highest local id
     x:<scope>      local ids of the latest rejected texts          none
     c              hash: name -> shared prefix of payloads         none
     d:<parent>     set of approved claims derived from a subject   none
@@ -29,33 +29,26 @@ action has a second key in the bucket of its tenant: `a:<action>:of` with its su
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
+import struct
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable
 from groundwire.messages.identity import Subject
+from groundwire.state import lifecycle
 from groundwire.state.cluster import server_of
-from groundwire.state.codec import (
-    Argument,
-    action_digest,
-    is_place,
-    read_answer,
-    read_held,
-    read_reviewed,
-    read_status,
-    short,
-    user_digest,
-    write_review,
-    write_step,
-    write_stored,
-)
+from groundwire.state.codec import Argument, action_digest, read_held, read_status, short_bytes
+from groundwire.state.exchange import Batch, Contexts, Fetched, Named, counters_of, wanted
 from groundwire.state.model import (
+    CANDIDATE_BYTES,
     MAX_CANDIDATES,
     HeldEntry,
     InFlightMark,
+    Outcome,
     QueueLimits,
     RefusedAction,
     ReviewAction,
@@ -64,10 +57,12 @@ from groundwire.state.model import (
     StepAnswer,
     StepRequest,
     StoredOutcome,
+    SubjectState,
     SubjectStatus,
 )
 from groundwire.state.queue_use import QueueUse
 from groundwire.state.server import PATIENCE, Client, Command, ScriptCall, Server, ServerRun, script
+from groundwire.state.workspace import user_name
 
 IDEMPOTENCY_TTL: Final = 31 * 86_400
 """Seconds: the retention of the claims topic and a day."""
@@ -75,17 +70,21 @@ IDEMPOTENCY_TTL: Final = 31 * 86_400
 ACTION_TTL: Final = 91 * 86_400
 """Seconds: the retention of the review-decisions topic and a day."""
 
-LAYOUT: Final = "layout-2"
+LAYOUT: Final = "layout-3"
 """Part of the scheme: other layouts cannot be read."""
 
 _LOCK: Final = "rebuild"
 _LOST: Final = b"LOST"
-_STEP: Final = ("entries", "near", "step")
-_LOAD: Final = ("entries", "load")
-_REVIEW: Final = ("entries", "near", "review")
-_LOOK_UP: Final = ("entries", "look_up")
+_ROUNDS: Final = 100
+"""Rounds in a row without an answer: other writers change what each was decided from."""
+
+_HEAD: Final = 24
+"""Last byte of an entry that tells its state and revision."""
 
 _SCANNED: Final = 1000
+_PAGE: Final = 100
+"""Candidates of one call."""
+
 GLOB: Final = str.maketrans({char: f"\\{char}" for char in "\\*?[]^-"})
 """Escapes a prefix in a pattern of SCAN."""
 
@@ -125,6 +124,7 @@ class RedisState:
         self._require_aof = require_aof
         self._max_candidates = max_candidates
         self._epoch: str | None = None
+        self._contexts = Contexts()
 
     @property
     def epoch(self) -> str | None:
@@ -146,6 +146,8 @@ class RedisState:
                 f"state is of scheme {scheme}, this process makes {self._scheme}:"
                 " run `groundwire rebuild`, or go back to the policy or the version before"
             )
+        if epoch != self._epoch:
+            self._contexts.forget()
         self._epoch = epoch
         return epoch
 
@@ -166,41 +168,42 @@ class RedisState:
     ) -> list[StepAnswer]:
         if not requests:
             return []
-        head: list[Argument] = [await self._known_epoch(), int(deferred), limits.per_user, limits.per_tenant]
-        head += [limits.total, limits.tenant_bytes, self._max_candidates]
-        packed = [write_step(request) for request in requests]
+        answers: dict[int, StepAnswer] = {}
         left = _by_bucket(self.server, [request.subject for request in requests])
-        answers: list[bytes] = [b""] * len(packed)
-        while left:
-            counts = await self._queue.next_turn(left, requests, limits)
-            answered = await self._answer(
-                _STEP, {at: (*head, some) for at, some in counts.items()}, packed, left
-            )
-            await self._queue.report(requests[at] for at, one in answered.items() if is_place(one))
-            for at, one in answered.items():
-                answers[at] = one
-        with _readable("step"):
-            return [read_answer(request, answer) for request, answer in zip(requests, answers, strict=True)]
+
+        def decide(batch: Batch, request: StepRequest) -> StepAnswer:
+            return lifecycle.step(batch, request, limits, deferred=deferred)
+
+        async for places in _rounds(left):
+            turn = await self._queue.next_turn(places, requests, limits)
+            some = {bucket: places[bucket] for bucket in turn}
+            remote = {bucket: json.loads(counts) for bucket, counts in turn.items() if counts}
+            answered = await self._exchange(requests, some, decide, remote=remote, limits=limits)
+            _remove(left, answered)
+            answers |= answered
+            await self._queue.report(requests[at] for at, one in answered.items() if _has_place(one))
+        return [answers[at] for at in range(len(requests))]
 
     async def review(self, requests: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
         if not requests:
             return []
-        head: list[Argument] = [await self._known_epoch(), self._max_candidates]
         reused = await self._reused(requests)
-        asked = [request for request in requests if request not in reused]
-        packed = [write_review(request) for request in asked]
-        left = _by_bucket(self.server, [request.subject for request in asked])
-        found: dict[int, bytes] = {}
-        while left:
-            found |= await self._answer(_REVIEW, dict.fromkeys(left, head), packed, left, self._action_ttl)
-        answers = iter([found[at] for at in range(len(asked))])
-        with _readable("review"):
-            return [
-                RefusedAction("action_id_reused", None)
-                if request in reused
-                else read_reviewed(request, next(answers))
-                for request in requests
-            ]
+        answers: dict[int, ReviewAnswer] = {}
+        left = _by_bucket(self.server, [request.subject for request in requests])
+        taken = {
+            at: RefusedAction("action_id_reused", None) for at, one in enumerate(requests) if one in reused
+        }
+        answers |= taken
+        _remove(left, taken)
+
+        def carry_out(batch: Batch, request: ReviewRequest) -> ReviewAnswer:
+            return lifecycle.review(batch, request, action_digest(request))
+
+        async for places in _rounds(left):
+            answered = await self._exchange(requests, places, carry_out)
+            _remove(left, answered)
+            answers |= answered
+        return [answers[at] for at in range(len(requests))]
 
     async def _reused(self, requests: Sequence[ReviewRequest]) -> list[ReviewRequest]:
         """Return the actions whose id belongs to another subject, as the bucket of the tenant in a cluster records."""
@@ -211,34 +214,35 @@ class RedisState:
             if request.action is ReviewAction.EXPIRE or request.only_recorded:
                 continue  # ids of expiries contain the subject
             bucket = self.actions_bucket(request.subject.tenant_id)
-            key = f"{self._prefixes[bucket]}a:{short(action_digest(request))}:of"
-            subject = short(request.subject.digest)
+            key = f"{self._prefixes[bucket]}a:{short_bytes(action_digest(request)).decode()}:of"
+            subject = short_bytes(request.subject.digest)
             if not request.forgets:
                 await self.server.call("SET", key, subject, "EX", self._action_ttl, "NX", needed=True)
-            if await self.server.call("GET", key) not in (None, subject.encode()):
+            if await self.server.call("GET", key) not in (None, subject):
                 reused.append(request)
         return reused
 
     async def held(self, subjects: Sequence[Subject]) -> list[HeldEntry | None]:
-        entries = await self._look_up("entry", subjects)
+        entries = await self._entries_of(subjects)
         with _readable("held"):
             return [read_held(entry) for entry in entries]
 
     async def statuses(self, subjects: Sequence[Subject]) -> list[SubjectStatus | None]:
-        texts = await self._look_up("status", subjects)
+        heads = await self._look_up(subjects, _HEAD)
         with _readable("statuses"):
-            return [read_status(text) for text in texts]
+            return [read_status(head) for head in heads]
 
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
-        head = ("epoch", await self._known_epoch(), self._action_ttl)
-        return sum((await self._run(_LOAD, _loaded(self.server, head, outcomes), needed=True)).values())
+        return await self.load(("epoch", await self._known_epoch()), outcomes)
 
     async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
-        return [payload or None for payload in await self._look_up("payload", subjects)]
+        return [
+            entry.split(b"\n", 3)[2] or None if entry else None for entry in await self._entries_of(subjects)
+        ]
 
     def rebuilding(self, ttl: float = 30.0) -> AbstractAsyncContextManager[Rebuild | None]:
         """Hold the rebuild lock; None if another worker does. A dead worker's lock expires after `ttl` seconds."""
-        return Rebuild(self.server, self._prefix, self._scheme, ttl, (self._ttl, self._action_ttl)).held()
+        return Rebuild(self, self._prefix, self._scheme, ttl).held()
 
     async def mark(self, topic: str, partition: int, mark: InFlightMark | None) -> asyncio.Future[Any]:
         """Set the in-flight mark of a partition, or clear it (None); marks take effect in the order of calls.
@@ -260,9 +264,16 @@ class RedisState:
 
         Returns False, and changes nothing, if state holds an outcome.
         """
-        bucket = self.bucket_of(subject)
-        named = (short(subject.digest), user_digest(subject))
-        return not (await self._run(("entries", "release"), {bucket: named}, deciding=True))[bucket]
+
+        def give_up(batch: Batch, named: Named) -> bool:
+            return lifecycle.give_up(batch, named.subject)
+
+        left: dict[int, Sequence[int]] = {self.bucket_of(subject): [0]}
+        released = {0: False}
+        async for places in _rounds(left):
+            released = await self._exchange([Named(subject)], places, give_up)
+            _remove(left, released)
+        return bool(released[0])
 
     async def forget(self, subjects: Sequence[Subject]) -> None:
         """Remove what a rebuild keeps of subjects: retracted approvals. Raises: StateUnavailable."""
@@ -270,7 +281,7 @@ class RedisState:
             keys: defaultdict[int, list[str]] = defaultdict(list)
             for one in subjects[first : first + _SCANNED]:
                 bucket = self.bucket_of(one)
-                keys[bucket].append(f"{self._prefixes[bucket]}o:{short(one.digest)}")
+                keys[bucket].append(f"{self._prefixes[bucket]}o:{short_bytes(one.digest).decode()}")
             await self.server.each({bucket: ("UNLINK", *some) for bucket, some in keys.items()})
 
     async def waiting_count(self) -> int:
@@ -323,56 +334,141 @@ class RedisState:
             raise StateLost("state carries no epoch: it is empty or was flushed")
         return epoch
 
-    async def _answer(
+    async def _exchange(
         self,
-        files: tuple[str, ...],
-        heads: Mapping[int, Sequence[Argument]],
-        packed: Sequence[bytes],
-        left: dict[int, Sequence[int]],
-        ttl: int | None = None,
-    ) -> dict[int, bytes]:
-        """Run a script in some buckets concurrently; return its answers by position, and remove them from `left`.
+        requests: Sequence[Any],
+        left: Mapping[int, Sequence[int]],
+        decide: Callable[[Batch, Any], Any],
+        *,
+        guard: tuple[str, str] | None = None,
+        remote: Mapping[int, Mapping[str, tuple[int, int, int]]] | None = None,
+        limits: QueueLimits | None = None,
+    ) -> dict[int, Any]:
+        """Fetch what requests need, decide them in order, and commit; return the answers of those that were written.
 
-        More calls follow if comparing takes long, or if a bucket did not answer: its requests stay in `left`.
+        What changed meanwhile, or did not fit into one fetch, is left to another round. Raises: StateLost.
         """
-        calls = {bucket: (*head, *[packed[at] for at in left[bucket]]) for bucket, head in heads.items()}
-        answered: dict[int, bytes] = {}
-        for bucket, some in (await self._run(files, calls, ttl=ttl, deciding=True)).items():
-            if not some:
-                raise StateUnavailable(f"{files[-1]}: no answer where one was due")
-            places = left.pop(bucket)
-            answered |= zip(places, some, strict=False)
-            if rest := places[len(some) :]:
-                left[bucket] = rest
-        return answered
+        deciding = guard is None
+        guard = guard or ("epoch", await self._known_epoch())
+        some = {bucket: [requests[at] for at in places] for bucket, places in left.items()}
+        names = {bucket: _unique(map(counters_of, asked)) for bucket, asked in some.items()}
+        users = {
+            bucket: _unique([(user_name(one.subject),) for one in asked]) for bucket, asked in some.items()
+        }
+        calls: dict[int, Command] = {
+            bucket: (
+                *(*guard, self._max_candidates, json.dumps(names[bucket]), json.dumps(users[bucket])),
+                *map(wanted, asked),
+            )
+            for bucket, asked in some.items()
+        }
+        answers: dict[int, Any] = {}
+        commits: dict[int, Command] = {}
+        decided: dict[int, list[tuple[int, Any]]] = {}
+        for bucket, found in (await self._run("fetch", calls, deciding=deciding, needed=True)).items():
+            with _readable("fetch"):
+                fetched = Fetched(found)
+            await self._learn(bucket, fetched.entries)
+            count = len(fetched.requests)
+            lifetimes = self._ttl, self._action_ttl
+            of_others = (remote or {}).get(bucket)
+            batch = Batch(self._max_candidates, lifetimes, self._contexts, of_others, limits)
+            with _readable("fetch"):
+                batch.take_in(some[bucket][:count], fetched, names[bucket], users[bucket])
+                await self._fetch_unsent(bucket, batch, some[bucket][:count])
+            writes: list[tuple[str, bytes]] = []
+            of_bucket = decided[bucket] = []
+            for at, request in zip(left[bucket][:count], some[bucket], strict=False):
+                batch.begin(request)
+                answer = decide(batch, request)
+                write = batch.end(request)
+                if write:
+                    writes.append(write)
+                    of_bucket.append((at, answer))
+                else:
+                    answers[at] = answer
+                if batch.compared >= self._max_candidates:
+                    break  # the rest is for another round: comparing holds the event loop
+            if writes:
+                letters, packed = zip(*writes, strict=True)
+                commits[bucket] = (*guard, ",".join(letters), *packed)
+        if commits:
+            for bucket, letters in (
+                await self._run("commit", commits, deciding=deciding, needed=True)
+            ).items():
+                for letter, (at, answer) in zip(letters.decode(), decided[bucket], strict=True):
+                    if letter == "1":
+                        answers[at] = answer
+        return answers
 
-    async def _look_up(self, name: str, subjects: Sequence[Subject]) -> list[bytes]:
-        """Look up each subject once, however often a batch names it."""
+    async def _fetch_unsent(self, bucket: int, batch: Batch, requests: Sequence[Any]) -> None:
+        """Fetch the candidates that had no room in the answer, some at a time, up to what a claim is compared with."""
+        room = CANDIDATE_BYTES * self._max_candidates
+        for scope, numbers in batch.unsent(requests).items():
+            key = f"{self._prefixes[bucket]}m:{short_bytes(scope).decode()}"
+            for first in range(0, len(numbers), _PAGE):
+                if room < 0:
+                    return
+                page = numbers[first : first + _PAGE]
+                ids = [number.to_bytes(4, "little") for number in page]
+                found = await self._call(bucket, "HMGET", key, *ids)
+                for number, member in zip(page, found, strict=True):
+                    batch.take_candidate(scope, number, member)
+                    room -= len(member or b"")
+
+    async def _learn(self, bucket: int, values: Iterable[bytes]) -> None:
+        """Fetch the prefixes of payloads that are not known yet."""
+        if names := list(self._contexts.missing(values)):
+            found = await self._call(bucket, "HMGET", self._prefixes[bucket] + "c", *names)
+            for name, text in zip(names, found, strict=True):
+                if text is None:
+                    raise StateUnavailable(f"the prefix {name.decode()!r} of a payload is not stored")
+                self._contexts.learn(name, text)
+
+    async def _call(self, bucket: int, *command: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
+        return (await self.server.each({bucket: command}))[bucket]
+
+    async def load(self, guard: tuple[str, str], outcomes: Sequence[StoredOutcome]) -> int:
+        """Record published outcomes while a key has a value; see `reassert`. Raises: StateLost: it has another."""
+        taken = 0
+        left = _by_bucket(self.server, [outcome.subject for outcome in outcomes])
+        async for places in _rounds(left):
+            done = await self._exchange(outcomes, places, lifecycle.load, guard=guard)
+            _remove(left, done)
+            taken += sum(done.values())
+        return taken
+
+    async def _entries_of(self, subjects: Sequence[Subject]) -> list[bytes]:
+        """Return the entries of subjects with their whole payloads."""
+        values = await self._look_up(subjects, -1)
+        for bucket, places in _by_bucket(self.server, subjects).items():
+            await self._learn(bucket, [values[at] for at in places])
+        return [self._contexts.in_full(value) for value in values]
+
+    async def _look_up(self, subjects: Sequence[Subject], last: int) -> list[bytes]:
+        """Read entries up to a byte, each once, however often a batch names it."""
         if not subjects:
             return []
         each = list(dict.fromkeys(subjects))
-        head = (await self._known_epoch(), name)
-        found: dict[Subject, bytes] = {}
+        epoch = await self._known_epoch()
+        calls: dict[int, Command] = {}
         places = _by_bucket(self.server, each)
-        calls = {bucket: (*head, *[short(each[at].digest) for at in some]) for bucket, some in places.items()}
-        for bucket, answers in (await self._run(_LOOK_UP, calls)).items():
+        for bucket, some in places.items():
+            calls[bucket] = ("epoch", epoch, last, *[short_bytes(each[at].digest) for at in some])
+        found: dict[Subject, bytes] = {}
+        for bucket, answers in (await self._run("look_up", calls)).items():
             found |= zip([each[at] for at in places[bucket]], answers, strict=True)
         return [found[subject] for subject in subjects]
 
     async def _run(
-        self,
-        files: tuple[str, ...],
-        calls: Mapping[int, Command],
-        *,
-        ttl: int | None = None,
-        deciding: bool = False,
-        needed: bool = False,
+        self, name: str, calls: Mapping[int, Command], *, deciding: bool = False, needed: bool = False
     ) -> dict[int, Any]:
         sent: dict[int, ScriptCall] = {
-            bucket: ((), (self._prefixes[bucket], ttl or self._ttl, *rest)) for bucket, rest in calls.items()
+            bucket: ((), (self._prefixes[bucket], *rest)) for bucket, rest in calls.items()
         }
-        code = script(*files)
-        answers = await self.server.run_each(code, self._prefix, sent, deciding=deciding, needed=needed)
+        answers = await self.server.run_each(
+            script(name), self._prefix, sent, deciding=deciding, needed=needed
+        )
         if _LOST in answers.values():
             raise StateLost(f"state does not carry epoch {self._epoch}: it was flushed, restored or rebuilt")
         return answers
@@ -391,11 +487,36 @@ def _by_bucket(server: Server, subjects: Sequence[Subject]) -> dict[int, Sequenc
     return dict(places)
 
 
-def _loaded(
-    server: Server, head: Sequence[Argument], outcomes: Sequence[StoredOutcome]
-) -> dict[int, Sequence[Argument]]:
-    places = _by_bucket(server, [outcome.subject for outcome in outcomes])
-    return {bucket: (*head, *[write_stored(outcomes[at]) for at in some]) for bucket, some in places.items()}
+async def _rounds(left: Mapping[int, Sequence[int]]) -> AsyncIterator[dict[int, Sequence[int]]]:
+    """Yield what to try, by bucket, while requests are left; after a lost round half as much.
+
+    Raises: StateUnavailable: too many rounds in a row answered none.
+    """
+    lost, most = 0, max(map(len, left.values()), default=0)
+    while left:
+        before = sum(map(len, left.values()))
+        yield {bucket: places[:most] for bucket, places in left.items()}
+        is_lost = sum(map(len, left.values())) == before
+        lost, most = (lost + 1, max(1, most // 2)) if is_lost else (0, 2 * most)
+        if lost == _ROUNDS:
+            raise StateUnavailable(f"other writers changed state in each of {_ROUNDS} rounds")
+        await asyncio.sleep(0)  # the event loop gets a turn
+
+
+def _remove(left: dict[int, Sequence[int]], answered: Collection[int]) -> None:
+    """Remove what was answered from what is left."""
+    for bucket, places in list(left.items()):
+        left[bucket] = [at for at in places if at not in answered]
+        if not left[bucket]:
+            del left[bucket]
+
+
+def _unique(names: Iterable[Sequence[str]]) -> list[str]:
+    return list(dict.fromkeys(name for some in names for name in some))
+
+
+def _has_place(answer: object) -> bool:
+    return isinstance(answer, Outcome) and answer.fresh and answer.state is SubjectState.PENDING
 
 
 class Rebuild:
@@ -404,14 +525,12 @@ class Rebuild:
     The lock is one key per bucket. A stalled worker may lose it unnoticed, so every command checks it in its script.
     """
 
-    def __init__(
-        self, server: Server, prefix: str, scheme: str, ttl: float, lifetimes: tuple[int, int]
-    ) -> None:
-        self._server = server
+    def __init__(self, state: RedisState, prefix: str, scheme: str, ttl: float) -> None:
+        self._state = state
+        self._server = server = state.server
         self._prefix = prefix
         self._prefixes = [prefix + tag for tag in server.tags]
         self._scheme = scheme
-        self._lifetime, self._action_lifetime = lifetimes
         self._token = secrets.token_hex(16)
         self._milliseconds = round(ttl * 1000)
         self._layout: dict[int, ServerRun] = {}
@@ -483,15 +602,10 @@ class Rebuild:
 
         Raises: ValueError: an outcome is invalid.
         """
-        head = (_LOCK, self._token, self._action_lifetime)
-        calls: dict[int, ScriptCall] = {
-            bucket: ((), (self._prefixes[bucket], self._lifetime, *rest))
-            for bucket, rest in _loaded(self._server, head, outcomes).items()
-        }
-        taken = await self._server.run_each(script(*_LOAD), self._prefix, calls)
-        if _LOST in taken.values():
-            raise StateUnavailable("the rebuild's lock was lost to another worker")
-        return sum(taken.values())
+        try:
+            return await self._state.load((_LOCK, self._token), outcomes)
+        except StateLost:
+            raise StateUnavailable("the rebuild's lock was lost to another worker") from None
 
     async def start_epoch(self, epoch: str) -> None:
         """Set epoch and scheme: workers decide again. Raises: StateUnavailable, also if servers changed meanwhile."""
@@ -516,5 +630,5 @@ def _readable(call: str) -> Iterator[None]:
     """Turn decoding errors into StateUnavailable."""
     try:
         yield
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
         raise StateUnavailable(f"{call}: the answer cannot be read: {type(error).__name__}") from error

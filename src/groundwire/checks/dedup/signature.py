@@ -1,7 +1,7 @@
 """Signatures of claims, and in what two claims differ (S0-121, C-08; contract, "Repeats and conflicts").
 
 A set of words cannot tell "retries" from "never retries", so every claim is stored as a signature, and signatures are
-compared, here or inside the state store (`near.lua`):
+compared:
 
     bytes 0, 1   how many negations the claim has, and how many of the kind of "rarely"; 255 at most
     bytes 2-5    digest of the values that tell what it is about; zeros where there are none

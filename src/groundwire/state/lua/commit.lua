@@ -1,0 +1,227 @@
+-- Writes what was decided, request by request, where nothing that it was decided from has changed.
+-- ARGV: prefix, name and value of the key that allows it, letters of the requests by commas, then a packed argument per
+-- request: the lengths of its fields and the fields. Returns 'LOST', or a letter per request: 1 written, 0 lost to another
+-- writer or without a place.
+local call, sub = redis.call, string.sub
+local prefix = ARGV[1]
+local queue = prefix .. 'q'
+local FIRST = 5
+local KEY, ID = 4, 4 -- bytes
+local POSTING = KEY + ID
+local PAGE = 1024 * POSTING -- bytes of postings in one string, before they are split into buckets
+local DEALT = '*'
+local REJECTED = 1000 * ID -- bytes of ids of rejected texts that every claim of a scope is compared with
+
+if call('GET', prefix .. ARGV[2]) ~= ARGV[3] then
+  return 'LOST'
+end
+
+local function split(joined, size)
+  local parts = {}
+  for at = 1, #joined, size do
+    parts[#parts + 1] = sub(joined, at, at + size - 1)
+  end
+  return parts
+end
+
+local function count(name, by)
+  local counted = tonumber(call('HGET', queue, name) or 0) + by
+  if counted > 0 then
+    call('HSET', queue, name, counted)
+  else
+    call('HDEL', queue, name)
+  end
+end
+
+-- Adds an id to the buckets of a large scope.
+local function add_to_buckets(scope, ids_by_key, keys)
+  local key = prefix .. 'b:' .. scope
+  for i = 1, #keys do
+    call('HSET', key, keys[i], (call('HGET', key, keys[i]) or '') .. ids_by_key[keys[i]])
+  end
+end
+
+-- Indexes an id under its keys. In a small scope one string takes less time and space than a bucket per key.
+local function post(scope, joined, id)
+  if joined == '' then
+    return
+  end
+  local name, keys = prefix .. 'k:' .. scope, split(joined, KEY)
+  local added = table.concat(keys, id) .. id
+  local length = call('APPEND', name, added)
+  local before, ids = length - #added, {}
+  if before == #DEALT then
+    call('SET', name, DEALT)
+    for i = 1, #keys do
+      ids[keys[i]] = id
+    end
+    add_to_buckets(scope, ids, keys)
+  elseif length > PAGE then -- one bucket per key from here on
+    local postings, order = split(call('GET', name), POSTING), {}
+    for i = 1, #postings do
+      local key = sub(postings[i], 1, KEY)
+      if not ids[key] then
+        order[#order + 1] = key
+      end
+      ids[key] = (ids[key] or '') .. sub(postings[i], KEY + 1)
+    end
+    add_to_buckets(scope, ids, order)
+    call('SET', name, DEALT)
+  end
+end
+
+-- Removes ids of claims that left the index from a page, or from the buckets of these keys.
+local function forget(scope, joined, gone)
+  local is_gone, ids = {}, split(gone, ID)
+  for i = 1, #ids do
+    is_gone[ids[i]] = true
+  end
+  local name = prefix .. 'k:' .. scope
+  local page = call('GET', name) or ''
+  if page ~= DEALT then
+    local kept, postings = {}, split(page, POSTING)
+    for i = 1, #postings do
+      if not is_gone[sub(postings[i], KEY + 1)] then
+        kept[#kept + 1] = postings[i]
+      end
+    end
+    call('SET', name, table.concat(kept))
+    return
+  end
+  local keys = split(joined, KEY)
+  for i = 1, #keys do
+    local kept, found = {}, split(call('HGET', prefix .. 'b:' .. scope, keys[i]) or '', ID)
+    for j = 1, #found do
+      if not is_gone[found[j]] then
+        kept[#kept + 1] = found[j]
+      end
+    end
+    if #kept == 0 then
+      call('HDEL', prefix .. 'b:' .. scope, keys[i])
+    else
+      call('HSET', prefix .. 'b:' .. scope, keys[i], table.concat(kept))
+    end
+  end
+end
+
+local CHECKS = {
+  e = function(digest, expected) -- entry begins as expected; empty: there is none
+    local key = prefix .. 's:' .. digest
+    if expected == '' then
+      return call('EXISTS', key) == 0
+    end
+    return call('GETRANGE', key, 0, #expected - 1) == expected
+  end,
+  n = function(scope, version) -- index of a scope
+    return (call('HGET', prefix .. 'm:' .. scope, 'n') or '0') == version
+  end,
+  v = function(key, value) -- what is recorded of an action
+    return (call('GET', prefix .. key) or '') == value
+  end,
+  k = function(key, size) -- number of members
+    return call('SCARD', prefix .. key) == tonumber(size)
+  end,
+  C = function(name, by, most) -- a counter has room
+    return most == '' or tonumber(call('HGET', queue, name) or 0) + by <= tonumber(most)
+  end,
+  f = function(name, least) -- a counter has no room
+    return tonumber(call('HGET', queue, name) or 0) >= tonumber(least)
+  end,
+}
+
+local WRITES = {
+  C = function(name, by) -- a counter
+    count(name, tonumber(by))
+  end,
+  S = function(key, value, seconds) -- a key, for a time or for ever
+    if seconds == '' then
+      call('SET', prefix .. key, value)
+    else
+      call('SET', prefix .. key, value, 'EX', seconds)
+    end
+  end,
+  D = function(key)
+    call('DEL', prefix .. key)
+  end,
+  A = function(key, member)
+    call('SADD', prefix .. key, member)
+  end,
+  R = function(key, member)
+    call('SREM', prefix .. key, member)
+  end,
+  X = function(name, context) -- a prefix of payloads
+    call('HSETNX', prefix .. 'c', name, context)
+  end,
+  M = function(scope, version, id, member) -- an indexed claim; empty: it leaves
+    local key = prefix .. 'm:' .. scope
+    if member == '' then
+      call('HDEL', key, id)
+      call('HSET', key, 'n', version)
+    else
+      call('HSET', key, id, member, 'n', version)
+    end
+  end,
+  P = post, -- the keys of an indexed claim
+  J = function(scope, id) -- a rejected text; the latest are kept
+    local key = prefix .. 'x:' .. scope
+    local length = call('APPEND', key, id)
+    if length > REJECTED then
+      call('SET', key, call('GETRANGE', key, length - REJECTED, -1))
+    end
+  end,
+  G = forget, -- keys of claims that left
+}
+local FIELDS = { e = 2, n = 2, v = 2, k = 2, f = 2, C = 3, S = 3, D = 1, A = 2, R = 2, X = 2, M = 4, P = 3, J = 2, G = 3 }
+
+local formats = {} -- of the lengths, by letters
+
+local function fields_of(letters, packed)
+  local format = formats[letters]
+  if not format then
+    local count = 0
+    for i = 1, #letters do
+      count = count + FIELDS[sub(letters, i, i)]
+    end
+    format = '<' .. string.rep('I4', count)
+    formats[letters] = format
+  end
+  local fields = { struct.unpack(format, packed) }
+  local at = fields[#fields]
+  for i = 1, #fields - 1 do
+    local length = fields[i]
+    fields[i] = sub(packed, at, at + length - 1)
+    at = at + length
+  end
+  return fields
+end
+
+local function commit(letters, packed)
+  local fields = fields_of(letters, packed)
+  local at = 1
+  for i = 1, #letters do
+    local letter = sub(letters, i, i)
+    local check = CHECKS[letter]
+    if check and not check(fields[at], fields[at + 1], fields[at + 2]) then
+      return '0'
+    end
+    at = at + FIELDS[letter]
+  end
+  at = 1
+  for i = 1, #letters do
+    local letter = sub(letters, i, i)
+    local write = WRITES[letter]
+    if write then
+      write(fields[at], fields[at + 1], fields[at + 2], fields[at + 3])
+    end
+    at = at + FIELDS[letter]
+  end
+  return '1'
+end
+
+-- What follows a request that is lost was decided from its writes.
+local answers, at = {}, FIRST
+for letters in string.gmatch(ARGV[4] .. ',', '(%a*),') do
+  answers[#answers + 1] = answers[#answers] == '0' and '0' or commit(letters, ARGV[at])
+  at = at + 1
+end
+return table.concat(answers)
