@@ -1,10 +1,9 @@
-"""State's script and the pure code that derives decisions come to the same tier, for whatever is sent."""
+"""State and the pure code that derives decisions from facts come to the same tier, for whatever is sent."""
 
 import asyncio
 import dataclasses
 import secrets
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,22 +11,15 @@ from hypothesis import strategies as st
 
 from groundwire.gate.types import Decided
 from groundwire.policy import Policy
+from groundwire.replay.derive import rederive
+from groundwire.replay.inputs import Inputs, read_record
 from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
-from groundwire.state.model import Outcome, SubjectState
+from groundwire.state.model import Outcome
 from tests.state.conftest import start, state_at
 from tests.unit.gate.world import World, adr_folder, chunk, verifier
 
 TEXT = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
-TIERS = {
-    SubjectState.APPROVED: "tier_1",
-    SubjectState.PENDING: "tier_2",
-    SubjectState.JOINED: "tier_2",
-    SubjectState.REFUSED: "tier_3",
-    SubjectState.BLOCKED: "tier_3",
-    SubjectState.REVIEW: "tier_2",
-}
-
 claims = st.fixed_dictionaries(
     {
         "claim_id": st.sampled_from("abcdefgh"),
@@ -116,10 +108,6 @@ def adrs(tmp_path_factory) -> Path:
     return adr_folder(tmp_path_factory.mktemp("agreement") / "adrs", ADR_003="It holds, it snows")
 
 
-def disagree(*args, **options):
-    raise AssertionError("the pure code came to another tier than state")
-
-
 def record(world, fields):
     return world.response(**fields) if "response_id" in fields else world.claim(**fields)
 
@@ -129,21 +117,18 @@ async def run(state, policy, adrs, sent):
     spy = Spy(state)
     world = World(policy=policy, state=spy, verifier=verifier(adrs))
     found = []
-    with (
-        patch("groundwire.gate.record.recorded_reason", disagree),
-        patch("groundwire.gate.record.explain", disagree),
-    ):
-        for fields in sent:
-            (result,) = await world.results(record(world, fields))
-            if isinstance(result, Decided):
-                answer = spy.answers[-1]
-                assert isinstance(answer, Outcome)
-                assert TIERS[answer.state] == result.decision.tier
-                assert (answer.place, answer.revision) == (
-                    result.decision.facts.place,
-                    result.decision.revision,
-                )
-                found.append(result.decision)
+    for fields in sent:
+        sent_record = record(world, fields)
+        (result,) = await world.results(sent_record)
+        if isinstance(result, Decided):
+            answer, decision = spy.answers[-1], result.decision
+            assert isinstance(answer, Outcome)
+            assert (answer.place, answer.revision) == (decision.facts.place, decision.revision)
+            value = sent_record.value
+            if decision.origin == sent_record.origin:
+                derived = rederive(decision, Inputs(value, read_record(value)), policy)
+                assert derived.to_bytes() == decision.to_bytes()
+            found.append(decision)
     return found
 
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Self
 
 from groundwire import __version__
-from groundwire.gate.claim_case import Checks, ClaimCase, list_checks
-from groundwire.gate.response_case import ResponseCase, list_response_checks, report_of
-from groundwire.gate.tree import TreeOutcome
+from groundwire.gate.tree import TreeOutcome, queued, reviewed
 from groundwire.messages.base import immutable
 from groundwire.messages.decisions import (
-    CitationResult,
     Decision,
-    EvidenceObject,
-    HedgeMark,
+    Facts,
     IngestionTier,
     Origin,
-    ParentFact,
+    Place,
     PolicyName,
     ReasonCode,
     Verdict,
@@ -37,7 +34,7 @@ MAX_SOURCE_ID: Final = 2_048
 _CHECK_CHARACTERS: Final = 40  # the longest name of a check has 33
 
 
-class _Limits(NamedTuple):
+class Limits(NamedTuple):
     """How much of its lists a decision holds.
 
     Only what content and facts give back is shortened: a decision that is read again, as state is rebuilt from
@@ -49,11 +46,11 @@ class _Limits(NamedTuple):
 
 
 _LIMITS: Final = (
-    _Limits(MAX_ENTRIES, MAX_CHARACTERS),
-    _Limits(MAX_ENTRIES, 200),
-    _Limits(50, 80),
-    _Limits(20, 40),
-    _Limits(5, 12),
+    Limits(MAX_ENTRIES, MAX_CHARACTERS),
+    Limits(MAX_ENTRIES, 200),
+    Limits(50, 80),
+    Limits(20, 40),
+    Limits(5, 12),
 )
 """The first is the contract's; the others are for texts of 20,000 control characters and the like."""
 
@@ -79,153 +76,129 @@ class Stamp(NamedTuple):
 
 @immutable
 class Envelope:
-    """What identifies a decision, beside record, policy and facts.
-
-    `capture_time` and `metadata` are those of the record that was decided first: a re-send may differ in them.
-    """
+    """What identifies a decision, beside record, policy and facts."""
 
     revision: int
     fingerprint: str
     origin: Origin
     subject_origin: Origin | None
     stamp: Stamp
-    capture_time: datetime
-    metadata: dict[str, Any]
 
 
-def build_decision(case: ClaimCase, envelope: Envelope, judged: TreeOutcome) -> Decision:
-    return build_decisions([case], [envelope], [judged])[0]
+REVIEW_PLACE: Final = "review_place"
+"""The check of what has a place in the queue, and only of that."""
+
+_FULL: Final = {Place.USER_FULL: "user", Place.TENANT_FULL: "tenant", Place.TOTAL_FULL: "total"}
 
 
-def build_decisions(
-    cases: Sequence[ClaimCase], envelopes: Sequence[Envelope], judged: Sequence[TreeOutcome]
-) -> list[Decision]:
-    """Build the Decisions of claims, each step for all before the next one; equal arguments give equal bytes."""
-    checks = [
-        list_checks(case, joined=one.code == ReasonCode.PENDING_DUPLICATE)
-        for case, one in zip(cases, judged, strict=True)
-    ]
-    builders = [partial(_build, *given) for given in zip(cases, envelopes, judged, checks, strict=True)]
-    decisions = [build(_LIMITS[0]) for build in builders]
-    fitting = [len(decision.to_bytes()) <= MAX_BYTES for decision in decisions]
-    return [
-        decision if fits else _within_limits(build, _LIMITS[1:])
-        for decision, fits, build in zip(decisions, fitting, builders, strict=True)
-    ]
+@dataclass(slots=True)
+class Checks:
+    """The checks that passed, failed or were skipped, in the order of the contract's table.
+
+    Each check is in one of the lists, once or more (S0-03, S0-149, S0-150, S0-159, X-02).
+    """
+
+    passed: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    def add(self, passed: str, failed: list[str]) -> None:
+        if failed:
+            self.failed += failed
+        else:
+            self.passed.append(passed)
+
+    def add_place(self, place: Place) -> None:
+        if place in _FULL:
+            self.failed.append(f"review_queue_full: {_FULL[place]}")
+        elif place == Place.FREE:
+            self.passed.append(REVIEW_PLACE)
+
+    def within(self, limits: Limits) -> Fields:
+        characters = max(limits.characters, _CHECK_CHARACTERS)
+        full = {
+            "checks_passed": self.passed,
+            "checks_failed": self.failed,
+            "checks_skipped": self.skipped,
+        }
+        texts = [*self.passed, *self.failed, *self.skipped]
+        if len(texts) <= limits.entries and max(map(len, texts), default=0) <= characters:
+            return full, {}  # as nearly always
+        lists = {
+            name: [text[:characters] for text in texts[: limits.entries]] for name, texts in full.items()
+        }
+        return lists, left_out(full, lists)
 
 
-def build_response_decision(case: ResponseCase, envelope: Envelope, judged: TreeOutcome) -> Decision:
-    """Build the Decision of a response; equal arguments give equal bytes."""
-    checks, whole = list_response_checks(case), report_of(case)
-
-    def build(limits: _Limits) -> Decision:
-        lists, truncated = _check_lists(checks, limits)
-        report, report_truncated = shorten(whole, limits.entries, limits.characters)
-        return Decision(
-            **_frame(case.response.subject, envelope, judged),
-            memory_type=None,
-            source=None,
-            derived_from=None,
-            **lists,
-            hedges=[],
-            citations=[],
-            similarity_score=None,
-            conflicting_memory_id=None,
-            evidence=None,
-            report=report,
-            facts=case.facts,
-            truncated=truncated | report_truncated or None,
-        )
-
-    return _within_limits(build)
+Fields = tuple[dict[str, Any], dict[str, int]]
+"""Fields of a decision by name; how many entries of them are left out, for `truncated`."""
 
 
-def within_limits(decision: Decision) -> Decision:
-    """Cut the lists of a response's decision, which was made from a published one, where it is too large."""
-    if len(decision.to_bytes()) <= MAX_BYTES:
-        return decision
-    checks = Checks(decision.checks_passed, decision.checks_failed, decision.checks_skipped)
+class Case(ABC):
+    """A record with everything that bears on its decision; pure."""
 
-    def cut(limits: _Limits) -> Decision:
-        lists, more = _check_lists(checks, limits)
-        report, report_more = shorten(decision.report or {}, limits.entries, limits.characters)
-        counts = Counter(decision.truncated or {})
-        counts.update(more | report_more)
-        return decision.model_copy(update={**lists, "report": report, "truncated": dict(counts) or None})
+    subject: Subject
+    facts: Facts
+    expired = False
+    duplicate = False  # of an approved claim
+    joins = False  # the claim follows one that is pending (C-09)
 
-    return _within_limits(cut)
+    def with_facts(self, facts: Facts) -> Self:
+        """Return the case with the answers of state; what state does not answer is equal."""
+        case = self.__class__.__new__(self.__class__)  # a third of the time of `copy`
+        case.__dict__.update(self.__dict__, facts=facts)
+        return case
+
+    @abstractmethod
+    def judged(self, tier: IngestionTier, /) -> TreeOutcome:
+        """Return a tier that state decided, before the queue, with its reason."""
+
+    @abstractmethod
+    def before_queue(self) -> TreeOutcome:
+        """Return tier and reason before the queue, by the facts alone."""
+
+    def outcome(self) -> TreeOutcome:
+        """Return tier and reason as published, by the facts alone: what a person decided, else judged and queued."""
+        if self.facts.review is not None:
+            return reviewed(self.facts.review["action"], expired=self.expired, duplicate=self.duplicate)
+        return queued(self.before_queue(), self.facts.place, joins=self.joins)
+
+    @abstractmethod
+    def fields(self, judged: TreeOutcome, limits: Limits, /) -> Fields:
+        """Return the fields that say what was found of the record, checks included, within limits."""
 
 
-def _within_limits(build: Callable[[_Limits], Decision], allowed: Sequence[_Limits] = _LIMITS) -> Decision:
-    for limits in allowed:
-        decision = build(limits)
-        if len(decision.to_bytes()) <= MAX_BYTES:
+Build = Callable[[Limits], Decision]
+
+
+def build_decision(case: Case, envelope: Envelope, judged: TreeOutcome) -> Decision:
+    """Build the Decision of a claim or a response; equal arguments give equal bytes."""
+    return fit([draft(case, envelope, judged)])[0]
+
+
+def draft(case: Case, envelope: Envelope, judged: TreeOutcome) -> Build:
+    frame = _frame(case.subject, envelope, judged)
+
+    def build(limits: Limits) -> Decision:
+        fields, truncated = case.fields(judged, limits)
+        return Decision.made(**frame, **fields, truncated=truncated or None)
+
+    return build
+
+
+def fit(builds: Sequence[Build]) -> list[Decision]:
+    """Build decisions within the largest limits that keep them below `MAX_BYTES`.
+
+    All are built before the first is encoded: what a step needs stays in the processor's caches meanwhile.
+    """
+    decisions = [build(_LIMITS[0]) for build in builds]
+    for limits in _LIMITS[1:]:
+        large = [n for n, decision in enumerate(decisions) if len(decision.to_bytes()) > MAX_BYTES]
+        if not large:
             break
-    return decision
-
-
-def _build(
-    case: ClaimCase, envelope: Envelope, judged: TreeOutcome, checks: Checks, limits: _Limits
-) -> Decision:
-    claim = case.claim
-    match = case.conflicting(judged.code)
-    lists, truncated = _check_lists(checks, limits)
-    all_hedges, all_citations = case.reading.hedges, case.reading.citations
-    hedges = [
-        HedgeMark(
-            text=hedge.text[: limits.characters],
-            category=hedge.category,
-            action=hedge.action,
-            start=hedge.start,
-            end=hedge.end,
-        )
-        for hedge in all_hedges[: limits.entries]
-    ]
-    citations = [
-        CitationResult(
-            type=citation.type,
-            value=citation.value[: limits.characters],
-            start=citation.start,
-            end=citation.end,
-            state=finding.state,
-            detail=finding.detail[:MAX_CHARACTERS],
-            checked_at=finding.checked_at,
-        )
-        for citation in all_citations[:MAX_ENTRIES]
-        for finding in [case.finding(citation)]
-    ]
-    full = {"hedges": all_hedges, "citations": all_citations}
-    truncated |= _left_out(full, {"hedges": hedges, "citations": citations})
-    facts = case.facts
-    if facts.parents and limits.characters < max(len(parent.id) for parent in facts.parents):
-        # `derived_from` holds the ids whole, in the same order; the other facts are short
-        parents = [
-            ParentFact(id=parent.id[: limits.characters], state=parent.state) for parent in facts.parents
-        ]
-        facts = facts.model_copy(update={"parents": parents})
-    source_id = claim.source_id if claim.source_id is not None else primary_source(case)
-    return Decision.made(
-        **_frame(claim.subject, envelope, judged),
-        memory_type=claim.memory_type,
-        source=claim.source,
-        derived_from=claim.derived_from,
-        **lists,
-        hedges=hedges,
-        citations=citations,
-        similarity_score=round(match.inter / match.union, 4) if match else None,
-        conflicting_memory_id=match.subject_id if match else None,
-        evidence=EvidenceObject(
-            claim=claim.content,
-            capture_time=envelope.capture_time,
-            confidence=CONFIDENCE[judged.tier],
-            source_id=source_id[:MAX_SOURCE_ID] if source_id is not None else None,
-            validity_horizon=claim.validity_horizon,
-            metadata=envelope.metadata,
-        ),
-        report=None,
-        facts=facts,
-        truncated=truncated or None,
-    )
+        for n in large:
+            decisions[n] = builds[n](limits)
+    return decisions
 
 
 def _frame(subject: Subject, envelope: Envelope, judged: TreeOutcome) -> dict[str, Any]:
@@ -264,32 +237,29 @@ def _policy_name(policy_version: str, sha256: str) -> PolicyName:
     return PolicyName(version=policy_version, sha256=sha256)
 
 
-def _check_lists(checks: Checks, limits: _Limits) -> tuple[dict[str, list[str]], dict[str, int]]:
-    characters = max(limits.characters, _CHECK_CHARACTERS)
-    full = {
-        "checks_passed": checks.passed,
-        "checks_failed": checks.failed,
-        "checks_skipped": checks.skipped,
-    }
-    texts = [*checks.passed, *checks.failed, *checks.skipped]
-    if len(texts) <= limits.entries and max(map(len, texts), default=0) <= characters:
-        return full, {}  # as nearly always
-    lists = {name: [text[:characters] for text in texts[: limits.entries]] for name, texts in full.items()}
-    return lists, _left_out(full, lists)
-
-
-def _left_out(full: Mapping[str, Sequence[Any]], kept: Mapping[str, Sequence[Any]]) -> dict[str, int]:
+def left_out(full: Mapping[str, Sequence[Any]], kept: Mapping[str, Any]) -> dict[str, int]:
+    """Count the entries of each list that are not kept."""
     return {
-        name: len(full[name]) - len(entries)
-        for name, entries in kept.items()
-        if len(full[name]) > len(entries)
+        name: len(entries) - len(kept[name])
+        for name, entries in full.items()
+        if len(entries) > len(kept[name])
     }
 
 
-def primary_source(case: ClaimCase) -> str | None:
-    """Return the id of the first verified citation, else of the first detected one (S0-55)."""
-    citation = next(iter(case.verified or case.reading.citations), None)
-    return citation.source_id if citation else None
+def response_fields(checks: Checks, report: Mapping[str, Any], facts: Facts, limits: Limits) -> Fields:
+    lists, truncated = checks.within(limits)
+    short, left = shorten(report, *limits)
+    nothing = dict.fromkeys(
+        ("memory_type", "source", "derived_from", "similarity_score", "conflicting_memory_id", "evidence")
+    )
+    return {
+        **lists,
+        **nothing,
+        "hedges": [],
+        "citations": [],
+        "report": short,
+        "facts": facts,
+    }, truncated | left
 
 
 _DETAILS: Final = "details"

@@ -1,7 +1,7 @@
-"""The decision of a claim, pure: its text's hedges, citations and dedup keys, the tree, the caps and the queue.
+"""The decision of a claim, pure: its text's hedges, citations and dedup keys, the tree, and the caps.
 
-State's step and this know the tier: state needs it to keep the queue and the index, this to say why. `prejudge` gives
-state its part; a test holds both to the same answer for every input.
+State decides the tier (`groundwire.state.lifecycle`) from `ClaimCase.base` and `ClaimCase.own_cap`; `ClaimCase.judged`
+gives the reason. Without state it gives the tier too: of provisional decisions, in the library, and in a replay.
 
 Requirements S0-24..S0-45, S0-112, S0-114, S0-161, S0-162, C-03, C-11, C-27, C-35.
 """
@@ -9,10 +9,10 @@ Requirements S0-24..S0-45, S0-112, S0-114, S0-161, S0-162, C-03, C-11, C-27, C-3
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from groundwire.checks.citations import MAX_CREDITED, Citation, CitationDetector
 from groundwire.checks.dedup.form import read_form
@@ -20,14 +20,29 @@ from groundwire.checks.dedup.keys import KeyFunction, key_function, scheme
 from groundwire.checks.dedup.signature import Thresholds, basis_points, signature
 from groundwire.checks.hedges import Hedge, HedgeAction, HedgeDetector, Lexicon, hedge_lexicon
 from groundwire.errors import UsageError
-from groundwire.gate.tree import CONVERSATIONS, TreeOutcome, cap, evaluate_tree, explain, reviewed
+from groundwire.gate.build import (
+    CONFIDENCE,
+    MAX_CHARACTERS,
+    MAX_ENTRIES,
+    MAX_SOURCE_ID,
+    Case,
+    Checks,
+    Fields,
+    Limits,
+    left_out,
+)
+from groundwire.gate.tree import CONVERSATIONS, TreeOutcome, cap, compared, evaluate_tree, explain
 from groundwire.messages.base import immutable
 from groundwire.messages.decisions import (
+    CitationResult,
     CitationState,
     DedupFacts,
     DedupMatch,
+    EvidenceObject,
     Facts,
+    HedgeMark,
     IngestionTier,
+    ParentFact,
     Place,
     ReasonCode,
 )
@@ -40,7 +55,6 @@ from groundwire.text.visible import hidden
 
 AI_SYNTHESIS: Final = "ai_synthesis"
 
-_TIERS: Final = tuple(IngestionTier)
 _citations = CitationDetector()
 
 
@@ -58,6 +72,14 @@ class ClaimReading:
     def verifiable(self) -> tuple[Citation, ...]:
         """The citations that are verified at all: the first ones, where the claim rests on them."""
         return tuple(citation for citation in self.citations[:MAX_CREDITED] if not citation.doubt)
+
+    @property
+    def first_places(self) -> dict[str, int]:
+        """Where each label of a verifiable citation starts first."""
+        places: dict[str, int] = {}
+        for citation in self.verifiable:
+            places.setdefault(citation.label, citation.start)
+        return places
 
 
 UNREAD: Final = ClaimReading((), (), HedgeAction.CONTINUE, ())
@@ -159,73 +181,47 @@ class ClaimInputs(NamedTuple):
     # class of an exception in the gate's own code: the claim is a review then (S0-23)
     error: str | None = None
 
-    def facts(self, clock: datetime) -> Facts:
+    def facts(self, clock: datetime, **answers: Any) -> Facts:  # noqa: ANN401 - as of `Facts`
+        """Return the facts of a decision; `answers`: those of state."""
         return Facts.made(
-            clock=clock, attestation=self.attestation, relevance=self.relevance or None, error=self.error
+            clock=clock,
+            attestation=self.attestation,
+            relevance=self.relevance or None,
+            error=self.error,
+            **answers,
         )
 
 
-class DedupVerdict(NamedTuple):
-    """What a decision's matches come to: the first of each kind, in the order of the facts."""
-
-    duplicate: DedupMatch | None
-    conflict: DedupMatch | None
-    rejected: DedupMatch | None
-    pending: DedupMatch | None
-
-
-_DECIDING: Final = (MatchKind.DUPLICATE, MatchKind.CONFLICT, MatchKind.REJECTED, MatchKind.PENDING)
-_NO_MATCH: Final = DedupVerdict(None, None, None, None)
 _DISABLED: Final = DedupFacts(status="disabled", scheme="", matches=[])
 
 
-def verdict_of(matches: Sequence[DedupMatch], rules: MatchRules) -> DedupVerdict:
-    """Sort matches by what they mean (C-08, C-09)."""
-    first = {kind_of(match, rules): match for match in reversed(matches)}
-    return DedupVerdict(*map(first.get, _DECIDING))
+def verdict_of(matches: Sequence[DedupMatch], rules: MatchRules) -> dict[MatchKind | None, DedupMatch]:
+    """Return the first match of each kind, in the order of the facts (C-08, C-09)."""
+    return {kind_of(match, rules): match for match in reversed(matches)}
 
 
-REVIEW_PLACE = "review_place"
-"""The check of what has a place in the queue, and only of that."""
-
-_FULL = {Place.USER_FULL: "user", Place.TENANT_FULL: "tenant", Place.TOTAL_FULL: "total"}
-
-
-@dataclass(slots=True)
-class Checks:
-    """The checks that passed, failed or were skipped, in the order of the contract's table.
-
-    Each check is in one of the lists, once or more (S0-03, S0-149, S0-150, S0-159, X-02).
-    """
-
-    passed: list[str] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-
-    def add(self, passed: str, failed: list[str]) -> None:
-        if failed:
-            self.failed += failed
-        else:
-            self.passed.append(passed)
-
-    def add_place(self, place: Place) -> None:
-        if place in _FULL:
-            self.failed.append(f"review_queue_full: {_FULL[place]}")
-        elif place == Place.FREE:
-            self.passed.append(REVIEW_PLACE)
+_UNAPPROVED: Final = {
+    ReasonCode.EXPIRED: IngestionTier.BLOCK,
+    ReasonCode.PERSONAL_SPECULATION: IngestionTier.BLOCK,
+    ReasonCode.INTERNAL_ERROR: IngestionTier.FLAG_REVIEW,
+    ReasonCode.TECHNICAL_HEDGE: IngestionTier.FLAG_REVIEW,
+    ReasonCode.SOURCE_UNATTESTED: IngestionTier.FLAG_REVIEW,
+    ReasonCode.CITATION_UNVERIFIED: IngestionTier.FLAG_REVIEW,
+    ReasonCode.UNGROUNDED: IngestionTier.FLAG_REVIEW,
+}
+"""The codes of `ClaimCase.base` that do not approve a claim, with their tiers."""
 
 
-class ClaimCase:
-    """A claim with everything that bears on its decision; pure."""
-
+class ClaimCase(Case):
     def __init__(
         self, claim: Claim, reading: ClaimReading, policy: Policy, facts: Facts, findings: Findings
     ) -> None:
         self.claim = claim
+        self.subject = claim.subject
         self.reading = UNREAD if facts.error else reading
         self.policy = policy
         self.findings = findings
-        self._take(facts)
+        self.facts = facts
         outside_ai = claim.source in policy.trusted_sources or claim.source in CONVERSATIONS
         self.unattested = policy.attestation == "hmac" and outside_ai and not facts.attested
         self.source = AI_SYNTHESIS if self.unattested else claim.source
@@ -234,19 +230,24 @@ class ClaimCase:
             c for c in self.reading.verifiable if self.finding(c).state == CitationState.VERIFIED
         ]
         """The citations that were checked and exist."""
+        self.base, self.own_cap = self._base(), self._cap()  # what state decides from
 
-    def with_state(self, facts: Facts) -> ClaimCase:
-        """Return the case with what state answered: duplicates, parents and place; the other facts are equal."""
-        case = ClaimCase.__new__(ClaimCase)  # a third of the time of `copy`
-        case.__dict__.update(self.__dict__)
-        case._take(facts)  # noqa: SLF001 - of the copy
-        return case
+    @property
+    def dedup(self) -> DedupFacts:
+        return self.facts.dedup or _DISABLED
 
-    def _take(self, facts: Facts) -> None:
-        self.facts = facts
-        self.dedup = facts.dedup or _DISABLED
-        matches = self.dedup.matches
-        self.matches = verdict_of(matches, match_rules(self.policy)) if matches else _NO_MATCH
+    @property
+    def matches(self) -> dict[MatchKind | None, DedupMatch]:
+        found = self.dedup.matches
+        return verdict_of(found, match_rules(self.policy)) if found else {}
+
+    @property
+    def duplicate(self) -> bool:  # type: ignore[override]
+        return MatchKind.DUPLICATE in self.matches
+
+    @property
+    def joins(self) -> bool:  # type: ignore[override]
+        return MatchKind.PENDING in self.matches and self.facts.place == Place.NOT_NEEDED
 
     def finding(self, citation: Citation) -> CheckFinding:
         if citation.doubt:
@@ -273,23 +274,14 @@ class ClaimCase:
             return HedgeAction.CONTINUE
         return action
 
-    def before_queue(self) -> TreeOutcome:
-        """Return tier and reason before the queue: expiry, the tree, the caps."""
-        base = self.base()
-        if base.tier != IngestionTier.AUTO_APPROVE:
-            return base
-        code = self.hidden_cap or self.state_cap() or self.late_cap()
-        return cap(code) if code else base
-
-    def base(self) -> TreeOutcome:
+    def _base(self) -> TreeOutcome:
+        """Return tier and reason as if the claim had been compared and were new, and without caps."""
         if self.expired:
             return explain(IngestionTier.BLOCK, ReasonCode.EXPIRED)
         if self.facts.error:
             return explain(IngestionTier.FLAG_REVIEW, ReasonCode.INTERNAL_ERROR)
         tree = evaluate_tree(
             self.hedge,
-            is_duplicate=self.matches.duplicate is not None,
-            dedup_failed=self.dedup.status == "failed",
             has_verified_citation=bool(self.verified),
             source=self.source,
             memory_type=self.claim.memory_type,
@@ -303,12 +295,10 @@ class ClaimCase:
             tree.tier, ReasonCode.CITATION_UNVERIFIED if self.reading.citations else ReasonCode.UNGROUNDED
         )
 
-    @property
-    def hidden_cap(self) -> ReasonCode | None:
-        return ReasonCode.HIDDEN_TEXT if self.reading.hidden else None
-
-    def late_cap(self) -> ReasonCode | None:
-        """Return the cap that comes after those of state's answer and needs none of it."""
+    def _cap(self) -> ReasonCode | None:
+        """Return the first cap that needs nothing of state."""
+        if self.reading.hidden:
+            return ReasonCode.HIDDEN_TEXT
         if self.policy.verify_claim_relevance and self.irrelevant:
             return ReasonCode.CITATION_IRRELEVANT
         if self.ai_synthesis and not self.policy.auto_approve_ai_synthesis:
@@ -317,45 +307,111 @@ class ClaimCase:
             return ReasonCode.CITATION_UNVERIFIED
         return None
 
+    def recorded_as(self, base: ReasonCode, own_cap: ReasonCode | None) -> Self:
+        """Set what state decided from: `policy` and engine may be others since."""
+        # a source that counts as AI synthesis may be trusted as such
+        source = self.source if self.source in self.policy.trusted_sources else self.claim.source
+        self.base = explain(_UNAPPROVED.get(base, IngestionTier.AUTO_APPROVE), base, source)
+        self.own_cap = own_cap
+        return self
+
+    def before_queue(self) -> TreeOutcome:
+        return self.judged(None)
+
+    def judged(self, tier: IngestionTier | None) -> TreeOutcome:
+        """Lower `base` by a duplicate or by the first cap that applies; a tier that is not given follows from that."""
+        duplicate = tier == IngestionTier.BLOCK if tier else self.duplicate
+        found = compared(self.base, is_duplicate=duplicate, dedup_failed=self.dedup.status == "failed")
+        if found.tier != IngestionTier.AUTO_APPROVE or tier == IngestionTier.AUTO_APPROVE:
+            return found
+        hidden = self.own_cap == ReasonCode.HIDDEN_TEXT
+        code = self.own_cap if hidden else self.state_cap() or self.own_cap
+        if code is None and tier:  # what differs materially is not known without the policy that decided
+            code = ReasonCode.CONFLICTING_NEAR_DUPLICATE
+        return cap(code) if code else found
+
+    def state_cap(self) -> ReasonCode | None:
+        # a duplicate that was not blocked is a conflict by the rules that decided
+        if MatchKind.CONFLICT in self.matches or MatchKind.DUPLICATE in self.matches:
+            return ReasonCode.CONFLICTING_NEAR_DUPLICATE
+        if MatchKind.REJECTED in self.matches:
+            return ReasonCode.PREVIOUSLY_REJECTED
+        return ReasonCode.DERIVED_FROM_UNAPPROVED if self.unapproved_parents else None
+
     @property
     def irrelevant(self) -> list[str]:
         """Labels of the verified citations that were not shown to share the claim's words (S0-155)."""
-        first = {citation.label: citation.start for citation in reversed(self.verified)}
+        first = self.reading.first_places
         relevant = {entry["start"] for entry in self.facts.relevance or () if entry["relevant"]}
         return [c.label for c in self.verified if c.start == first[c.label] and c.start not in relevant]
 
-    def outcome(self) -> TreeOutcome:
-        """Return tier and reason as published: what a person decided, else the tree and its caps, then the queue."""
-        if self.facts.review is not None:
-            duplicate = self.matches.duplicate is not None
-            return reviewed(self.facts.review["action"], expired=self.expired, duplicate=duplicate)
-        judged = self.before_queue()
-        if judged.tier != IngestionTier.FLAG_REVIEW:
-            return judged
-        if self.joins:
-            return explain(IngestionTier.FLAG_REVIEW, ReasonCode.PENDING_DUPLICATE)
-        if self.facts.place not in {Place.FREE, Place.NOT_NEEDED}:
-            return explain(IngestionTier.BLOCK, ReasonCode.REVIEW_QUEUE_FULL)
-        return judged
-
-    @property
-    def joins(self) -> bool:
-        """Whether the claim, in review, follows one that is already pending (C-09)."""
-        return self.matches.pending is not None and self.facts.place == Place.NOT_NEEDED
+    def fields(self, judged: TreeOutcome, limits: Limits) -> Fields:
+        claim, facts, reading = self.claim, self.facts, self.reading
+        match = self.conflicting(judged.code)
+        checks = list_checks(self, joined=judged.code == ReasonCode.PENDING_DUPLICATE)
+        lists, truncated = checks.within(limits)
+        if facts.parents and limits.characters < max(len(parent.id) for parent in facts.parents):
+            # `derived_from` holds the ids whole, in the same order; the other facts are short
+            parents = [
+                ParentFact(id=parent.id[: limits.characters], state=parent.state) for parent in facts.parents
+            ]
+            facts = facts.model_copy(update={"parents": parents})
+        source_id = claim.source_id if claim.source_id is not None else primary_source(self)
+        fields = lists | {
+            "memory_type": claim.memory_type,
+            "source": claim.source,
+            "derived_from": claim.derived_from,
+            "hedges": [
+                HedgeMark(
+                    text=hedge.text[: limits.characters],
+                    category=hedge.category,
+                    action=hedge.action,
+                    start=hedge.start,
+                    end=hedge.end,
+                )
+                for hedge in reading.hedges[: limits.entries]
+            ],
+            "citations": [
+                CitationResult(
+                    type=citation.type,
+                    value=citation.value[: limits.characters],
+                    start=citation.start,
+                    end=citation.end,
+                    state=finding.state,
+                    detail=finding.detail[:MAX_CHARACTERS],
+                    checked_at=finding.checked_at,
+                )
+                for citation in reading.citations[:MAX_ENTRIES]
+                for finding in [self.finding(citation)]
+            ],
+            "similarity_score": round(match.inter / match.union, 4) if match else None,
+            "conflicting_memory_id": match.subject_id if match else None,
+            "evidence": EvidenceObject(
+                claim=claim.content,
+                capture_time=claim.captured_at or facts.clock,
+                confidence=CONFIDENCE[judged.tier],
+                source_id=source_id[:MAX_SOURCE_ID] if source_id is not None else None,
+                validity_horizon=claim.validity_horizon,
+                metadata=claim.metadata,
+            ),
+            "report": None,
+            "facts": facts,
+        }
+        whole = {"hedges": reading.hedges, "citations": reading.citations}
+        return fields, truncated | left_out(whole, fields)
 
     def conflicting(self, code: ReasonCode) -> DedupMatch | None:
         """Return the match that the decision names, by what it came to (S0-118)."""
         if code == ReasonCode.PENDING_DUPLICATE:
-            return self.matches.pending
-        return self.matches.duplicate or self.matches.conflict or self.matches.rejected
+            return self.matches.get(MatchKind.PENDING)
+        deciding = (MatchKind.DUPLICATE, MatchKind.CONFLICT, MatchKind.REJECTED)
+        return next((self.matches[kind] for kind in deciding if kind in self.matches), None)
 
-    def state_cap(self) -> ReasonCode | None:
-        """Return the cap that state's answer brings, if one applies to a tier 1."""
-        if self.matches.conflict:
-            return ReasonCode.CONFLICTING_NEAR_DUPLICATE
-        if self.matches.rejected:
-            return ReasonCode.PREVIOUSLY_REJECTED
-        return ReasonCode.DERIVED_FROM_UNAPPROVED if self.unapproved_parents else None
+
+def primary_source(case: ClaimCase) -> str | None:
+    """Return the id of the first verified citation, else of the first detected one (S0-55)."""
+    citation = next(iter(case.verified or case.reading.citations), None)
+    return citation.source_id if citation else None
 
 
 def list_checks(case: ClaimCase, *, joined: bool = False) -> Checks:
@@ -407,7 +463,7 @@ def _list_dedup(case: ClaimCase, checks: Checks, *, joined: bool) -> None:
     if case.dedup.status == "failed":
         checks.failed += ["dedup_check_failed", "previously_rejected_unavailable"]
         return
-    duplicate, conflict, rejected, pending = case.matches
+    duplicate, conflict, rejected, pending = map(case.matches.get, MatchKind)
     failed = [f"duplicate: {duplicate.subject_id}"] if duplicate else []
     if conflict:
         failed.append(f"conflicting_near_duplicate: {conflict.subject_id}: {conflict.difference}")
@@ -429,21 +485,3 @@ def _list_citations(case: ClaimCase, checks: Checks) -> None:
     for label in dict.fromkeys(citation.label for citation in case.reading.citations):
         held = label in verified
         checks.add(f"citation_verified: {label}", [] if held else [f"citation_unverified: {label}"])
-
-
-class Prejudgement(NamedTuple):
-    """What is known before state is asked: the tree as if nothing were a duplicate, and the cap on top of it.
-
-    State's step takes the tier and whether it is capped; the codes are recorded for a later engine.
-    """
-
-    base: TreeOutcome
-    cap: ReasonCode | None
-
-    @property
-    def base_tier(self) -> int:
-        return _TIERS.index(self.base.tier) + 1
-
-
-def prejudge(case: ClaimCase) -> Prejudgement:
-    return Prejudgement(case.base(), case.hidden_cap or case.late_cap())

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from groundwire.checks.citations import Citation
 from groundwire.checks.hedges import HedgeAction
 from groundwire.checks.support.verify import relevance
 from groundwire.errors import RecordError
-from groundwire.gate.build import Envelope, Stamp, build_decision
+from groundwire.gate.build import Stamp
 from groundwire.gate.claim_case import (
     UNREAD,
     CheckFinding,
@@ -23,40 +22,31 @@ from groundwire.gate.claim_case import (
     dedup_query,
     dedup_scheme,
     load_dedup,
-    prejudge,
     read_claim,
 )
-from groundwire.gate.record import (
-    ClaimPayload,
-    Derivation,
-    HumanDecision,
-    claim_of,
-    derive,
-    derive_all,
-    record_of,
-    recorded_facts,
-)
+from groundwire.gate.kinds import GateRules, KindGate, Step, decide_provisionally
+from groundwire.gate.record import ClaimPayload, HumanDecision, claim_of, derive, record_of
 from groundwire.gate.types import (
     NOT_PUBLISHED,
     DeadLetter,
     Decided,
-    DecidedText,
     DecisionQuery,
+    Deferred,
     PreparedClaim,
     PreparedReview,
     ReviewPlan,
     canonical_form,
+    horizon_of,
     of_kind,
     parents_of,
     put_back,
     record_origin,
 )
-from groundwire.keys.attestation import Keys, Role
-from groundwire.logs import report_fault, write_event
-from groundwire.messages.base import from_milliseconds, sha256_hex, to_milliseconds
+from groundwire.logs import report_fault
+from groundwire.messages.base import sha256_hex, to_milliseconds
 from groundwire.messages.decisions import CitationState, Decision, DedupFacts, Verdict
 from groundwire.messages.decode import decode_claim
-from groundwire.messages.headers import ATTESTATION, InboundRecord, LookupRetry, header
+from groundwire.messages.headers import InboundRecord, LookupRetry
 from groundwire.messages.identity import Subject, decision_id
 from groundwire.messages.records import Claim
 from groundwire.policy import Policy
@@ -71,168 +61,78 @@ Answers = dict[tuple[str, str], CitationCheck]
 """Tenant and label of a citation -> what checking it gave; one that is missing could not be checked."""
 
 
-class Policies(Protocol):
-    async def get(self, sha256: str) -> Policy | None: ...
-
-
-class GateRules(NamedTuple):
-    """What every part of a gate decides by; see `groundwire.gate.gate.Gate` for the fields."""
-
-    policy: Policy
-    policies: Policies
-    keys: Keys
-    now: Callable[[], datetime]
-
-    async def policy_that_decided(self, stamp: Stamp) -> Policy | None:
-        """Return the policy of a recorded outcome, or None where it is not known here any more."""
-        sha256 = stamp.policy_sha256
-        policy = self.policy if sha256 == self.policy.sha256 else await self.policies.get(sha256)
-        if policy is None:
-            write_event(
-                "warning", "policy.unknown", sha256=sha256, hint="put its file into GROUNDWIRE_POLICIES_DIR"
-            )
-        return policy
-
-    def attestation(
-        self,
-        record: InboundRecord,
-        at: datetime,
-        *,
-        tenant: str,
-        source: str | None = None,
-        role: Role | None = None,
-    ) -> dict[str, Any] | None:
-        """Check the header `gw-attestation` of a record; see `Keys.check`. None where there is none."""
-        signed = header(record.headers, ATTESTATION)
-        found = self.keys.check(signed, record.value or b"", tenant=tenant, at=at, source=source, role=role)
-        return found.fact() if found else None
-
-    def clock(self, record: InboundRecord) -> datetime:
-        """Return the time at which a signature is checked: who sends a record may choose its own."""
-        return max(from_milliseconds(record.timestamp), self.now())
-
-
-class ClaimStep(NamedTuple):
-    """A claim as it is put to state; `case` is what was known of it then."""
-
-    entry: PreparedClaim
-    case: ClaimCase
-    payload: ClaimPayload
-    request: StepRequest
-
-
-class DueClaim(NamedTuple):
-    step: ClaimStep
-    recorded: Outcome
-
-
-class ClaimGate:
-    def __init__(self, rules: GateRules, verifier: CitationVerifier) -> None:
-        self._rules = rules
-        self._policy, self._now = rules.policy, rules.now
+class ClaimGate(KindGate[PreparedClaim, ClaimCase]):
+    def __init__(self, rules: GateRules, verifier: CitationVerifier, patience: float) -> None:
+        super().__init__(rules)
+        self._patience = patience
         self._scheme = dedup_scheme(rules.policy)
         load_dedup(rules.policy)
-        self.look_up = CitationLookup(verifier, rules.policy).look_up
+        self._lookup = CitationLookup(verifier, rules.policy)
 
     def prepare(self, given: Sequence[tuple[InboundRecord, Claim]]) -> list[PreparedClaim | DeadLetter]:
-        """Read claims' texts; one that has no canonical form is a dead letter.
-
-        Each step is done for all claims before the next one: what it needs stays in the processor's caches meanwhile,
-        which saves a fifth of the time.
-        """
+        """Read claims' texts; one that has no canonical form is a dead letter."""
         entries = [self._unread(record, claim) for record, claim in given]
-        readings = [self._read(entry) for entry in of_kind(entries, PreparedClaim)]
-        return put_back(entries, self._compared(readings), PreparedClaim)
+        claims = of_kind(entries, PreparedClaim)
+        try:
+            read = self._read(claims)
+        except Exception:  # noqa: BLE001 - one that breaks takes no other along
+            read = [self._read_alone(entry) for entry in claims]
+        return put_back(entries, read, PreparedClaim)
 
     def _unread(self, record: InboundRecord, claim: Claim) -> PreparedClaim | DeadLetter:
         try:
             fingerprint = sha256_hex(canonical_form(claim))
         except RecordError as error:
             return DeadLetter(record, error)
-        inputs = ClaimInputs({}, self._attestation(record, claim, self._rules.clock(record)))
-        return PreparedClaim(record, claim, fingerprint, UNREAD, None, inputs)
+        entry = PreparedClaim(record, claim, fingerprint, UNREAD, None, ClaimInputs({}))
+        return self._attested(entry, self._rules.clock(record))
 
-    def _read(self, entry: PreparedClaim) -> PreparedClaim:
-        try:
-            return entry._replace(reading=read_claim(entry.claim.content, self._policy))
-        except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
-            return _unreadable(entry, exc)
-
-    def _compared(self, entries: Sequence[PreparedClaim]) -> list[PreparedClaim]:
-        try:
-            queries = dedup_queries([entry.claim for entry in entries], self._policy)
-        except Exception as exc:  # noqa: BLE001 - fails closed, and takes no other claim along
-            if len(entries) == 1:
-                return [entry if entry.inputs.error else _unreadable(entry, exc) for entry in entries]
-            return [self._compared([entry])[0] for entry in entries]
+    def _read(self, entries: Sequence[PreparedClaim]) -> list[PreparedClaim]:
+        """Read texts, each step for all claims: what it needs stays in the processor's caches, which saves a fifth."""
+        claims = [entry.claim for entry in entries]
+        readings = [read_claim(claim.content, self._policy) for claim in claims]
+        queries = dedup_queries(claims, self._policy)
         return [
-            entry if entry.inputs.error else entry._replace(dedup=query)
-            for entry, query in zip(entries, queries, strict=True)
+            entry._replace(reading=reading, dedup=query)
+            for entry, reading, query in zip(entries, readings, queries, strict=True)
         ]
 
-    def _attestation(self, record: InboundRecord, claim: Claim, at: datetime) -> dict[str, Any] | None:
-        return self._rules.attestation(record, at, tenant=claim.tenant_id, source=claim.source)
-
-    def request_of(self, entry: PreparedClaim) -> ClaimStep:
+    def _read_alone(self, entry: PreparedClaim) -> PreparedClaim:
         try:
-            return self._judged(entry)
+            return self._read([entry])[0]
         except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
-            report_fault("claim.unjudged", exc, offset=entry.record.offset)
-            return self._judged(entry.failed(exc))
+            report_fault("claim.unreadable", exc, offset=entry.record.offset)
+            return entry.failed(exc)
 
-    def provisional(self, entry: PreparedClaim) -> Decision:
-        """Decide a claim without state; see `provisional_claim`. No wall clock counts: a repeat has the same bytes."""
-        attestation = self._attestation(entry.record, entry.claim, entry.clock)
-        entry = entry._replace(inputs=entry.inputs._replace(attestation=attestation))
-        try:
-            return provisional_claim(entry, self._policy)
-        except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
-            report_fault("claim.unjudged", exc, offset=entry.record.offset)
-            return provisional_claim(entry.failed(exc), self._policy)
+    async def check(
+        self, entries: Sequence[PreparedClaim], *, ask_network: bool
+    ) -> list[PreparedClaim | Deferred]:
+        """Look up what claims cite; without `ask_network`, what is not cached is left for later."""
+        found: list[PreparedClaim | Deferred] = []
+        for entry in await self._lookup.look_up(entries, ask_network=ask_network):
+            if ask_network:
+                again = self._postponed(entry)
+                found.append(entry if again is None else Deferred(again))
+            else:
+                # a host that failed a moment ago is no answer: the claim waits with those that met it
+                helps = self._patience > 0 and self._would_help(entry)
+                found.append(entry._replace(wait=entry.wait or helps))
+        return found
 
-    def _judged(self, entry: PreparedClaim) -> ClaimStep:
-        claim, inputs = entry.claim, entry.inputs
-        case = ClaimCase(claim, entry.reading, self._policy, inputs.facts(entry.clock), inputs.findings)
-        judged = prejudge(case)
-        payload = ClaimPayload(
-            stamp=Stamp.of(self._policy, self._now()),
-            scheme=self._scheme,
-            base=judged.base.code,
-            cap=judged.cap,
-            capture_time=claim.captured_at or entry.clock,
-            metadata=claim.metadata,
-            inputs=inputs,
-        )
-        request = StepRequest(
-            subject=entry.subject,
-            fingerprint=entry.fingerprint,
-            origin=record_origin(entry.record),
-            base_tier=judged.base_tier,
-            capped=judged.cap is not None,
-            wait=entry.wait,
-            dedup=entry.dedup,
-            dedup_failed=inputs.error is not None,
-            parents=parents_of(claim),
-            horizon=to_milliseconds(claim.validity_horizon) if claim.validity_horizon else 0,
-            payload=payload.to_bytes(),
-            record=record_of(claim),  # canonical: blanks between its fields would take places' bytes
-        )
-        return ClaimStep(entry, case, payload, request)
-
-    def postponed(self, entry: PreparedClaim, patience: float) -> InboundRecord | None:
+    def _postponed(self, entry: PreparedClaim) -> InboundRecord | None:
         """Return the record as it goes to `deferred` again, where a host failed and might still make a difference.
 
         Pauses double, from a twentieth of the patience (in seconds) on; the last look-up is at its end.
         """
         now = to_milliseconds(self._now())
         first = min(entry.record.retry.first, now) if entry.record.retry else now
-        end = first + round(1000 * patience)
-        if now >= end or not self.would_help(entry):
+        end = first + round(1000 * self._patience)
+        if now >= end or not self._would_help(entry):
             return None
-        due = min(now + max(round(50 * patience), now - first), end)
+        due = min(now + max(round(50 * self._patience), now - first), end)
         return replace(entry.record, retry=LookupRetry(first, due))
 
-    def would_help(self, entry: PreparedClaim) -> bool:
+    def _would_help(self, entry: PreparedClaim) -> bool:
         """Say whether a claim that goes to a person now would be approved if what failed were verified."""
         if not entry.unanswered:
             return False
@@ -243,48 +143,68 @@ class ClaimGate:
         now, then = self.request_of(entry).request, self.request_of(entry._replace(inputs=inputs)).request
         return (now.base_tier, now.capped) != (then.base_tier, then.capped) == (1, False)
 
-    async def decide(self, answered: Sequence[DueClaim]) -> list[Decided]:
-        decisions = derive_all([await self._derivation(step, recorded) for step, recorded in answered])
+    def _signer(self, entry: PreparedClaim) -> dict[str, Any]:
+        return {"tenant": entry.claim.tenant_id, "source": entry.claim.source}
+
+    def _step(self, entry: PreparedClaim) -> Step[PreparedClaim, ClaimCase]:
+        claim, inputs = entry.claim, entry.inputs
+        case = ClaimCase(
+            claim, entry.reading, self._policy, inputs.facts(entry.record.clock), inputs.findings
+        )
+        base, own_cap = case.base, case.own_cap
+        payload = ClaimPayload(
+            stamp=Stamp.of(self._policy, self._now()),
+            scheme=self._scheme,
+            base=base.code,
+            cap=own_cap,
+            capture_time=claim.captured_at or entry.record.clock,
+            metadata=claim.metadata,
+            inputs=inputs,
+        )
+        request = StepRequest(
+            subject=case.subject,
+            fingerprint=entry.fingerprint,
+            origin=record_origin(entry.record),
+            base_tier=base.number,
+            capped=own_cap is not None,
+            wait=entry.wait,
+            dedup=entry.dedup,
+            dedup_failed=inputs.error is not None,
+            parents=parents_of(claim),
+            horizon=horizon_of(claim),
+            payload=payload.to_bytes(),
+            record=record_of(claim),  # canonical: blanks between its fields would take places' bytes
+        )
+        return Step(entry, case, payload, request)
+
+    def _provisional(self, entry: PreparedClaim) -> Decision:
+        return provisional_claim(entry, self._policy)
+
+    async def _recorded(self, entry: PreparedClaim, recorded: Outcome) -> tuple[ClaimCase, ClaimPayload]:
+        payload = ClaimPayload.from_bytes(recorded.payload)
+        policy = await self._rules.policy_that_decided(payload.stamp)
+        claim = payload.as_decided(entry.claim)
+        as_read = claim.content == entry.claim.content and policy is self._policy
+        reading = entry.reading if as_read else read_claim(claim.content, policy)
+        return payload.case(claim, reading, policy, recorded), payload
+
+    async def decide(
+        self, answered: Sequence[tuple[Step[PreparedClaim, ClaimCase], Outcome]]
+    ) -> list[Decided]:
+        decisions = derive([await self._known(step, recorded) for step, recorded in answered])
         return [
             Decided(step.entry.record, decision, recorded.fresh)
             for (step, recorded), decision in zip(answered, decisions, strict=True)
         ]
 
-    async def _derivation(self, step: ClaimStep, recorded: Outcome) -> Derivation:
-        if recorded.fresh:  # what this very step recorded need not be read back
-            case = step.case.with_state(recorded_facts(recorded, step.payload))
-            return Derivation(case, recorded, step.payload, known_policy=True)
-        entry, payload = step.entry, ClaimPayload.from_bytes(recorded.payload)
-        known = await self._rules.policy_that_decided(payload.stamp)
-        policy, claim = known or self._policy, payload.as_decided(entry.claim)
-        as_read = claim is entry.claim and policy is self._policy
-        reading = entry.reading if as_read else read_claim(claim.content, policy)
-        case = ClaimCase(claim, reading, policy, recorded_facts(recorded, payload), payload.inputs.findings)
-        return Derivation(case, recorded, payload, known_policy=known is not None)
-
-
-def _unreadable(entry: PreparedClaim, error: Exception) -> PreparedClaim:
-    report_fault("claim.unreadable", error, offset=entry.record.offset)
-    return entry.failed(error)
-
 
 def provisional_claim(entry: PreparedClaim, policy: Policy) -> Decision:
     """Decide a claim while state is out of reach: nothing approved, nothing looked up, the same bytes each time."""
-    claim, clock = entry.claim, entry.clock
+    claim, clock = entry.claim, entry.record.clock
     failed = DedupFacts(status="failed", scheme=dedup_scheme(policy), matches=[])
-    inputs = entry.inputs._replace(findings={}, relevance=None)
-    facts = inputs.facts(clock).model_copy(update={"dedup": failed})
+    facts = entry.inputs._replace(findings={}, relevance=None).facts(clock, dedup=failed)
     case = ClaimCase(claim, entry.reading, policy, facts, {})
-    envelope = Envelope(
-        revision=0,
-        fingerprint=entry.fingerprint,
-        origin=entry.record.origin,
-        subject_origin=None,
-        stamp=Stamp.of(policy, clock),
-        capture_time=claim.captured_at or clock,
-        metadata=claim.metadata,
-    )
-    return build_decision(case, envelope, case.outcome())
+    return decide_provisionally(case, entry, policy)
 
 
 class CitationLookup:
@@ -295,65 +215,54 @@ class CitationLookup:
         self._policy = policy
 
     async def look_up(self, claims: Sequence[PreparedClaim], *, ask_network: bool) -> list[PreparedClaim]:
-        cited = [
-            (entry.claim.tenant_id, citation) for entry in claims for citation in entry.reading.verifiable
-        ]
+        cited = [(entry, citation) for entry in claims for citation in entry.reading.verifiable]
         if not cited:
             return list(claims)
         answers = await _nothing_if_broken(self._local(cited))
-        remote = [request for request in cited if request[1].type in NETWORK]
+        remote = [(entry, citation) for entry, citation in cited if citation.type in NETWORK]
         if remote:
             want_text = self._policy.verify_claim_relevance
-            answers |= await _nothing_if_broken(self._verifier.cached(remote, want_text=want_text))
+            asked = [(entry.claim.tenant_id, citation) for entry, citation in remote]
+            answers |= await _nothing_if_broken(self._verifier.cached(asked, want_text=want_text))
             missing = [
-                (tenant, citation) for tenant, citation in remote if (tenant, citation.label) not in answers
+                (entry.claim.tenant_id, citation)
+                for entry, citation in remote
+                for known in [answers.get((entry.claim.tenant_id, citation.label))]
+                # what failed a moment ago is asked again by who has waited for it
+                if known is None or (entry.record.retry and known.may_pass)
             ]
-            if ask_network:  # what failed a moment ago is asked again by who has waited for it
-                missing += [
-                    (entry.claim.tenant_id, citation)
-                    for entry in claims
-                    if entry.record.retry
-                    for citation in entry.reading.verifiable
-                    if citation.type in NETWORK
-                    and (check := answers.get((entry.claim.tenant_id, citation.label)))
-                    and check.may_pass
-                ]
             if missing and ask_network:
                 answers |= await _nothing_if_broken(self._verifier.remote(missing, want_text=want_text))
         return [self._with_answers(entry, answers) for entry in claims]
 
-    async def _local(self, cited: Sequence[tuple[str, Citation]]) -> Answers:
+    async def _local(self, cited: Sequence[tuple[PreparedClaim, Citation]]) -> Answers:
         tenants: defaultdict[str, list[Citation]] = defaultdict(list)
-        for tenant, citation in cited:
+        for entry, citation in cited:
             if citation.type not in NETWORK:
-                tenants[tenant].append(citation)
+                tenants[entry.claim.tenant_id].append(citation)
         answers: Answers = {}
+        want_text = self._policy.verify_claim_relevance
         for tenant, citations in tenants.items():
-            found = await self._verifier.local(
-                tenant, citations, want_text=self._policy.verify_claim_relevance
-            )
+            found = await self._verifier.local(tenant, citations, want_text=want_text)
             answers |= {(tenant, label): check for label, check in found.items()}
         return answers
 
     def _with_answers(self, entry: PreparedClaim, answers: Answers) -> PreparedClaim:
         if not entry.reading.citations:
             return entry
-        first: dict[str, Citation] = {}
-        for citation in entry.reading.verifiable:
-            first.setdefault(citation.label, citation)
-        checks = {label: answers.get((entry.claim.tenant_id, label)) for label in first}
-        inputs = entry.inputs._replace(
-            findings={label: as_finding(check) for label, check in checks.items() if check is not None}
-        )
+        first = entry.reading.first_places
+        known = {
+            label: check
+            for label in first
+            if (check := answers.get((entry.claim.tenant_id, label))) is not None
+        }
+        inputs = entry.inputs._replace(findings={label: as_finding(check) for label, check in known.items()})
         if self._policy.verify_claim_relevance:
-            texts = {
-                first[label].start: check.text
-                for label, check in checks.items()
-                if check is not None and check.state == CitationState.VERIFIED
-            }
+            verified = {label: c for label, c in known.items() if c.state == CitationState.VERIFIED}
+            texts = {first[label]: check.text for label, check in verified.items()}
             inputs = inputs._replace(relevance=self._relevance(entry.claim.content, texts) or None)
-        unanswered = tuple(label for label, check in checks.items() if check is not None and check.may_pass)
-        return entry._replace(inputs=inputs, wait=None in checks.values(), unanswered=unanswered)
+        unanswered = tuple(label for label, check in known.items() if check.may_pass)
+        return entry._replace(inputs=inputs, wait=len(known) < len(first), unanswered=unanswered)
 
     def _relevance(self, content: str, texts: Mapping[int, str | None]) -> list[dict[str, Any]]:
         """Return `facts.relevance`: for each verified citation, by where it starts, its source's support.
@@ -396,10 +305,10 @@ class ClaimReviews:
         self._rules, self._policy = rules, rules.policy
         self._scheme = dedup_scheme(rules.policy)
 
-    def refuse(self, held: HeldEntry, refused: str, *, only_recorded: bool) -> ReviewPlan:
+    def parents(self, held: HeldEntry) -> Sequence[tuple[str, Subject]]:
+        """Return the parents of a claim that a person decided; its outcome in state holds their states alone."""
         human = ClaimPayload.from_bytes(held.payload).human
-        parents = parents_of(decode_claim(human.record.encode())) if human else ()
-        return ReviewPlan(refused, only_recorded=only_recorded, text=DecidedText(parents=parents))
+        return parents_of(decode_claim(human.record.encode())) if human else ()
 
     def query(self, entry: PreparedReview, held: HeldEntry) -> DecisionQuery | None:
         """Return the published decision that an action rests on: state keeps no text of what the gate approved."""
@@ -422,21 +331,21 @@ class ClaimReviews:
         payload = self._next_payload(entry, before, first)
         claim = payload.as_decided(first)
         reading, dedup, failed = self._read(claim, self._policy)
-        case = ClaimCase(
-            claim, reading, self._policy, payload.inputs.facts(entry.clock), payload.inputs.findings
-        )
-        text = DecidedText(
-            expired=case.expired,
-            dedup=None if entry.action in _WITHOUT_TEXT else dedup,
-            dedup_failed=failed,
-            parents=parents_of(claim),
-            horizon=to_milliseconds(claim.validity_horizon) if claim.validity_horizon else 0,
-        )
+        inputs = payload.inputs
+        case = ClaimCase(claim, reading, self._policy, inputs.facts(entry.record.clock), inputs.findings)
         refused = ""
         if entry.action is ReviewAction.EDIT:
             speculates = case.hedge == HedgeAction.BLOCK
             refused = "unreadable" if failed else "personal_speculation" if speculates else ""
-        return ReviewPlan(refused, text=text, payload=payload.to_bytes())
+        return ReviewPlan(
+            refused,
+            expired=case.expired,
+            dedup=None if entry.action in _WITHOUT_TEXT else dedup,
+            dedup_failed=failed,
+            parents=parents_of(claim),
+            horizon=horizon_of(claim),
+            payload=payload.to_bytes(),
+        )
 
     def _next_payload(self, entry: PreparedReview, before: ClaimPayload, first: Claim) -> ClaimPayload:
         edits = entry.action is ReviewAction.EDIT
@@ -455,13 +364,11 @@ class ClaimReviews:
         before: Decision | None,  # noqa: ARG002
     ) -> Decision | None:
         payload = ClaimPayload.from_bytes(recorded.payload)
-        known = await self._rules.policy_that_decided(payload.stamp)
-        policy, record = known or self._policy, payload.human.record if payload.human else ""
+        policy = await self._rules.policy_that_decided(payload.stamp)
+        record = payload.human.record if payload.human else ""
         claim = payload.as_decided(decode_claim(record.encode()))
         reading, _, _ = self._read(claim, policy)
-        facts = recorded_facts(recorded, payload)
-        case = ClaimCase(claim, reading, policy, facts, payload.inputs.findings)
-        return derive(Derivation(case, recorded, payload, known_policy=known is not None))
+        return derive([(payload.case(claim, reading, policy, recorded), payload, recorded)])[0]
 
     def _read(self, claim: Claim, policy: Policy) -> tuple[ClaimReading, DedupQuery | None, bool]:
         try:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple, TypeVar, assert_never
+from typing import Any, Final, NamedTuple, TypeVar, assert_never
 
 from groundwire.errors import ErrorCode, RecordError
-from groundwire.gate.claims import ClaimGate, ClaimStep, DueClaim, GateRules, Policies
+from groundwire.gate.claims import ClaimGate
+from groundwire.gate.kinds import GateRules, KindGate, Policies, Step
 from groundwire.gate.lookups import Assessor, ModelQuestions, TenantCorpus
-from groundwire.gate.responses import ResponseGate, ResponseStep
+from groundwire.gate.responses import ResponseGate
 from groundwire.gate.types import (
     LARGE,
     AlreadyDeferred,
@@ -22,6 +23,7 @@ from groundwire.gate.types import (
     Provisional,
     Result,
     of_kind,
+    portions,
     put_back,
 )
 from groundwire.keys.attestation import Keys
@@ -38,8 +40,6 @@ from groundwire.verify.citations import CitationVerifier
 _AT_ONCE: Final = 50  # records that are read, or decided, before the event loop gets a turn
 
 GateEntry = Prepared | DeadLetter | Deferred
-Step = ClaimStep | ResponseStep
-
 _T = TypeVar("_T")
 
 
@@ -78,9 +78,13 @@ class Gate:
         self._patience = lookups.patience
         self._now = now
         rules = GateRules(policy, policies, keys, now)
-        self._claims = ClaimGate(rules, lookups.verifier)
+        self._claims = ClaimGate(rules, lookups.verifier, lookups.patience)
         models = ModelQuestions(lookups.assessor, policy) if lookups.assessor is not None else None
         self._responses = ResponseGate(rules, lookups.resolver, models, fan_out=fan_out)
+        self._kinds: dict[type, KindGate[Any, Any]] = {
+            PreparedClaim: self._claims,
+            PreparedResponse: self._responses,
+        }
         limits = policy.limits
         self._limits = QueueLimits(
             limits.review_per_user,
@@ -105,18 +109,10 @@ class Gate:
                 for record in part
             ]
             batch += put_back(begun, self._prepare(of_kind(begun, InboundRecord)), InboundRecord)
-        claims = await self._claims.look_up(of_kind(batch, PreparedClaim), ask_network=ask_network)
-        looked_up: list[PreparedClaim | Deferred] = []
-        for entry in claims:
-            if ask_network:
-                again = self._claims.postponed(entry, self._patience)
-                looked_up.append(entry if again is None else Deferred(again))
-            else:
-                # a host that failed a moment ago is no answer: the claim waits with those that met it
-                helps = self._patience > 0 and self._claims.would_help(entry)
-                looked_up.append(entry._replace(wait=entry.wait or helps))
-        checked = [await self._responses.run_checks(entry) for entry in of_kind(batch, PreparedResponse)]
-        return put_back(put_back(batch, looked_up, PreparedClaim), checked, PreparedResponse)
+        for kind, gate in self._kinds.items():
+            checked = await gate.check(of_kind(batch, kind), ask_network=ask_network)
+            batch = put_back(batch, checked, kind)
+        return batch
 
     async def ask_model(self, batch: Sequence[GateEntry]) -> list[GateEntry]:
         """Return a prepared batch with what the model says of its responses; it may be cancelled and repeated."""
@@ -129,15 +125,14 @@ class Gate:
         Raises:
             StateUnavailable, StateLost: nothing is known of the batch.
         """
-        steps: list[Step] = []
+        steps: list[Step[Any, Any]] = []
         answers: list[StepAnswer] = []
-        for portion in _portions(of_kind(batch, PreparedClaim, PreparedResponse)):
+        due: list[Prepared] = of_kind(batch, PreparedClaim, PreparedResponse)
+        for portion in portions(due, _replaced):
             responses = await self._responses.look_up(of_kind(portion, PreparedResponse), self._state)
             looked_up = put_back(portion, responses, PreparedResponse)
-            taken: list[Step] = [
-                self._claims.request_of(entry)
-                if isinstance(entry, PreparedClaim)
-                else self._responses.request_of(entry)
+            taken = [
+                self._kinds[type(entry)].request_of(entry)
                 async for part in _parts(looked_up)
                 for entry in part
             ]
@@ -146,7 +141,7 @@ class Gate:
             steps += taken
         decided: list[Result] = []
         async for part in _parts(list(zip(steps, answers, strict=True))):
-            decided += await self._results(part)
+            decided += await self._decided(part)
         return put_back(batch, decided, PreparedClaim, PreparedResponse)
 
     async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:
@@ -155,15 +150,12 @@ class Gate:
 
     def provisional(self, batch: Sequence[GateEntry]) -> list[Result]:
         """Decide a prepared batch without state: revision 0, nothing approved, the same bytes each time."""
-        results: list[Result] = []
-        for entry in batch:
-            if isinstance(entry, PreparedClaim):
-                results.append(Provisional(entry.record, self._claims.provisional(entry)))
-            elif isinstance(entry, PreparedResponse):
-                results.append(Provisional(entry.record, self._responses.provisional(entry)))
-            else:
-                results.append(entry)
-        return results
+        return [
+            Provisional(entry.record, self._kinds[type(entry)].provisional(entry))
+            if isinstance(entry, Prepared)
+            else entry
+            for entry in batch
+        ]
 
     def _prepare(self, records: Sequence[InboundRecord]) -> list[GateEntry]:
         decoded = [self._decode(record) for record in records]
@@ -181,23 +173,26 @@ class Gate:
         except RecordError as error:
             return DeadLetter(record, error)
 
-    async def _results(self, answered: Sequence[tuple[Step, StepAnswer]]) -> list[Result]:
-        results: list[Result | DueClaim] = []
-        for step, answer in answered:
-            if not isinstance(answer, Outcome):
-                results.append(_undecided(step.entry, answer))
-            elif isinstance(step, ClaimStep):
-                results.append(DueClaim(step, answer))
-            else:
-                results.append(await self._responses.decide(step, answer))
-        return put_back(results, await self._claims.decide(of_kind(results, DueClaim)), DueClaim)
+    async def _decided(self, answered: Sequence[tuple[Step[Any, Any], StepAnswer]]) -> list[Result]:
+        results: dict[int, Result] = {}
+        for kind, gate in self._kinds.items():
+            due = {
+                n: (step, answer)
+                for n, (step, answer) in enumerate(answered)
+                if isinstance(answer, Outcome) and isinstance(step.entry, kind)
+            }
+            results |= zip(due, await gate.decide(list(due.values())), strict=True)
+        return [
+            _undecided(step.entry, answer) if not isinstance(answer, Outcome) else results[n]
+            for n, (step, answer) in enumerate(answered)
+        ]
 
 
 def _undecided(entry: Prepared, answer: Conflict | GivenUp | Waiting) -> Result:
     record = entry.record
     match answer:
         case Conflict():
-            kind = "claim" if isinstance(entry, PreparedClaim) else "response"
+            kind = entry.subject.kind
             message = f"{kind}_id: this id was used for another {kind} of the same tenant and user"
             return DeadLetter(record, RecordError(ErrorCode.CLAIM_ID_CONFLICT, message, f"{kind}_id"))
         case GivenUp():
@@ -209,6 +204,10 @@ def _undecided(entry: Prepared, answer: Conflict | GivenUp | Waiting) -> Result:
             return AlreadyDeferred(record)
         case _:
             assert_never(answer)
+
+
+def _replaced(entry: Prepared) -> Subject | None:
+    return entry.parent if isinstance(entry, PreparedResponse) else None
 
 
 def decode_record(record: InboundRecord) -> Claim | LlmResponse:
@@ -227,17 +226,3 @@ async def _parts(items: Sequence[_T]) -> AsyncIterator[Sequence[_T]]:
         if start:
             await asyncio.sleep(0)
         yield items[start : start + _AT_ONCE]
-
-
-def _portions(entries: Sequence[Prepared]) -> Iterator[Sequence[Prepared]]:
-    """Cut a batch before each response that replaces one of the same portion: that one is recorded first."""
-    portion: list[Prepared] = []
-    subjects: set[Subject] = set()
-    for entry in entries:
-        if isinstance(entry, PreparedResponse) and entry.parent in subjects:
-            yield portion
-            portion, subjects = [], set()
-        portion.append(entry)
-        subjects.add(entry.subject)
-    if portion:
-        yield portion

@@ -7,6 +7,7 @@ decided, by which engine and policy, its metadata, and what came from outside.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,20 +16,24 @@ from typing import Any, Final, NamedTuple
 
 from pydantic_core import to_json
 
-from groundwire import __version__
 from groundwire.checks.citations import CitationDetector
 from groundwire.gate.build import (
     MAX_SOURCE_ID,
+    REVIEW_PLACE,
+    Build,
+    Case,
+    Checks,
     Envelope,
+    Fields,
+    Limits,
     Stamp,
-    build_decisions,
-    build_response_decision,
-    within_limits,
+    draft,
+    fit,
+    response_fields,
 )
-from groundwire.gate.claim_case import REVIEW_PLACE, CheckFinding, ClaimCase, ClaimInputs
-from groundwire.gate.response_case import ResponseCase
+from groundwire.gate.claim_case import CheckFinding, ClaimCase, ClaimInputs, ClaimReading
 from groundwire.gate.response_checks import NO_INPUTS, CheckInputs
-from groundwire.gate.tree import TreeOutcome, cap, explain, reviewed
+from groundwire.gate.tree import TIERS, TreeOutcome, queued, reviewed
 from groundwire.messages.base import (
     format_time,
     from_microseconds,
@@ -43,25 +48,13 @@ from groundwire.messages.decisions import (
     DedupFacts,
     Facts,
     IngestionTier,
-    MatchClass,
     Origin,
-    Place,
     ReasonCode,
-    Verdict,
 )
-from groundwire.messages.identity import Subject, decision_id, fingerprint
+from groundwire.messages.identity import fingerprint, subject_of_decision
 from groundwire.messages.records import Claim
+from groundwire.policy import Policy
 from groundwire.state.model import Outcome, RecordOrigin, SubjectState
-
-TIERS: Final = {
-    SubjectState.APPROVED: IngestionTier.AUTO_APPROVE,
-    SubjectState.PENDING: IngestionTier.FLAG_REVIEW,
-    SubjectState.JOINED: IngestionTier.FLAG_REVIEW,
-    SubjectState.REVIEW: IngestionTier.FLAG_REVIEW,
-    SubjectState.REFUSED: IngestionTier.BLOCK,
-    SubjectState.BLOCKED: IngestionTier.BLOCK,
-}
-"""The tier that a decision in a state has."""
 
 _TIMES: Final = ("t", "d")
 
@@ -78,17 +71,39 @@ class ClaimPayload:
 
     stamp: Stamp
     scheme: str  # that of the deduplication
-    base: ReasonCode  # the reason before duplicates and caps, for a later engine
-    cap: ReasonCode | None  # the cap that needs no state, likewise
+    base: ReasonCode  # see `ClaimCase.base`
+    cap: ReasonCode | None  # see `ClaimCase.own_cap`
     capture_time: datetime
     metadata: dict[str, Any]
     inputs: ClaimInputs
     human: HumanDecision | None = None
 
+    @property
+    def review(self) -> dict[str, Any] | None:
+        return self.human.review if self.human else None
+
+    def facts(self, recorded: Outcome) -> Facts:
+        dedup = DedupFacts.made(
+            status=recorded.dedup_status, scheme=self.scheme, matches=list(recorded.matches)
+        )
+        return self.inputs.facts(
+            from_milliseconds(recorded.origin.timestamp),
+            dedup=dedup,
+            parents=list(recorded.parents),
+            place=recorded.place,
+            review=self.review,
+        )
+
+    def case(self, claim: Claim, reading: ClaimReading, policy: Policy, recorded: Outcome) -> ClaimCase:
+        """Return the case of a recorded decision, of the text that was decided."""
+        case = ClaimCase(claim, reading, policy, self.facts(recorded), self.inputs.findings)
+        return case.recorded_as(self.base, self.cap)
+
     def as_decided(self, claim: Claim) -> Claim:
-        """Return a claim with the text that was decided: a reviewer may have edited it."""
+        """Return a claim as it was decided: a re-send may differ in some fields, and a reviewer may edit its text."""
+        first = {"captured_at": self.capture_time, "metadata": self.metadata}
         edited = self.human.content if self.human else None
-        return claim if edited is None else claim.model_copy(update={"content": edited})
+        return claim.model_copy(update=first if edited is None else first | {"content": edited})
 
     def to_bytes(self) -> bytes:
         found = {
@@ -152,6 +167,16 @@ class ResponsePayload:
     review: dict[str, Any] | None = None  # once a person decided, the action
     superseded_at: datetime | None = None  # then, when the revision before was decided
 
+    def facts(self, recorded: Outcome) -> Facts:
+        return Facts(
+            clock=from_milliseconds(recorded.origin.timestamp),
+            place=recorded.place,
+            extraction=self.extraction,
+            reply_to=self.reply_to,
+            review=self.review,
+            **self.inputs._asdict(),
+        )
+
     def to_bytes(self) -> bytes:
         fields = {
             "d": to_microseconds(self.stamp.decided_at),
@@ -208,126 +233,34 @@ def _read_line(data: bytes) -> dict[str, Any]:
     return fields
 
 
-def recorded_facts(recorded: Outcome, payload: ClaimPayload) -> Facts:
-    dedup = DedupFacts.made(
-        status=recorded.dedup_status, scheme=payload.scheme, matches=list(recorded.matches)
-    )
-    return Facts.made(
-        clock=from_milliseconds(recorded.origin.timestamp),
-        dedup=dedup,
-        parents=list(recorded.parents),
-        place=recorded.place,
-        attestation=payload.inputs.attestation,
-        relevance=payload.inputs.relevance,
-        review=payload.human.review if payload.human else None,
-        error=payload.inputs.error,
-    )
+Payload = ClaimPayload | ResponsePayload
+Recorded = tuple[Case, Payload, Outcome]
+"""A record with the text that was decided, and what state recorded of it."""
 
 
-def recorded_response_facts(recorded: Outcome, payload: ResponsePayload) -> Facts:
-    return Facts(
-        clock=from_milliseconds(recorded.origin.timestamp),
-        place=recorded.place,
-        extraction=payload.extraction,
-        reply_to=payload.reply_to,
-        review=payload.review,
-        **payload.inputs._asdict(),
-    )
-
-
-class Derivation(NamedTuple):
-    case: ClaimCase  # with the text that was decided (`ClaimPayload.as_decided`) and the recorded facts
-    recorded: Outcome
-    payload: ClaimPayload
-    known_policy: bool  # whether the case's policy is the one that decided
-
-
-def derive(given: Derivation) -> Decision:
-    return derive_all([given])[0]
-
-
-def derive_all(given: Sequence[Derivation]) -> list[Decision]:
-    """Derive claims' decisions from their records and recorded outcomes, each step for all before the next one.
+def derive(given: Sequence[Recorded]) -> list[Decision]:
+    """Derive decisions from their records and from what state recorded.
 
     They are byte for byte the published ones under the same engine and a known policy; else tier, reason and facts
-    stay as recorded.
+    stay.
     """
-    judged = list(map(_judged, given))
-    envelopes = [
-        _envelope(recorded, payload.stamp, payload.capture_time, payload.metadata)
-        for _, recorded, payload, _ in given
-    ]
-    return build_decisions([one.case for one in given], envelopes, judged)
+    return fit([_drafted(*one) for one in given])
 
 
-def _judged(given: Derivation) -> TreeOutcome:
-    case, recorded, payload, known_policy = given
-    tier = TIERS[recorded.state]
-    judged = case.outcome()
-    if known_policy and payload.stamp.engine == __version__ and judged.tier == tier:
-        return judged
-    return recorded_reason(
-        case, tier, payload.base, payload.cap, joined=recorded.state is SubjectState.JOINED
-    )
-
-
-def derive_response(
-    case: ResponseCase, recorded: Outcome, payload: ResponsePayload, *, known_policy: bool
-) -> Decision:
-    envelope = _envelope(recorded, payload.stamp, payload.stamp.decided_at, {})
-    tier = TIERS[recorded.state]
-    judged = case.outcome()
-    if not known_policy or payload.stamp.engine != __version__ or judged.tier != tier:
-        refused = recorded.state is SubjectState.REFUSED
-        judged = explain(tier, ReasonCode.REVIEW_QUEUE_FULL if refused else payload.code)
-    return build_response_decision(case, envelope, judged)
-
-
-def _envelope(recorded: Outcome, stamp: Stamp, capture_time: datetime, metadata: dict[str, Any]) -> Envelope:
-    return Envelope(
+def _drafted(case: Case, payload: Payload, recorded: Outcome) -> Build:
+    tier, review = TIERS[recorded.tier - 1], payload.review
+    if review is not None:
+        judged = reviewed(review["action"], expired=case.expired, duplicate=tier == IngestionTier.BLOCK)
+    else:
+        judged = queued(case.judged(tier), recorded.place, joins=recorded.state is SubjectState.JOINED)
+    envelope = Envelope(
         revision=recorded.revision,
         fingerprint=recorded.fingerprint,
         origin=as_origin(recorded.origin),
         subject_origin=as_origin(recorded.first_origin) if recorded.first_origin else None,
-        stamp=stamp,
-        capture_time=capture_time,
-        metadata=metadata,
+        stamp=payload.stamp,
     )
-
-
-_BLOCKING: Final = {ReasonCode.EXPIRED, ReasonCode.PERSONAL_SPECULATION}
-_ABOVE_DEDUP: Final = {ReasonCode.TECHNICAL_HEDGE, ReasonCode.INTERNAL_ERROR}
-_UNGROUNDED: Final = {ReasonCode.SOURCE_UNATTESTED, ReasonCode.CITATION_UNVERIFIED, ReasonCode.UNGROUNDED}
-
-
-def recorded_reason(
-    case: ClaimCase, tier: IngestionTier, base: ReasonCode, late_cap: ReasonCode | None, *, joined: bool
-) -> TreeOutcome:
-    """Return tier and reason that another engine recorded, or this one under a policy that is not known any more."""
-    if case.facts.review is not None:
-        blocked = tier == IngestionTier.BLOCK
-        return reviewed(case.facts.review["action"], expired=case.expired, duplicate=blocked)
-    if tier == IngestionTier.AUTO_APPROVE:
-        return explain(tier, base, case.claim.source)
-    if tier == IngestionTier.BLOCK:
-        full = case.facts.place not in {Place.FREE, Place.NOT_NEEDED}
-        code = ReasonCode.REVIEW_QUEUE_FULL if full else ReasonCode.DUPLICATE
-        return explain(tier, base if base in _BLOCKING else code)
-    if joined:
-        return explain(tier, ReasonCode.PENDING_DUPLICATE)
-    if base in _ABOVE_DEDUP or (base in _UNGROUNDED and case.dedup.status != "failed"):
-        return explain(tier, base)
-    late_cap = late_cap or base
-    classes = {match.match_class for match in case.dedup.matches}
-    if case.dedup.status == "failed":
-        return explain(IngestionTier.FLAG_REVIEW, ReasonCode.DEDUP_UNAVAILABLE)
-    if late_cap == ReasonCode.HIDDEN_TEXT:
-        return cap(late_cap)
-    if MatchClass.APPROVED in classes:  # in review, so there is a material difference
-        return cap(ReasonCode.CONFLICTING_NEAR_DUPLICATE)
-    if MatchClass.REJECTED in classes:
-        return cap(ReasonCode.PREVIOUSLY_REJECTED)
-    return cap(ReasonCode.DERIVED_FROM_UNAPPROVED if case.unapproved_parents else late_cap)
+    return draft(case, envelope, judged)
 
 
 def as_origin(origin: RecordOrigin) -> Origin:
@@ -376,37 +309,40 @@ def record_of(claim: Claim) -> bytes:
     return claim.__pydantic_serializer__.to_json(claim, exclude_none=True)
 
 
+class PublishedCase(Case):
+    """A response as its published decision shows it: its text is on no output topic, what was found carries over."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.subject = subject_of_decision(decision)
+        self.decision = decision
+        self.facts = decision.facts
+
+    def judged(self, tier: IngestionTier) -> TreeOutcome:
+        return TreeOutcome(tier, self.decision.reason, ReasonCode(self.decision.reason_code))
+
+    def before_queue(self) -> TreeOutcome:
+        return self.judged(self.decision.tier)
+
+    def fields(self, _judged: TreeOutcome, limits: Limits) -> Fields:
+        before = self.decision
+        passed = [check for check in before.checks_passed if check != REVIEW_PLACE]
+        checks = Checks(passed, before.checks_failed, before.checks_skipped)
+        fields, more = response_fields(checks, before.report or {}, self.facts, limits)
+        truncated = Counter(before.truncated or {})
+        truncated.update(more)
+        return fields, dict(truncated)
+
+
 def next_decision(before: Decision, recorded: Outcome, payload: ResponsePayload) -> Decision:
     """Return the decision that a person's action brought, from the published one that it supersedes.
 
-    A response's text stands on no output topic. What its checks found is carried over, and so are the engine and
-    the policy that found it. What was said of the action may take more room than there was: lists give way.
+    What was said of the action may take more room than there was: lists give way.
     """
-    review = payload.review or {}
-    subject = Subject(before.tenant_id, before.user_id, before.kind, before.subject_id)
-    judged = reviewed(review["action"], expired=False, duplicate=False)
     facts = before.facts.model_copy(
         update={
             "clock": from_milliseconds(recorded.origin.timestamp),
             "place": recorded.place,
-            "review": review,
+            "review": payload.review,
         }
     )
-    after = before.model_copy(
-        update={
-            "decision_id": decision_id(subject, recorded.revision),
-            "revision": recorded.revision,
-            "supersedes": before.decision_id,
-            "tier": judged.tier,
-            "verdict": Verdict.of(judged.tier),
-            "approved": judged.tier == IngestionTier.AUTO_APPROVE,
-            "reason": judged.reason,
-            "reason_code": judged.code,
-            "checks_passed": [check for check in before.checks_passed if check != REVIEW_PLACE],
-            "facts": facts,
-            "origin": as_origin(recorded.origin),
-            "subject_origin": as_origin(recorded.first_origin) if recorded.first_origin else None,
-            "decided_at": payload.stamp.decided_at,
-        }
-    )
-    return within_limits(after)
+    return derive([(PublishedCase(before).with_facts(facts), payload, recorded)])[0]

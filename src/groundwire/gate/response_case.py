@@ -12,13 +12,15 @@ import json
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, Self, get_args
 
 from groundwire.checks import ReportWarning
 from groundwire.checks.extraction import extract_claims
 from groundwire.checks.source_tags import grounded_prompt
-from groundwire.gate.claim_case import AI_SYNTHESIS, Checks
+from groundwire.gate.build import Case, Checks, Fields, Limits, response_fields
+from groundwire.gate.claim_case import AI_SYNTHESIS
 from groundwire.gate.response_checks import (
+    INTERNAL,
     RESPONSE_CHECKS,
     VERDICTS,
     Broken,
@@ -30,9 +32,9 @@ from groundwire.gate.response_checks import (
     result_of,
     why_skipped,
 )
-from groundwire.gate.tree import TreeOutcome, explain, reviewed
+from groundwire.gate.tree import TreeOutcome, explain
 from groundwire.gate.types import RESPONSE_PARENT
-from groundwire.messages.decisions import Decision, Facts, IngestionTier, Place, ReasonCode, RegenerateRequest
+from groundwire.messages.decisions import Decision, Facts, IngestionTier, ReasonCode, RegenerateRequest
 from groundwire.messages.identity import request_id
 from groundwire.messages.records import Chunk, Claim, LlmResponse, Mode
 from groundwire.policy import Policy
@@ -54,8 +56,6 @@ LAST_ATTEMPT: Final = 2
 MAX_QUERY_BYTES: Final = 300_000
 """Of a query as JSON: a request holds it twice, and a longer one is never asked again."""
 
-INTERNAL: Final = "internal"
-"""In `facts.error`: what broke was no single check."""
 STATE: Final = "state"
 """In `facts.error`: state was out of reach, and the decision is provisional."""
 
@@ -71,9 +71,10 @@ class Regeneration(NamedTuple):
     why: Literal["low_confidence", "critical_gap"]
 
 
-class ResponseCase:
+class ResponseCase(Case):
     def __init__(self, response: LlmResponse, reading: ResponseReading, policy: Policy, facts: Facts) -> None:
         self.response = response
+        self.subject = response.subject
         self.reading = reading
         self.policy = policy
         self.facts = facts
@@ -114,15 +115,24 @@ class ResponseCase:
         first = next((one for one in VERDICTS if one in applying), None)
         return explain(*(first or (IngestionTier.AUTO_APPROVE, ReasonCode.GROUNDED)))
 
-    def outcome(self) -> TreeOutcome:
-        """Return tier and reason as published: what a person decided, else the rules, then the queue."""
-        if self.facts.review is not None:
-            return reviewed(self.facts.review["action"], expired=False, duplicate=False)
-        judged = self.before_queue()
-        full = self.facts.place not in {Place.FREE, Place.NOT_NEEDED}
-        if judged.tier == IngestionTier.FLAG_REVIEW and full:
-            return explain(IngestionTier.BLOCK, ReasonCode.REVIEW_QUEUE_FULL)
-        return judged
+    @cached_property
+    def base(self) -> ReasonCode:
+        return self.before_queue().code
+
+    def recorded_as(self, base: ReasonCode) -> Self:
+        """Set what state decided from: `policy` and engine may be others since."""
+        self.base = base
+        return self
+
+    def judged(self, tier: IngestionTier) -> TreeOutcome:
+        return explain(tier, self.base)
+
+    def fields(self, _judged: TreeOutcome, limits: Limits) -> Fields:
+        return response_fields(list_response_checks(self), self._report, self.facts, limits)
+
+    @cached_property
+    def _report(self) -> dict[str, Any]:
+        return report_of(self)
 
     @property
     def grounding_attested(self) -> bool | None:

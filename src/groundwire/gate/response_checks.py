@@ -180,6 +180,9 @@ class CheckInputs(NamedTuple):
         return changed | {name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name)}
 
 
+INTERNAL: Final = "internal"
+"""In `facts.error`: what broke was no single check."""
+
 NO_INPUTS: Final = CheckInputs()
 """The inputs where nobody was asked and nothing broke."""
 
@@ -605,9 +608,7 @@ CHECKS: Final = tuple(attribute.name for attribute in dataclasses.fields(Respons
 """The names of the checks, in the order in which they run."""
 
 
-def why_skipped(
-    response: LlmResponse, config: VerificationConfig
-) -> Literal["bypassed", "disabled", "not_provided"] | None:
+def why_skipped(response: LlmResponse, config: VerificationConfig) -> SkipReason | None:
     """Return why the claims of a response are not held against anything; None where they are.
 
     A response bypasses verification where `verify` is false, or its query begins with `/simple` (S4-37).

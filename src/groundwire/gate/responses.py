@@ -8,22 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from groundwire.checks.quotes import threshold_advice
-from groundwire.gate.build import Envelope, Stamp, build_response_decision
-from groundwire.gate.claims import GateRules
+from groundwire.gate.build import Stamp
+from groundwire.gate.kinds import GateRules, KindGate, Step, decide_provisionally
 from groundwire.gate.lookups import ModelQuestions, TenantCorpus, is_asked, resolvable, resolve, with_reading
-from groundwire.gate.record import (
-    ReplyAttempt,
-    ResponsePayload,
-    derive_response,
-    next_decision,
-    recorded_response_facts,
-)
-from groundwire.gate.response_case import INTERNAL, STATE, ResponseCase, extract, regenerate_request
+from groundwire.gate.record import ReplyAttempt, ResponsePayload, derive, next_decision
+from groundwire.gate.response_case import STATE, ResponseCase, extract, regenerate_request
 from groundwire.gate.response_checks import (
     CHECKS,
+    INTERNAL,
     NOT_PROVIDED,
     Broken,
     ResponseReading,
@@ -56,18 +51,12 @@ from groundwire.state.model import HeldEntry, Outcome, ReviewAction, State, Step
 MAX_ID: Final = 190
 """Characters of a response's id: a longer `in_reply_to` names none, and a decision has no room for it."""
 
-_TIERS: Final = tuple(IngestionTier)
 _UNREAD: Final = ResponseReading(**dict.fromkeys(CHECKS, NOT_PROVIDED))
 _FREE: Final = ("evidence", "current_revisions", "context", "hop_results")
 """Fields of a response that hold objects with keys of the sender's."""
 
 
-class ResponseStep(NamedTuple):
-    entry: PreparedResponse
-    request: StepRequest
-
-
-class ResponseGate:
+class ResponseGate(KindGate[PreparedResponse, ResponseCase]):
     def __init__(
         self,
         rules: GateRules,
@@ -76,24 +65,25 @@ class ResponseGate:
         *,
         fan_out: bool,
     ) -> None:
-        self._rules = rules
-        self._policy, self._now = rules.policy, rules.now
+        super().__init__(rules)
         self._resolver = resolver
         self._models = models
         self._fan_out = fan_out
 
     def prepare(self, record: InboundRecord, response: LlmResponse) -> PreparedResponse:
         """Return a response of which only the signature is checked. Raises: RecordError without a canonical form."""
-        entry = prepare_response(record, response)
-        return self._attested(entry, self._rules.clock(record))
+        return self._attested(prepare_response(record, response), self._rules.clock(record))
 
-    def _attested(self, entry: PreparedResponse, at: datetime) -> PreparedResponse:
-        tenant = entry.response.tenant_id
-        attestation = self._rules.attestation(entry.record, at, tenant=tenant, role="grounding")
-        return entry._replace(inputs=entry.inputs._replace(attestation=attestation))
-
-    async def run_checks(self, entry: PreparedResponse) -> PreparedResponse:
+    async def check(
+        self,
+        entries: Sequence[PreparedResponse],
+        *,
+        ask_network: bool,  # noqa: ARG002 - as of claims
+    ) -> list[PreparedResponse]:
         """Run the checks; those that a resolver or a model answers are run again once it was asked."""
+        return [await self._checked(entry) for entry in entries]
+
+    async def _checked(self, entry: PreparedResponse) -> PreparedResponse:
         response, policy = entry.response, self._policy
         try:
             reading = await run_in_thread(entry, partial(read_response, response, policy, entry.inputs))
@@ -104,7 +94,7 @@ class ResponseGate:
                 entry = entry._replace(extraction=claims)
         except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
             report_fault("response.unreadable", exc, offset=entry.record.offset)
-            return _failed(entry, exc)
+            return entry.failed(exc)
         return entry
 
     async def ask_model(
@@ -132,40 +122,35 @@ class ResponseGate:
         read = partial(read_again, entry.reading, checks, entry.response, policy, entry.inputs)
         return with_reading(entry, await run_in_thread(entry, read))
 
-    def request_of(self, entry: PreparedResponse) -> ResponseStep:
+    def _signer(self, entry: PreparedResponse) -> dict[str, Any]:
+        return {"tenant": entry.response.tenant_id, "role": "grounding"}
+
+    def _step(self, entry: PreparedResponse) -> Step[PreparedResponse, ResponseCase]:
         judged = entry
         if self._models is not None and not is_asked(entry):
             # its outcome is recorded; should state have forgotten that meanwhile, it is a review
             judged = with_reading(entry, replace(entry.reading, claims=Broken("NotAsked")))
-        try:
-            return ResponseStep(entry, self._request(judged))
-        except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
-            report_fault("response.unjudged", exc, offset=entry.record.offset)
-            failed = _failed(entry, exc)
-            return ResponseStep(failed, self._request(failed, asks_again=False))
-
-    def _request(self, entry: PreparedResponse, *, asks_again: bool = True) -> StepRequest:
         facts = Facts(
-            clock=entry.clock,
+            clock=entry.record.clock,
             extraction=entry.extraction,
             reply_to=entry.reply_to,
-            **entry.inputs._asdict(),
+            **judged.inputs._asdict(),
         )
-        case = ResponseCase(entry.response, entry.reading, self._policy, facts)
-        judged, asked = case.before_queue(), case.regeneration if asks_again else None
+        case = ResponseCase(entry.response, judged.reading, self._policy, facts)
+        base, asked = case.before_queue(), case.regeneration
         payload = ResponsePayload(
             stamp=Stamp.of(self._policy, self._now()),
-            code=judged.code,
+            code=base.code,
             attempt=ReplyAttempt(asked.mode if asked else None, case.attempt),
-            inputs=entry.inputs,
-            extraction=publishable(entry.extraction, judged.tier),
+            inputs=judged.inputs,
+            extraction=publishable(entry.extraction, base.tier),
             reply_to=entry.reply_to,
         )
-        return StepRequest(
-            subject=entry.subject,
+        request = StepRequest(
+            subject=case.subject,
             fingerprint=entry.fingerprint,
             origin=record_origin(entry.record),
-            base_tier=_TIERS.index(judged.tier) + 1,
+            base_tier=base.number,
             capped=False,
             wait=False,
             dedup=None,
@@ -176,22 +161,33 @@ class ResponseGate:
             record=b"",  # what people decide of a response rests on its published decision
             queued=self._policy.verification.on_failure == "ask",
         )
+        return Step(entry, case, payload, request)
 
-    async def decide(self, step: ResponseStep, recorded: Outcome) -> Decided:
-        entry, payload = step.entry, ResponsePayload.from_bytes(recorded.payload)
-        known = await self._rules.policy_that_decided(payload.stamp)
-        policy = known or self._policy
+    async def _recorded(
+        self, entry: PreparedResponse, recorded: Outcome
+    ) -> tuple[ResponseCase, ResponsePayload]:
+        payload = ResponsePayload.from_bytes(recorded.payload)
+        policy = await self._rules.policy_that_decided(payload.stamp)
         # the recorded facts are what this very record found, unless it was sent again
         checks = CHECKS if policy is not self._policy else entry.inputs.differing(payload.inputs)
         reading = entry.reading
         if checks:
             read = partial(read_again, reading, checks, entry.response, policy, payload.inputs)
             reading = await run_in_thread(entry, read)
-        case = ResponseCase(entry.response, reading, policy, recorded_response_facts(recorded, payload))
-        derive = partial(derive_response, case, recorded, payload, known_policy=known is not None)
-        decision = await run_in_thread(entry, derive)
+        case = ResponseCase(entry.response, reading, policy, payload.facts(recorded))
+        return case.recorded_as(payload.code), payload
+
+    async def decide(
+        self, answered: Sequence[tuple[Step[PreparedResponse, ResponseCase], Outcome]]
+    ) -> list[Decided]:
+        return [await self._decided(step, recorded) for step, recorded in answered]
+
+    async def _decided(self, step: Step[PreparedResponse, ResponseCase], recorded: Outcome) -> Decided:
+        entry, known = step.entry, await self._known(step, recorded)
+        case = known[0]
+        (decision,) = await run_in_thread(entry, partial(derive, [known]))
         request = None
-        if payload.review is None:  # what a person decided asks for nothing more
+        if case.facts.review is None:  # what a person decided asks for nothing more
             request = await run_in_thread(entry, partial(regenerate_request, case, decision))
         events = [
             event
@@ -200,16 +196,8 @@ class ResponseGate:
         ]
         return Decided(entry.record, decision, recorded.fresh, request, events)
 
-    def provisional(self, entry: PreparedResponse) -> Decision:
-        """Decide a response without state; see `provisional_response`. No wall clock counts, as of claims."""
-        entry = self._attested(entry, entry.clock)
-        try:
-            return self._provisional(_by_rules(entry))
-        except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
-            report_fault("response.unjudged", exc, offset=entry.record.offset)
-            return self._provisional(_failed(entry, exc))
-
     def _provisional(self, entry: PreparedResponse) -> Decision:
+        entry = _by_rules(entry)
         missing = dict.fromkeys((STATE, *resolvable(entry.response, self._resolver)), "StateUnavailable")
         more = {check: error for check, error in entry.inputs.broken.items() if check not in missing}
         return provisional_response(entry, self._policy, missing | more)
@@ -236,7 +224,7 @@ def prepare_response(record: InboundRecord, response: LlmResponse) -> PreparedRe
 def provisional_response(entry: PreparedResponse, policy: Policy, broken: Mapping[str, str]) -> Decision:
     """Decide a response while state is out of reach: nothing approved or looked up, the same bytes each time."""
     facts = Facts(
-        clock=entry.clock,
+        clock=entry.record.clock,
         extraction=[] if entry.response.fan_out else None,
         reply_to=reply_to(entry.parent, None) if entry.parent else None,
         attestation=entry.inputs.attestation,
@@ -244,16 +232,7 @@ def provisional_response(entry: PreparedResponse, policy: Policy, broken: Mappin
     )
     not_made = {check: Broken(error) for check, error in broken.items() if check in CHECKS}
     case = ResponseCase(entry.response, replace(entry.reading, **not_made), policy, facts)
-    envelope = Envelope(
-        revision=0,
-        fingerprint=entry.fingerprint,
-        origin=entry.record.origin,
-        subject_origin=None,
-        stamp=Stamp.of(policy, entry.clock),
-        capture_time=entry.clock,
-        metadata={},
-    )
-    return build_response_decision(case, envelope, case.outcome())
+    return decide_provisionally(case, entry, policy)
 
 
 def policy_advice(policy: Policy) -> list[str]:
@@ -276,15 +255,6 @@ def publishable(extraction: list[str] | None, tier: IngestionTier) -> list[str] 
     return [] if extraction is not None and tier == IngestionTier.BLOCK else extraction
 
 
-def _failed(entry: PreparedResponse, error: Exception) -> PreparedResponse:
-    """Return a response as one that could not be judged: it goes to review, as an internal error (S0-23)."""
-    name = type(error).__name__
-    inputs = entry.inputs._replace(error=list_broken({INTERNAL: name} | dict.fromkeys(CHECKS, name)))
-    reading = ResponseReading(**{check: Broken(name) for check in CHECKS})
-    extraction: list[str] | None = [] if entry.extraction is not None else None
-    return entry._replace(reading=reading, inputs=inputs, extraction=extraction)
-
-
 def _by_rules(entry: PreparedResponse) -> PreparedResponse:
     """Return a response as the rules alone see it: what it was before a model was asked."""
     broken = entry.inputs.broken
@@ -302,8 +272,8 @@ class ResponseReviews:
         self._find = find
         self._now = now
 
-    def refuse(self, held: HeldEntry, refused: str, *, only_recorded: bool) -> ReviewPlan:  # noqa: ARG002 - as of claims
-        return ReviewPlan(refused, only_recorded=only_recorded)
+    def parents(self, held: HeldEntry) -> Sequence[tuple[str, Subject]]:  # noqa: ARG002 - as of claims
+        return ()
 
     def query(self, entry: PreparedReview, held: HeldEntry) -> DecisionQuery | None:
         verdict = Verdict.APPROVED if held.state is SubjectState.APPROVED else Verdict.REVIEW

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from cachetools import FIFOCache
 
 from groundwire.errors import RecordError, StateError
-from groundwire.gate.claims import ClaimReviews, GateRules, Policies
+from groundwire.gate.claims import ClaimReviews
+from groundwire.gate.kinds import GateRules, Policies
 from groundwire.gate.responses import ResponseReviews
 from groundwire.gate.tree import is_code
 from groundwire.gate.types import (
@@ -22,6 +23,7 @@ from groundwire.gate.types import (
     Result,
     ReviewPlan,
     of_kind,
+    portions,
     put_back,
     record_origin,
 )
@@ -126,7 +128,7 @@ class ReviewGate:
     async def apply_step(self, batch: Sequence[ReviewEntry], *, deferred: bool = False) -> list[Result]:  # noqa: ARG002 - as the Gate
         results: list[Result] = []
         try:
-            for portion in _portions(of_kind(batch, PreparedReview)):
+            for portion in portions(of_kind(batch, PreparedReview), lambda entry: entry.subject):
                 results += await self._carry_out(portion)
         except StateError:
             self._find.begin()  # until state answers again, what was not there may have been published
@@ -145,7 +147,8 @@ class ReviewGate:
         (held,) = await self._state.held([entry.subject])
         if held is None:
             return True
-        plan = self._of_kind(entry).refuse(held, "worker_crash", only_recorded=True)
+        parents = self._of_kind(entry).parents(held)
+        plan = ReviewPlan("worker_crash", only_recorded=True, parents=parents)
         (answer,) = await self._state.review([_request(entry, plan)])
         return isinstance(answer, RefusedAction)
 
@@ -202,7 +205,8 @@ class ReviewGate:
         if held is None:
             return ReviewPlan(refused, only_recorded=unentitled)
         if refused:
-            return self._of_kind(entry).refuse(held, refused, only_recorded=unentitled)
+            parents = self._of_kind(entry).parents(held)
+            return ReviewPlan(refused, only_recorded=unentitled, parents=parents)
         rests_on = published.get(decision_id(entry.subject, held.revision))
         return self._of_kind(entry).plan(entry, held, rests_on)
 
@@ -238,31 +242,17 @@ def _already_refused(entry: PreparedReview, held: HeldEntry | None) -> str:
     return "" if held.state is SubjectState.PENDING else "not_pending"
 
 
-def _portions(entries: Sequence[PreparedReview]) -> Iterator[Sequence[PreparedReview]]:
-    """Cut a batch before each action on a subject of the same portion: it rests on what the other one leaves."""
-    portion: dict[Subject, PreparedReview] = {}
-    for entry in entries:
-        if entry.subject in portion:
-            yield list(portion.values())
-            portion = {}
-        portion[entry.subject] = entry
-    if portion:
-        yield list(portion.values())
-
-
 def _request(entry: PreparedReview, plan: ReviewPlan) -> ReviewRequest:
+    asked = plan._asdict()
+    del asked["before"]
     return ReviewRequest(
         subject=entry.subject,
         action_id=entry.review.action_id,
         action=entry.action,
         expected_revision=entry.review.expected_revision,
         origin=record_origin(entry.record),
-        refused=plan.refused,
-        **plan.text._asdict(),
-        payload=plan.payload,
         decisive=entry.decisive,
-        only_recorded=plan.only_recorded,
-        forget=plan.forget,
+        **asked,
     )
 
 

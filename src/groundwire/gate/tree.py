@@ -1,7 +1,7 @@
 """The tiers that a claim can get, each with its reason: the decision tree, and what people decide.
 
-The tree has exactly nine branches, first that applies (S0-04 to S0-20). What stands around it (expiry, caps, places in
-the queue) is in `groundwire.gate.claim_case`.
+The tree has exactly nine branches, first that applies (S0-04 to S0-20). Expiry and caps are in
+`groundwire.gate.claim_case`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Final, NamedTuple
 
 from groundwire.arguments import takes
 from groundwire.checks.hedges import HedgeAction
-from groundwire.messages.decisions import IngestionTier, ReasonCode
+from groundwire.messages.decisions import IngestionTier, Place, ReasonCode
 from groundwire.policy import TRUSTED_SOURCES
 
 CONVERSATION = "conversation"
 CONVERSATIONS = frozenset({CONVERSATION, "chat"})
 
+TIERS: Final = tuple(IngestionTier)
 _SENTENCES: Final = {
     ReasonCode(code): sentence
     for code, sentence in tomllib.loads((files(__package__) / "reasons.toml").read_text("utf-8")).items()
@@ -30,6 +31,11 @@ class TreeOutcome(NamedTuple):
     tier: IngestionTier
     reason: str
     code: ReasonCode
+
+    @property
+    def number(self) -> int:
+        """The tier as state knows it: 1, 2 or 3."""
+        return TIERS.index(self.tier) + 1
 
 
 def explain(tier: IngestionTier, code: ReasonCode, source: str = "") -> TreeOutcome:
@@ -77,37 +83,30 @@ def determine_tier(
     Returns:
         The tier and the sentence that gives the reason.
     """
-    tier, reason, _ = evaluate_tree(
+    grounds = evaluate_tree(
         hedge_result,
-        is_duplicate=is_duplicate,
-        dedup_failed=dedup_failed,
         has_verified_citation=has_verified_citation,
         source=source,
         memory_type=memory_type,
         trusted_sources=trusted_sources,
     )
+    tier, reason, _ = compared(grounds, is_duplicate=is_duplicate, dedup_failed=dedup_failed)
     return tier, reason
 
 
 def evaluate_tree(
     hedge: HedgeAction,
     *,
-    is_duplicate: bool,
-    dedup_failed: bool,
     has_verified_citation: bool,
     source: str,
     memory_type: str,
     trusted_sources: Collection[str],
 ) -> TreeOutcome:
-    """Walk the tree; as `determine_tier`, with the reason's code."""
+    """Walk the tree as if the claim had been compared and were new; as `determine_tier`, with the reason's code."""
     if hedge == HedgeAction.BLOCK:
         return explain(IngestionTier.BLOCK, ReasonCode.PERSONAL_SPECULATION)
-    if is_duplicate:
-        return explain(IngestionTier.BLOCK, ReasonCode.DUPLICATE)
     if hedge == HedgeAction.REVIEW:
         return explain(IngestionTier.FLAG_REVIEW, ReasonCode.TECHNICAL_HEDGE)
-    if dedup_failed:
-        return explain(IngestionTier.FLAG_REVIEW, ReasonCode.DEDUP_UNAVAILABLE)
     if has_verified_citation:
         return explain(IngestionTier.AUTO_APPROVE, ReasonCode.VERIFIED_CITATION)
     if source in trusted_sources:
@@ -117,6 +116,28 @@ def evaluate_tree(
     if memory_type == "preference" and source in CONVERSATIONS:
         return explain(IngestionTier.AUTO_APPROVE, ReasonCode.STATED_PREFERENCE)
     return explain(IngestionTier.FLAG_REVIEW, ReasonCode.UNGROUNDED)
+
+
+def compared(base: TreeOutcome, *, is_duplicate: bool, dedup_failed: bool) -> TreeOutcome:
+    """Apply the tree's two branches of the comparison, each at its place among the others."""
+    if base.tier == IngestionTier.BLOCK or base.code == ReasonCode.INTERNAL_ERROR:
+        return base
+    if is_duplicate:
+        return explain(IngestionTier.BLOCK, ReasonCode.DUPLICATE)
+    if dedup_failed and base.code != ReasonCode.TECHNICAL_HEDGE:
+        return explain(IngestionTier.FLAG_REVIEW, ReasonCode.DEDUP_UNAVAILABLE)
+    return base
+
+
+def queued(judged: TreeOutcome, place: Place, *, joins: bool = False) -> TreeOutcome:
+    """Apply the answer of the review queue; `joins`: the claim follows one that is pending (C-09)."""
+    if judged.tier != IngestionTier.FLAG_REVIEW:
+        return judged
+    if joins:
+        return explain(IngestionTier.FLAG_REVIEW, ReasonCode.PENDING_DUPLICATE)
+    if place not in {Place.FREE, Place.NOT_NEEDED}:
+        return explain(IngestionTier.BLOCK, ReasonCode.REVIEW_QUEUE_FULL)
+    return judged
 
 
 _CODE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

@@ -6,7 +6,7 @@ All of them are immutable: a step that learns more returns a new value.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -14,14 +14,17 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.claim_case import UNREAD, ClaimInputs, ClaimReading
 from groundwire.gate.response_checks import (
+    CHECKS,
+    INTERNAL,
     NO_INPUTS,
     Broken,
     CheckInputs,
     ClaimReport,
     ResponseReading,
     Skipped,
+    list_broken,
 )
-from groundwire.messages.base import InputRecord, canonical_json, from_milliseconds, immutable
+from groundwire.messages.base import InputRecord, canonical_json, immutable, to_milliseconds
 from groundwire.messages.decisions import Decision, Kind, RegenerateRequest, Verdict
 from groundwire.messages.events import Event
 from groundwire.messages.headers import InboundRecord
@@ -43,6 +46,11 @@ def parents_of(claim: Claim) -> list[tuple[str, Subject]]:
         name = parent.removeprefix(RESPONSE_PARENT)
         result.append((parent, Subject(claim.tenant_id, claim.user_id, kind, name)))
     return result
+
+
+def horizon_of(claim: Claim) -> int:
+    """Return the milliseconds since 1970 from which on a claim no longer holds, or 0."""
+    return to_milliseconds(claim.validity_horizon) if claim.validity_horizon else 0
 
 
 def record_origin(record: InboundRecord) -> RecordOrigin:
@@ -79,10 +87,6 @@ class PreparedClaim(NamedTuple):
     def subject(self) -> Subject:
         return self.claim.subject
 
-    @property
-    def clock(self) -> datetime:
-        return from_milliseconds(self.record.timestamp)
-
 
 class PreparedResponse(NamedTuple):
     """A response before state is asked: decoded, and its checks run."""
@@ -97,6 +101,14 @@ class PreparedResponse(NamedTuple):
     extraction: list[str] | None = None  # the claims of its answer, where they are to be fanned out
     reply_to: dict[str, Any] | None = None  # what is known of the response that it replaces
 
+    def failed(self, error: Exception) -> PreparedResponse:
+        """Return the response as one that could not be judged: a review, as an internal error (S0-23)."""
+        name = type(error).__name__
+        inputs = self.inputs._replace(error=list_broken({INTERNAL: name} | dict.fromkeys(CHECKS, name)))
+        reading = ResponseReading(**{check: Broken(name) for check in CHECKS})
+        extraction: list[str] | None = [] if self.extraction is not None else None
+        return self._replace(reading=reading, inputs=inputs, extraction=extraction)
+
     @property
     def subject(self) -> Subject:
         return self.response.subject
@@ -106,12 +118,11 @@ class PreparedResponse(NamedTuple):
         replaced = self.response.in_reply_to
         return self.subject._replace(subject_id=replaced) if replaced is not None else None
 
-    @property
-    def clock(self) -> datetime:
-        return from_milliseconds(self.record.timestamp)
-
 
 Prepared = PreparedClaim | PreparedResponse
+
+
+_E = TypeVar("_E", bound="Prepared | PreparedReview")
 
 
 def of_kind(entries: Iterable[object], *kinds: type[_T]) -> list[_T]:
@@ -123,6 +134,20 @@ def put_back(entries: Iterable[Any], made: Iterable[Any], *kinds: type) -> list[
     """Return the entries in their order, those of these kinds replaced by what was made of them."""
     remaining = iter(made)
     return [next(remaining) if isinstance(entry, kinds) else entry for entry in entries]
+
+
+def portions(entries: Iterable[_E], rests_on: Callable[[_E], Subject | None]) -> Iterator[list[_E]]:
+    """Cut a batch before each entry that rests on what an earlier one of the same portion leaves."""
+    portion: list[_E] = []
+    subjects: set[Subject] = set()
+    for entry in entries:
+        if rests_on(entry) in subjects:
+            yield portion
+            portion, subjects = [], set()
+        portion.append(entry)
+        subjects.add(entry.subject)
+    if portion:
+        yield portion
 
 
 LARGE: Final = 4_000
@@ -152,10 +177,6 @@ class PreparedReview:
         return ReviewAction(self.review.action)
 
     @property
-    def clock(self) -> datetime:
-        return from_milliseconds(self.record.timestamp)
-
-    @property
     def decisive(self) -> bytes:
         """16 bytes that tell another action under the same id."""
         review = self.review
@@ -176,23 +197,17 @@ class PreparedReview:
         }
 
 
-class DecidedText(NamedTuple):
-    """What state is asked about the claim that an action decides: fields of `groundwire.state.model.ReviewRequest`."""
-
-    expired: bool = False
-    dedup: DedupQuery | None = None
-    dedup_failed: bool = False
-    parents: Sequence[tuple[str, Subject]] = ()
-    horizon: int = 0
-
-
 class ReviewPlan(NamedTuple):
     """What state is asked beside the action itself; see `groundwire.state.model.ReviewRequest`."""
 
     refused: str = ""
     only_recorded: bool = False
     forget: bool = False
-    text: DecidedText = DecidedText()
+    expired: bool = False
+    dedup: DedupQuery | None = None
+    dedup_failed: bool = False
+    parents: Sequence[tuple[str, Subject]] = ()
+    horizon: int = 0
     payload: bytes = b""
     before: Decision | None = None  # the published one that a response's next one is made from
 

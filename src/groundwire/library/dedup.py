@@ -25,7 +25,7 @@ from groundwire.checks.dedup.signature import (
 )
 from groundwire.gate.claim_case import verdict_of
 from groundwire.messages.decisions import DedupFacts, MatchClass
-from groundwire.state.matching import Indexed, Match, choose
+from groundwire.state.matching import Indexed, Match, MatchKind, choose
 from groundwire.state.model import MatchRules
 
 StoredMemory = tuple[str, str]
@@ -127,10 +127,10 @@ class DedupChecker:
                 error=type(exc).__name__,
             )
         found = verdict_of(report(matches, self._rules).matches, self._rules)
-        match = found.duplicate or found.conflict
+        match = found.get(MatchKind.DUPLICATE) or found.get(MatchKind.CONFLICT)
         nearest = max((Fraction(m.inter, m.union) for m in matches), default=Fraction(0))
         return DuplicateResult(
-            is_duplicate=found.duplicate is not None,
+            is_duplicate=MatchKind.DUPLICATE in found,
             similarity=round(match.inter / match.union if match else float(nearest), 4),
             existing_memory_id=match.subject_id if match else None,
             difference=match.difference if match else "none",

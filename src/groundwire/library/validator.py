@@ -15,8 +15,8 @@ from typing import get_args
 from groundwire.arguments import takes
 from groundwire.checks.dedup.signature import basis_points
 from groundwire.errors import RecordError
-from groundwire.gate.build import CONFIDENCE, primary_source
-from groundwire.gate.claim_case import UNREAD, ClaimCase, ClaimInputs, list_checks, read_claim
+from groundwire.gate.build import CONFIDENCE
+from groundwire.gate.claim_case import UNREAD, ClaimCase, ClaimInputs, list_checks, primary_source, read_claim
 from groundwire.gate.claims import CitationLookup
 from groundwire.gate.types import PreparedClaim
 from groundwire.library.dedup import (

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache, cached_property
 from typing import Final, NamedTuple
 
@@ -46,6 +47,11 @@ class InboundRecord:
     headers: Headers = field(default_factory=tuple)
     retry: LookupRetry | None = None
 
+    @property
+    def clock(self) -> datetime:
+        """The time of the record."""
+        return from_milliseconds(self.timestamp)
+
     @cached_property
     def sha256(self) -> str:
         """Hexadecimal SHA-256 of the value."""
@@ -58,7 +64,7 @@ class InboundRecord:
             topic=self.topic,
             partition=self.partition,
             offset=self.offset,
-            timestamp=from_milliseconds(self.timestamp),
+            timestamp=self.clock,
             sha256=self.sha256,
         )
 

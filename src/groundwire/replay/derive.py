@@ -11,9 +11,8 @@ from dataclasses import fields
 from types import NoneType
 from typing import Any, Final, get_args
 
-from groundwire.checks.citations import Citation
 from groundwire.checks.dedup.signature import Difference, Thresholds, is_near
-from groundwire.gate.build import Stamp, build_decision, build_response_decision
+from groundwire.gate.build import Stamp, build_decision
 from groundwire.gate.claim_case import (
     UNREAD,
     CheckFinding,
@@ -27,8 +26,9 @@ from groundwire.gate.claim_case import (
 )
 from groundwire.gate.claims import provisional_claim
 from groundwire.gate.record import ReplyAttempt, ResponsePayload, next_decision
-from groundwire.gate.response_case import INTERNAL, STATE, ResponseCase, extract
+from groundwire.gate.response_case import STATE, ResponseCase, extract
 from groundwire.gate.response_checks import (
+    INTERNAL,
     CheckInputs,
     ResponseReading,
     broken_checks,
@@ -125,8 +125,6 @@ def decide_claim(recorded: Decision, value: bytes, claim: Claim, policy: Policy)
         policy,
         revision=revision or recorded.revision,
         fingerprint=entry.fingerprint,
-        capture_time=claim.captured_at or facts.clock,
-        metadata=claim.metadata,
     )
     return build_decision(case, frame, case.outcome())
 
@@ -137,7 +135,9 @@ def review_claim(recorded: Decision, inputs: Inputs, action: ReviewDecision, pol
         raise Mismatch("$.subject_origin", "no claim is there")
     content = action.content if action.content is not None else inputs.edit
     edited = content is not None
-    claim = first.model_copy(update={"content": content}) if edited else first
+    deciding, clock = inputs.again or (first, recorded.subject_origin.timestamp)
+    decided = {"captured_at": deciding.captured_at or clock, "metadata": deciding.metadata}
+    claim = first.model_copy(update=decided | {"content": content} if edited else decided)
     expired = claim.validity_horizon is not None and claim.validity_horizon <= recorded.facts.clock
     facts = recorded.facts
     reading = UNREAD if facts.error else read_claim(claim.content, policy)
@@ -160,15 +160,12 @@ def review_claim(recorded: Decision, inputs: Inputs, action: ReviewDecision, pol
         error=facts.error,
     )
     case = ClaimCase(claim, reading, policy, given, findings)
-    deciding, clock = inputs.again or (first, recorded.subject_origin.timestamp)
     frame = envelope(
         recorded,
         origin_of(recorded, inputs.value),
         policy,
         revision=action.expected_revision + 1,
         fingerprint=fingerprint(first),
-        capture_time=deciding.captured_at or clock,
-        metadata=deciding.metadata,
     )
     return build_decision(case, frame, case.outcome())
 
@@ -207,12 +204,9 @@ def relevance_of(
 
 
 def _verified(reading: ClaimReading, findings: Findings) -> list[int]:
-    first: dict[str, Citation] = {}
-    for citation in reading.verifiable:
-        first.setdefault(citation.label, citation)
     return [
-        citation.start
-        for label, citation in first.items()
+        start
+        for label, start in reading.first_places.items()
         if label in findings and findings[label].state == CitationState.VERIFIED
     ]
 
@@ -360,10 +354,8 @@ def _own(
         policy,
         revision=revision,
         fingerprint=entry.fingerprint,
-        capture_time=recorded.decided_at,
-        metadata={},
     )
-    return build_response_decision(case, frame, case.outcome())
+    return build_decision(case, frame, case.outcome())
 
 
 def _broken(facts: Facts) -> dict[str, str]:

@@ -45,8 +45,6 @@ def envelope(
     *,
     revision: int,
     fingerprint: str,
-    capture_time: datetime,
-    metadata: dict[str, Any],
 ) -> Envelope:
     return Envelope(
         revision=revision,
@@ -54,8 +52,6 @@ def envelope(
         origin=origin,
         subject_origin=recorded.subject_origin if revision > 1 else None,
         stamp=Stamp.of(policy, recorded.decided_at),
-        capture_time=capture_time,
-        metadata=metadata,
     )
 
 

@@ -25,7 +25,7 @@ from groundwire.config import Settings
 from groundwire.errors import UsageError
 from groundwire.gate.build import Stamp
 from groundwire.gate.claim_case import CheckFinding, ClaimInputs, dedup_query
-from groundwire.gate.claims import Policies
+from groundwire.gate.kinds import Policies
 from groundwire.gate.record import (
     ClaimPayload,
     HumanDecision,
@@ -35,6 +35,7 @@ from groundwire.gate.record import (
     record_of,
 )
 from groundwire.gate.response_checks import CheckInputs
+from groundwire.gate.tree import cap
 from groundwire.gate.types import LARGE, parents_of
 from groundwire.kafka.reader import Positions, Start, TopicReader, TopicSpan, follow, open_reader
 from groundwire.keys.seal_keys import required_seal_keys
@@ -274,6 +275,9 @@ def _stored_claim(decision: Decision, policy: Policy) -> StoredOutcome | None:
             dedup = dedup_query(claim, policy)
         except Exception as exc:  # noqa: BLE001 - one text must not keep all others from coming back
             report_fault("rebuild.unreadable", exc)
+    code = ReasonCode(decision.reason_code)
+    # as a cap, this code follows grounds that no decision names; as a base it has another sentence
+    capped = decision.reason == cap(ReasonCode.CITATION_UNVERIFIED).reason
     human = None
     if facts.review:
         edited = claim.content if facts.review.get("edited") else None
@@ -281,8 +285,8 @@ def _stored_claim(decision: Decision, policy: Policy) -> StoredOutcome | None:
     payload = ClaimPayload(
         stamp=_stamp(decision),
         scheme=facts.dedup.scheme if facts.dedup else "",
-        base=ReasonCode(decision.reason_code),
-        cap=None,
+        base=ReasonCode.VERIFIED_CITATION if capped else code,
+        cap=code if decision.tier == IngestionTier.FLAG_REVIEW else None,
         capture_time=evidence.capture_time,
         metadata=evidence.metadata,
         inputs=ClaimInputs(_findings(decision), facts.attestation, facts.relevance, facts.error),

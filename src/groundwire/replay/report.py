@@ -21,7 +21,7 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 from groundwire import __version__
 from groundwire.config import Settings
 from groundwire.errors import BrokerUnavailable, UsageError
-from groundwire.gate.claims import Policies
+from groundwire.gate.kinds import Policies
 from groundwire.kafka.connection import admin, unavailable
 from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import InboundRecord, decision_headers

@@ -15,8 +15,8 @@ from typing import Final, Protocol
 from groundwire import __version__
 from groundwire.errors import RecordError
 from groundwire.gate.claim_case import ClaimInputs
-from groundwire.gate.claims import Policies
 from groundwire.gate.gate import Gate, Lookups, decode_record
+from groundwire.gate.kinds import Policies
 from groundwire.gate.response_checks import CheckInputs, read_response
 from groundwire.gate.reviews import ReviewGate
 from groundwire.gate.types import (

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from groundwire import __version__
 from groundwire.errors import RecordError
-from groundwire.gate.claims import Policies
+from groundwire.gate.kinds import Policies
 from groundwire.kafka.reader import Start
 from groundwire.keys.attestation import AttestationState, Keys, Role
 from groundwire.logs import report_fault

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -17,7 +18,7 @@ import groundwire
 from groundwire.cli.environment import unknown_variables
 from groundwire.errors import ErrorCode
 from groundwire.gate import claim_case
-from groundwire.gate.build import MAX_BYTES, MAX_ENTRIES
+from groundwire.gate.build import MAX_BYTES, MAX_ENTRIES, REVIEW_PLACE, Checks
 from groundwire.gate.response_case import ResponseCase, report_of
 from groundwire.gate.response_checks import read_response
 from groundwire.messages import headers
@@ -129,8 +130,8 @@ def test_the_headers_of_the_wire_contract_are_those_that_records_carry() -> None
 
 def test_the_checks_of_the_wire_contract_are_those_that_decisions_list() -> None:
     source = inspect.getsource(claim_case)
-    of_claims = source[source.index("REVIEW_PLACE =") : source.index("class ClaimCase")]
-    of_claims += source[source.index("def list_checks") : source.index("class Prejudgement")]
+    of_claims = f'"{REVIEW_PLACE}"\n{dedent(inspect.getsource(Checks.add_place))}'
+    of_claims += source[source.index("def list_checks") :]
     listed = {
         re.sub(r":.*", "", node.value)
         for node in ast.walk(ast.parse(of_claims))

@@ -22,8 +22,15 @@ from groundwire.checks.sources import FieldCheckResult, IndexReport, SourceRepor
 from groundwire.checks.values.answer import UnsupportedValue, ValueReport
 from groundwire.epistemic.plan import build_report, is_critical
 from groundwire.epistemic.types import ClaimVerification, VerificationConfig
-from groundwire.gate.response_case import INTERNAL, STATE, ResponseCase
-from groundwire.gate.response_checks import Broken, ClaimReport, ResponseReading, Skipped, list_broken
+from groundwire.gate.response_case import STATE, ResponseCase
+from groundwire.gate.response_checks import (
+    INTERNAL,
+    Broken,
+    ClaimReport,
+    ResponseReading,
+    Skipped,
+    list_broken,
+)
 from groundwire.messages.decisions import DedupMatch, Facts, MatchClass, Place
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy

@@ -10,12 +10,10 @@ from groundwire.gate.build import (
     Envelope,
     Stamp,
     build_decision,
-    build_response_decision,
-    primary_source,
     shorten,
-    within_limits,
 )
-from groundwire.gate.claim_case import CheckFinding, ClaimCase, read_claim
+from groundwire.gate.claim_case import CheckFinding, ClaimCase, primary_source, read_claim
+from groundwire.gate.record import PublishedCase
 from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import CitationState, Decision, DedupFacts, Facts, Origin
 from groundwire.messages.identity import decision_id
@@ -34,8 +32,6 @@ def envelope(revision: int = 1) -> Envelope:
         origin=Origin(topic="t", partition=0, offset=1, timestamp=NOW, sha256="0" * 64),
         subject_origin=None,
         stamp=Stamp(NOW, "1", "0" * 64, "v"),
-        capture_time=NOW,
-        metadata={},
     )
 
 
@@ -79,7 +75,7 @@ async def test_lists_hold_a_hundred_entries_of_five_hundred_characters_and_count
     assert decision.truncated is None
     for stale, left_out in ((100, None), (103, {"report.warnings": 3, "checks_failed": 3})):
         case = clean_case(reading=clean_reading(index=index_of([f"f{n}" for n in range(stale)], [])))
-        decision = build_response_decision(case, envelope(), case.outcome())
+        decision = build_decision(case, envelope(), case.outcome())
         assert decision.truncated == left_out
 
 
@@ -201,10 +197,22 @@ async def test_a_decision_above_the_limit_has_its_lists_cut_as_far_as_it_must_an
         assert len(decision.to_bytes()) == size
         return decision
 
+    def built_again(decision: Decision) -> Decision:
+        stamp = Stamp(decision.decided_at, decision.engine, decision.policy.sha256, decision.policy.version)
+        again = Envelope(
+            revision=decision.revision,
+            fingerprint=decision.fingerprint,
+            origin=decision.origin,
+            subject_origin=None,
+            stamp=stamp,
+        )
+        case = PublishedCase(decision)
+        return build_decision(case, again, case.before_queue())
+
     whole = await exactly(LIMIT)
-    assert within_limits(whole) is whole
+    assert built_again(whole).to_bytes() == whole.to_bytes()
     larger = await exactly(LIMIT + 1)
-    cut = within_limits(larger)
+    cut = built_again(larger)
     assert len(cut.to_bytes()) < LIMIT
     assert cut.report is not None
     assert set(cut.report["list0"]) == {"x" * 200}, "the next room has strings of 200 characters"
@@ -215,7 +223,7 @@ async def test_a_decision_above_the_limit_has_its_lists_cut_as_far_as_it_must_an
     long = just.report | {"list0": [*just.report["list0"], "one more, and long enough"]}
     counted = len(b'"truncated":{"report.list0":1}') - len(b'"truncated":null')
     shorter = [just.report["list1"][0][:-counted], *just.report["list1"][1:]]
-    cut = within_limits(just.model_copy(update={"report": long | {"list1": shorter}}))
+    cut = built_again(just.model_copy(update={"report": long | {"list1": shorter}}))
     assert len(cut.to_bytes()) == LIMIT
     assert cut.report == just.report | {"list1": shorter}
     assert cut.truncated == {"report.list0": 1}
@@ -224,7 +232,7 @@ async def test_a_decision_above_the_limit_has_its_lists_cut_as_far_as_it_must_an
     decision = await a_decision(
         report=big | {"filler": ["z" * 400] * 150}, truncated={"report.list0": 7, "checks_failed": 2}
     )
-    cut = within_limits(decision)
+    cut = built_again(decision)
     assert cut.truncated == {
         "checks_failed": 2,
         "report.list0": 37,
@@ -234,7 +242,7 @@ async def test_a_decision_above_the_limit_has_its_lists_cut_as_far_as_it_must_an
     # without a report
     plain = await a_decision(report=None, checks_failed=["x" * 600] * 100, reason="r" * (LIMIT - 40_000))
     assert len(plain.to_bytes()) > LIMIT
-    cut = within_limits(plain)
+    cut = built_again(plain)
     assert (cut.report, cut.truncated) == ({}, None)
     assert set(cut.checks_failed) == {"x" * 200}
 

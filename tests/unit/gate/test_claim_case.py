@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.hedges import HedgeAction
-from groundwire.gate.claim_case import CheckFinding, ClaimCase, list_checks, prejudge, read_claim
+from groundwire.gate.claim_case import CheckFinding, ClaimCase, list_checks, read_claim
 from groundwire.gate.claims import as_finding
-from groundwire.gate.record import recorded_reason
 from groundwire.gate.tree import cap, determine_tier, explain, is_code, reviewed
 from groundwire.messages.decisions import (
     CitationState,
@@ -87,7 +86,7 @@ def test_of_the_caps_that_apply_the_first_is_the_reason():
                 if held and (first is None or first == "citation_unverified"):
                     first = "ai_synthesis_held"
                 expected = ("tier_2", first) if first else approved_citation
-                if outcome_of(found) != expected or found.base().tier != "tier_1":
+                if outcome_of(found) != expected or found.base.tier != "tier_1":
                     wrong.append((chosen, outcome_of(found)))
         assert wrong == []
     # S0-121: a tier 2 keeps its own
@@ -331,7 +330,7 @@ def test_hidden_text_turns_approvals_only_into_reviews_before_every_other_cap():
     assert outcome_of(found) == ("tier_2", "hidden_text")
     assert "hidden_text: U+00AD, U+202E" in list_checks(found).failed
     assert "no_speculation" not in list_checks(found).passed
-    assert prejudge(found).cap == "hidden_text"
+    assert found.own_cap == "hidden_text"
     assert outcome_of(case(f"I think: {hiding}", states=VERIFIED)) == SPECULATION
     assert outcome_of(case(hiding, states=VERIFIED, matches=[match()])) == ("tier_3", "duplicate")
     assert outcome_of(case("We use Post\u00adgreSQL")) == ("tier_2", "ungrounded")
@@ -356,8 +355,8 @@ def test_the_match_that_is_named_is_the_one_that_decided():
     findings = {"adr:003": CheckFinding(CitationState.VERIFIED, "", NOW)}
     for held in (False, True):
         policy = Policy(auto_approve_ai_synthesis=not held)
-        judged = prejudge(ClaimCase(claim, read_claim(CITED, policy), policy, Facts(clock=NOW), findings))
-        assert (judged.base_tier, judged.cap) == (1, "ai_synthesis_held" if held else None)
+        found = ClaimCase(claim, read_claim(CITED, policy), policy, Facts(clock=NOW), findings)
+        assert (found.base.number, found.own_cap) == (1, "ai_synthesis_held" if held else None)
 
 
 def test_every_input_gets_the_first_branch_that_applies():
@@ -454,17 +453,16 @@ APPROVE, REVIEW, BLOCK = IngestionTier
 def test_each_recorded_tier_keeps_its_reason():
     """A finding keeps a short detail and never the source's text."""
 
-    def reason(
-        tier: IngestionTier, base: str, late_cap: str | None = None, *, joined: bool = False, **facts: Any
-    ) -> str:
+    def reason(tier: IngestionTier, base: str, own_cap: str | None = None, **facts: Any) -> str:
         matches = [match(kind, kind, "number", 24) for kind in facts.pop("matches", ())]
         dedup = DedupFacts(status=facts.pop("status", "ok"), scheme="s", matches=matches)
         claim = Claim(claim_id="c", user_id="u", content="Snow is white", source="user", memory_type="fact")
         known = Facts(clock=NOW, dedup=dedup, **facts)
-        case = ClaimCase(claim, read_claim(claim.content, Policy()), Policy(), known, {})
-        cap = ReasonCode(late_cap) if late_cap else None
-        found = recorded_reason(case, tier, ReasonCode(base), cap, joined=joined)
-        assert found.tier == tier or "review" in facts
+        policy = Policy(dedup_material_difference=False)  # another than the one that decided
+        case = ClaimCase(claim, read_claim(claim.content, policy), policy, known, {})
+        cap = ReasonCode(own_cap) if own_cap else None
+        found = case.recorded_as(ReasonCode(base), cap).judged(tier)
+        assert found.tier == tier
         return str(found.code)
 
     blocked, approved = [ParentFact(id="p", state="blocked")], [ParentFact(id="p", state="approved")]
@@ -472,14 +470,11 @@ def test_each_recorded_tier_keeps_its_reason():
     table = [
         # an approval keeps its grounds
         ((APPROVE, "trusted_source", "citation_irrelevant"), {"matches": ["approved"]}, "trusted_source"),
-        # what blocks by itself is the reason, whatever state said
-        ((BLOCK, "expired"), {"place": Place.USER_FULL}, "expired"),
-        ((BLOCK, "personal_speculation"), {"place": Place.USER_FULL}, "personal_speculation"),
-        # anything else that was blocked had no place in the queue, or was a duplicate
-        ((BLOCK, "trusted_source"), {"place": Place.USER_FULL}, "review_queue_full"),
-        ((BLOCK, "trusted_source"), {"place": Place.TOTAL_FULL}, "review_queue_full"),
-        ((BLOCK, "trusted_source"), {"place": Place.FREE}, "duplicate"),
-        ((REVIEW, "technical_hedge"), {"joined": True, "matches": ["approved"]}, "pending_duplicate"),
+        # what blocks by itself is the reason, else a duplicate
+        ((BLOCK, "expired"), {"matches": ["approved"]}, "expired"),
+        ((BLOCK, "personal_speculation"), {}, "personal_speculation"),
+        ((BLOCK, "trusted_source"), {}, "duplicate"),
+        ((BLOCK, "technical_hedge"), {}, "duplicate"),
         # these branches come before the comparison, even where that failed
         ((REVIEW, "technical_hedge", "citation_unverified"), {"status": "failed"}, "technical_hedge"),
         ((REVIEW, "internal_error", "citation_unverified"), {"status": "failed"}, "internal_error"),
@@ -495,23 +490,12 @@ def test_each_recorded_tier_keeps_its_reason():
         (lowered, {"parents": blocked, "matches": ["pending"]}, "derived_from_unapproved"),
         (lowered, {"parents": blocked}, "derived_from_unapproved"),
         (lowered, {"parents": approved}, "citation_unverified"),
-        ((REVIEW, "ai_synthesis_held"), {"parents": approved}, "ai_synthesis_held"),
+        ((REVIEW, "verified_citation", "ai_synthesis_held"), {"parents": approved}, "ai_synthesis_held"),
+        ((REVIEW, "trusted_source"), {"parents": approved}, "conflicting_near_duplicate"),
         (
             (REVIEW, "trusted_source", "hidden_text"),
             {"parents": blocked, "matches": ["approved"]},
             "hidden_text",
-        ),
-        # after an action the action is the reason; an approval that was blocked is a duplicate
-        *(
-            ((tier, "technical_hedge"), {"review": {"action": action}, "matches": ["rejected"]}, code)
-            for action, tier, code in (
-                ("approve", BLOCK, "duplicate"),
-                ("approve", APPROVE, "human_approved"),
-                ("approve", REVIEW, "human_approved"),
-                ("reject", BLOCK, "human_rejected"),
-                ("retract", BLOCK, "retracted"),
-                ("expire", BLOCK, "review_expired"),
-            )
         ),
     ]
     found = [(given, facts, reason(*given, **facts), code) for given, facts, code in table]

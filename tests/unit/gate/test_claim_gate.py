@@ -19,7 +19,6 @@ from structlog.testing import capture_logs
 
 from groundwire.checks.dedup.form import read_form
 from groundwire.errors import UsageError
-from groundwire.gate import claims as gate_module
 from groundwire.gate.types import AlreadyDeferred, DeadLetter, Decided, Deferred
 from groundwire.keys.attestation import Keys
 from groundwire.messages.base import to_milliseconds
@@ -295,18 +294,12 @@ async def test_a_fault_can_only_take_approvals_away(tmp_path):
 
     async def decided_with(tmp_path, fault, policy):
         """Decide claims_ with one part broken; none is dropped."""
-        boom, prejudge = RuntimeError("boom"), gate_module.prejudge
-
-        def once(case):
-            if case.facts.error is None:
-                raise boom
-            return prejudge(case)
-
+        boom = RuntimeError("boom")
         broken = {
             "read": patch("groundwire.gate.claims.read_claim", side_effect=boom),
             "dedup": patch("groundwire.gate.claim_case.signature", side_effect=boom),
             "relevance": patch("groundwire.gate.claims.relevance", side_effect=boom),
-            "prejudge": patch("groundwire.gate.claims.prejudge", side_effect=once),
+            "tree": patch("groundwire.gate.claim_case.evaluate_tree", side_effect=boom),
             **{
                 name: patch.object(CitationVerifier, name, side_effect=boom)
                 for name in ("local", "cached", "remote")
@@ -323,12 +316,12 @@ async def test_a_fault_can_only_take_approvals_away(tmp_path):
         assert len(decisions) == len(claims_)
         return {decision.subject_id for decision in decisions if decision.approved}, decisions
 
-    for fault in ["local", "cached", "remote", "read", "dedup", "prejudge", "relevance", "status"]:
+    for fault in ["local", "cached", "remote", "read", "dedup", "tree", "relevance", "status"]:
         for policy in (Policy(), Policy(verify_claim_relevance=True)):
             sound, _ = await decided_with(tmp_path, None, policy)
             found, decisions = await decided_with(tmp_path, fault, policy)
             assert found <= sound
-            if fault in {"read", "dedup", "prejudge"}:
+            if fault in {"read", "dedup", "tree"}:
                 assert not found
                 assert {(str(d.reason_code), d.facts.error) for d in decisions} == {
                     ("internal_error", "RuntimeError")

@@ -17,7 +17,6 @@ from groundwire.epistemic.plan import build_report
 from groundwire.epistemic.types import VerificationConfig
 from groundwire.gate import response_case
 from groundwire.gate.response_case import (
-    INTERNAL,
     STATE,
     ResponseCase,
     extract,
@@ -28,6 +27,7 @@ from groundwire.gate.response_case import (
 )
 from groundwire.gate.response_checks import (
     DISABLED,
+    INTERNAL,
     NOT_PROVIDED,
     Broken,
     CheckInputs,

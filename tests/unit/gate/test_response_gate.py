@@ -13,7 +13,7 @@ import pytest
 
 from groundwire.epistemic.types import VerificationConfig
 from groundwire.errors import StateUnavailable
-from groundwire.gate import response_checks, responses
+from groundwire.gate import kinds, response_checks
 from groundwire.gate.gate import Gate, Lookups
 from groundwire.gate.response_case import fan_out
 from groundwire.gate.types import DeadLetter
@@ -131,8 +131,8 @@ async def test_a_response_that_breaks_the_gate_itself_goes_to_review_with_state_
         assert summary(one) == ("tier_2", "internal_error")
         assert "internal=RuntimeError" in one.facts.error
         assert "text" not in one.to_bytes().decode()
-    build, outcomes = responses.build_response_decision, [RuntimeError("text"), DEFAULT]
-    with patch.object(responses, "build_response_decision", wraps=build, side_effect=outcomes) as called:
+    build, outcomes = kinds.build_decision, [RuntimeError("text"), DEFAULT]
+    with patch.object(kinds, "build_decision", wraps=build, side_effect=outcomes) as called:
         decision = await world.provisional(world.response(**GROUNDED))
     assert called.call_count == 2
     assert summary(decision) == ("tier_2", "internal_error")

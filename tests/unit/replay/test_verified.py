@@ -431,7 +431,6 @@ async def test_decisions_of_an_earlier_engine_are_not_derived_but_a_replay_repor
     place.policy = Policy(version="of before")
     place.verifier = verifier(adr_folder(tmp_path / "own", ADR_003="# Redis"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("groundwire.gate.record.__version__", before)
         patch.setattr("groundwire.gate.build.__version__", before)
         patch.setattr("groundwire.checks.citations.denied", lambda *_: False)
         await place.send(
