@@ -18,6 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
@@ -178,9 +179,12 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
             return actions(assignment)
 
         async def note_starts(assignment: Any, node: int, tps: Sequence[TopicPartition]) -> bool:  # noqa: ANN401
-            """Record the start positions of partitions before anything is read."""
-            updated: bool = await update(assignment, node, tps)
+            """Record the start positions of partitions, and what they were committed with, before anything is read."""
             consumer: Any = self.consumer
+            for tp in tps:
+                state = assignment.state_value(tp)
+                state.fetch_committed = partial(_noted, state, consumer.starts, TP(*tp))
+            updated: bool = await update(assignment, node, tps)
             consumer.positions |= _positions(assignment, tps)
             return updated
 
@@ -193,11 +197,10 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
             for waiter in fetcher._fetch_waiters:
                 fetcher._notify(waiter)
 
-    async def committed(self, tps: Sequence[TP]) -> dict[TP, OffsetAndMetadata]:
-        """Read committed offsets with their metadata. Raises: KafkaError."""
-        coordinator: Any = self._ensure_consumer()._coordinator
-        found = await coordinator.fetch_committed_offsets([TopicPartition(*tp) for tp in tps])
-        return {tp: found.get(TopicPartition(*tp), OffsetAndMetadata(-1, "")) for tp in tps}
+
+async def _noted(state: Any, starts: dict[TP, OffsetAndMetadata], tp: TP) -> OffsetAndMetadata:  # noqa: ANN401 - aiokafka's
+    starts[tp] = await type(state).fetch_committed(state)
+    return starts[tp]
 
 
 def _positions(assignment: Any, tps: Iterable[tuple[str, int]]) -> dict[TP, int]:  # noqa: ANN401 - aiokafka's
@@ -230,6 +233,8 @@ class BatchConsumer(driver.Consumer):
         self._freed = asyncio.Event()
         #: Next offsets to read.
         self.positions: dict[TP, int] = {}
+        #: What was committed when the assignment began, offset -1 for nothing; who holds a partition next commits more.
+        self.starts: dict[TP, OffsetAndMetadata] = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -341,12 +346,6 @@ class BatchConsumer(driver.Consumer):
             offsets = {tp: end for tp, (end, _) in thread.seals.items()}
         return bool(offsets) and await self._commit_offsets(offsets)
 
-    async def committed(self, tps: Sequence[TP]) -> dict[TP, OffsetAndMetadata]:
-        """Read committed offsets with their metadata. Raises: KafkaError."""
-        thread: Any = self._thread
-        found: dict[TP, OffsetAndMetadata] = await thread.call_thread(thread.committed, tps)
-        return found
-
     async def wait_empty(self) -> None:
         """Wait until nothing runs, and commit what is done.
 
@@ -376,7 +375,7 @@ class BatchConsumer(driver.Consumer):
         self.app.flow_control.clear()
         await self.wait_empty()
         await super().on_partitions_revoked(revoked)
-        self.positions = {}  # not at assignment: reading may begin before that callback
+        self.positions, self.starts = {}, {}  # not at assignment: reading may begin before that callback
         self._forget()
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:

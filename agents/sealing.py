@@ -1,7 +1,8 @@
 """Seals what a worker published of each partition, before it commits the offsets.
 
 A seal ends where offsets are committed: once a second, and at revocation. Its hash is the metadata of the committed
-offset, so the next holder continues the chain, and what a crash left uncommitted is sealed again.
+offset, so the next holder continues the chain, and what a crash left uncommitted is sealed again. A worker that holds a
+partition no longer, and does not know it, forks the chain where its assignment began.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Sealer:
 
     Args:
         publish: returns what the broker refused once it has the rest; raises BrokerUnavailable.
+        committed: returns what was committed of a partition when its assignment began.
         waits: called with the dependency that is waited for, or None.
     """
 
@@ -68,7 +70,7 @@ class Sealer:
         self,
         signer: HeadSigner,
         publish: Callable[[Sequence[Output]], Awaitable[Sequence[Output]]],
-        committed: Callable[[Sequence[TP]], Awaitable[Mapping[TP, Committed]]],
+        committed: Callable[[TP], Committed],
         waits: Callable[[str | None], None],
         *,
         now: Callable[[], datetime],
@@ -119,14 +121,10 @@ class Sealer:
         """
         began = self._began
         try:
-            # the end of each chain, as sealed here or as committed by its last holder
-            reached = {tp: self._reached[tp] for tp in offsets if tp in self._reached}
-            unknown = [tp for tp in offsets if tp not in reached]
-            for tp, committed in (await self._committed(unknown)).items() if unknown else ():
-                first = self._began.get(tp)
-                begins_anew = committed.offset is not None and first is not None and first < committed.offset
-                reached[tp] = Committed(first, None) if begins_anew else committed  # the topic was recreated
-            sealing = [self._seals(tp, reached[tp], end) for tp, end in offsets.items()]
+            # from the end of each chain, as sealed here or as committed by its last holder
+            sealing = [
+                self._seals(tp, self._reached.get(tp) or self._start(tp), end) for tp, end in offsets.items()
+            ]
             sealed = dict(zip(offsets, await asyncio.gather(*sealing), strict=True))
             if await self._publish([of_seal(seal) for seals in sealed.values() for seal in seals]):
                 why = "the broker refuses seals: is max.message.bytes of audit as declared?"
@@ -150,6 +148,11 @@ class Sealer:
             self._outputs[tp] = {at: of for at, of in self._outputs[tp].items() if at >= last.end}
         self._held = sum(len(of) for held in self._outputs.values() for of in held.values())
         return done
+
+    def _start(self, tp: TP) -> Committed:
+        committed, first = self._committed(tp), self._began.get(tp)
+        begins_anew = committed.offset is not None and first is not None and first < committed.offset
+        return Committed(first, None) if begins_anew else committed  # the topic was recreated
 
     async def _seals(self, tp: TP, reached: Committed, end: int) -> list[Seal]:
         """Build the seals up to an offset, at most `MAX_AT_ONCE` while clearing a backlog."""

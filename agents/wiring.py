@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -11,7 +10,6 @@ from itertools import product
 from typing import Any, get_args
 
 import structlog
-from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from agents.app import build_app, declare_agent, role_of
@@ -27,7 +25,7 @@ from groundwire import metrics
 from groundwire.config import Settings
 from groundwire.epistemic.model import Fault
 from groundwire.epistemic.plan import VerifierFacts
-from groundwire.errors import BrokerUnavailable, UsageError, naming
+from groundwire.errors import UsageError, naming
 from groundwire.gate.claim_case import dedup_scheme
 from groundwire.gate.gate import Gate, Lookups
 from groundwire.gate.lookups import Assessor, TenantCorpus, assessor_of
@@ -180,13 +178,9 @@ def build_sealer(settings: Settings, app: BatchApp, publisher: Publisher, health
     with naming("GROUNDWIRE_SEAL_KEY"):
         signer = SealSigner(settings.seal_key, now=_now)
 
-    async def committed(tps: Sequence[TP]) -> dict[TP, Committed]:
-        try:
-            consumer: Any = app.consumer
-            found = await consumer.committed(tps)
-        except KafkaError as exc:
-            raise BrokerUnavailable(f"committed offsets cannot be read: {type(exc).__name__}") from exc
-        return {tp: Committed.of(at) for tp, at in found.items()}
+    def committed(tp: TP) -> Committed:
+        consumer: Any = app.consumer
+        return Committed.of(consumer.starts[tp]) if tp in consumer.starts else Committed(None, None)
 
     def waits(dependency: str | None) -> None:
         if dependency is not None:

@@ -11,7 +11,9 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.fetcher import Fetcher, FetchResult
+from aiokafka.consumer.subscription_state import TopicPartitionState
 from aiokafka.producer import message_accumulator
+from aiokafka.structs import OffsetAndMetadata
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
@@ -136,6 +138,28 @@ async def test_a_busy_partition_waits_a_tenth_of_a_second_at_most_for_a_fetch_of
     for fetcher._records in ({A: old, B: new}, {A: old}, {}):
         fetcher._get_actions_per_node(None)
     assert waits == [10, FETCH_WAIT, FETCH_WAIT], "one whose batches take for long is in no hurry"
+
+
+async def test_what_another_worker_commits_later_is_not_where_an_assignment_began(monkeypatch):
+    """A worker that was frozen beyond its lease would else take its first offset for that of a recreated topic."""
+    began, later = OffsetAndMetadata(7, "a" * 64), OffsetAndMetadata(9, "b" * 64)
+    state = TopicPartitionState(Mock())
+
+    async def update(assignment, _node, tps) -> bool:
+        for tp in tps:
+            asyncio.get_running_loop().call_soon(state.update_committed, began)
+            assert await assignment.state_value(tp).fetch_committed() == began
+        return True
+
+    monkeypatch.setattr(AIOKafkaConsumerThread, "on_start", AsyncMock())
+    fetcher: Any = SimpleNamespace(_get_actions_per_node=None, _update_fetch_positions=update)
+    thread = LoopConsumer.__new__(LoopConsumer)
+    thread._consumer = SimpleNamespace(_fetcher=fetcher)
+    thread.consumer = SimpleNamespace(positions={}, starts={})
+    await thread.on_start()
+    assert await fetcher._update_fetch_positions(SimpleNamespace(state_value=lambda _: state), 0, [A])
+    state.update_committed(later)
+    assert thread.consumer.starts == {A: began}
 
 
 async def test_a_fetch_that_waits_takes_the_records_of_a_partition_that_has_room_again(monkeypatch):

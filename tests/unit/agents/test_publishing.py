@@ -203,8 +203,8 @@ class Desk:
         self.published += [seal_of(output.value) for output in outputs]
         return []
 
-    async def committed_of(self, tps):
-        return {tp: self.committed[tp] for tp in tps}
+    def committed_of(self, tp):
+        return self.committed[tp]
 
     def note(self, first: int, *published: int | tuple, tp: TP = TP0) -> None:
         """Note a batch from an offset on, and what was published: (offset, value, topic), or the offset alone."""

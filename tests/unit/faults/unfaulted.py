@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -135,8 +135,8 @@ class Run(Office):
         """Publish and seal a record's outputs, as its worker does before it commits the offset."""
         self.put(those)
 
-        async def nothing_committed(tps: Sequence[TP]) -> Mapping[TP, Committed]:
-            return dict.fromkeys(tps, Committed(None, None))
+        def nothing_committed(_tp: TP) -> Committed:
+            return Committed(None, None)
 
         async def acknowledge(those: Sequence[Output]) -> None:
             self.put(those)
