@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple, Self
 
 from groundwire.checks.citations import MAX_CREDITED, Citation, CitationDetector
@@ -211,6 +211,13 @@ _UNAPPROVED: Final = {
 }
 """The codes of `ClaimCase.base` that do not approve a claim, with their tiers."""
 
+_APPROVING: Final = {
+    ReasonCode.VERIFIED_CITATION,
+    ReasonCode.TRUSTED_SOURCE,
+    ReasonCode.STATED_DECISION,
+    ReasonCode.STATED_PREFERENCE,
+}
+
 
 class ClaimCase(Case):
     def __init__(
@@ -230,7 +237,6 @@ class ClaimCase(Case):
             c for c in self.reading.verifiable if self.finding(c).state == CitationState.VERIFIED
         ]
         """The citations that were checked and exist."""
-        self.base, self.own_cap = self._base(), self._cap()  # what state decides from
 
     @property
     def dedup(self) -> DedupFacts:
@@ -274,7 +280,8 @@ class ClaimCase(Case):
             return HedgeAction.CONTINUE
         return action
 
-    def _base(self) -> TreeOutcome:
+    @cached_property
+    def base(self) -> TreeOutcome:
         """Return tier and reason as if the claim had been compared and were new, and without caps."""
         if self.expired:
             return explain(IngestionTier.BLOCK, ReasonCode.EXPIRED)
@@ -295,7 +302,8 @@ class ClaimCase(Case):
             tree.tier, ReasonCode.CITATION_UNVERIFIED if self.reading.citations else ReasonCode.UNGROUNDED
         )
 
-    def _cap(self) -> ReasonCode | None:
+    @cached_property
+    def own_cap(self) -> ReasonCode | None:
         """Return the first cap that needs nothing of state."""
         if self.reading.hidden:
             return ReasonCode.HIDDEN_TEXT
@@ -312,7 +320,8 @@ class ClaimCase(Case):
         # a source that counts as AI synthesis may be trusted as such
         source = self.source if self.source in self.policy.trusted_sources else self.claim.source
         self.base = explain(_UNAPPROVED.get(base, IngestionTier.AUTO_APPROVE), base, source)
-        self.own_cap = own_cap
+        # a payload that was rebuilt has the published reason as its base, whichever that was
+        self.own_cap = own_cap or (None if base in _UNAPPROVED or base in _APPROVING else base)
         return self
 
     def before_queue(self) -> TreeOutcome:
@@ -324,8 +333,8 @@ class ClaimCase(Case):
         found = compared(self.base, is_duplicate=duplicate, dedup_failed=self.dedup.status == "failed")
         if found.tier != IngestionTier.AUTO_APPROVE or tier == IngestionTier.AUTO_APPROVE:
             return found
-        hidden = self.own_cap == ReasonCode.HIDDEN_TEXT
-        code = self.own_cap if hidden else self.state_cap() or self.own_cap
+        is_first = self.own_cap in {ReasonCode.HIDDEN_TEXT, self.base.code}
+        code = self.own_cap if is_first else self.state_cap() or self.own_cap
         if code is None and tier:  # what differs materially is not known without the policy that decided
             code = ReasonCode.CONFLICTING_NEAR_DUPLICATE
         return cap(code) if code else found
