@@ -780,3 +780,14 @@ async def test_a_claim_with_thousands_of_derived_ones_can_be_retracted(redis_sta
             *[claims.ask(f"c{n}", None, parents=[parent.subject]) for n in range(first, first + 500)],
         )
     assert (await review_one(redis_state, people.act("retract", parent))).affected_total == 4_500
+
+
+async def test_a_claim_that_left_the_index_in_the_same_batch_is_no_missing_candidate(redis_state):
+    memory, claims, people = MemoryState(), Claims(), People(Claims(1000))
+    asks = [claims.ask(name, text, 2) for name, text in (("a", TEXT), ("b", f"never {TEXT}"))]
+    actions = [people.act("expire", asks[0]), people.act("approve", asks[1])]
+    for state in (memory, redis_state):
+        await decide(state, *asks)
+    answers = await redis_state.review(actions)
+    assert answers == await memory.review(actions)
+    assert answers[1].outcome.dedup_status == "ok"

@@ -179,7 +179,6 @@ class Batch(Workspace):
         self._contexts = contexts
         self._shares = remote or {}
         self._remote: dict[str, int] = {}
-        self._limits = limits
         self._most = (
             {
                 "to": limits.total,
@@ -194,7 +193,7 @@ class Batch(Workspace):
         self._heads: dict[bytes, bytes] = {}  # state, tier and revision of subjects, by digest
         self._ids: dict[int, set[int] | None] = {}  # candidates, by identity of the request
         self._derived: dict[bytes, bytes] = {}  # number of claims derived from a subject, by digest
-        self._gone: defaultdict[bytes, set[int]] = defaultdict(set)
+        self._gone: defaultdict[bytes, set[int]] = defaultdict(set)  # ids that left the index, by scope
         self.compared = 0
         self._changed = False
         self._letters: list[str] = []
@@ -299,10 +298,8 @@ class Batch(Workspace):
         fetched = self._ids[id(request)]
         scope = self.scopes[query.scope]
         self._check_version(query.scope)
-        if (
-            fetched is None or fetched - scope.claims.keys() - self._gone[query.scope]
-        ):  # too many, or too long
-            return None
+        if fetched is None or fetched - scope.claims.keys() - self._gone[query.scope]:
+            return None  # too many, or too long together to be fetched
         ids = fetched & scope.claims.keys() | scope.sharing(query)  # the latter of this batch
         self.compared += len(ids)
         return None if len(ids) > self.max_candidates else [scope.claims[number] for number in ids]
@@ -372,7 +369,7 @@ class Batch(Workspace):
         if context and context[0] not in self._contexts_written:  # who lost its state must find it again
             self._write("X", *context)
             self._contexts_written.add(context[0])
-        if entry.outcome and self._limits is not None:
+        if entry.outcome and self._most:
             for name in _full(subject, entry.outcome.place):
                 self._write("f", name.encode(), b"%d" % (self.counts[name] - self._remote.get(name, 0)))
         value = write_entry(entry, payload)
@@ -444,6 +441,7 @@ class Batch(Workspace):
             self._check_version(scope)
             self.scopes[scope].version += 1
             self._write("M", short_bytes(scope), b"%d" % self.scopes[scope].version, _ID.pack(number), b"")
+            self._gone[scope].add(number)
 
     def change_class(
         self, subject: Subject, entry: StoredEntry, match_class: MatchClass, times: tuple[int, int]

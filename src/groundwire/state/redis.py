@@ -467,7 +467,7 @@ class RedisState:
             bucket: ((), (self._prefixes[bucket], *rest)) for bucket, rest in calls.items()
         }
         answers = await self.server.run_each(
-            script(name), self._prefix, sent, deciding=deciding, needed=needed
+            script("packed", name), self._prefix, sent, deciding=deciding, needed=needed
         )
         if _LOST in answers.values():
             raise StateLost(f"state does not carry epoch {self._epoch}: it was flushed, restored or rebuilt")

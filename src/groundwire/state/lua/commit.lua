@@ -1,9 +1,6 @@
 -- Writes what was decided, request by request, where nothing that it was decided from has changed.
--- ARGV: prefix, name and value of the key that allows it, letters of the requests by commas, then a packed argument per
--- request: the lengths of its fields and the fields. Returns 'LOST', or a letter per request: 1 written, 0 lost to another
--- writer or without a place.
-local call, sub = redis.call, string.sub
-local prefix = ARGV[1]
+-- Sent after packed.lua. ARGV: letters of the requests, joined by commas, then a packed argument per request. Returns a
+-- letter per request: 1 written, 0 lost to another writer or without a place.
 local queue = prefix .. 'q'
 local FIRST = 5
 local KEY, ID = 4, 4 -- bytes
@@ -11,18 +8,6 @@ local POSTING = KEY + ID
 local PAGE = 1024 * POSTING -- bytes of postings in one string, before they are split into buckets
 local DEALT = '*'
 local REJECTED = 1000 * ID -- bytes of ids of rejected texts that every claim of a scope is compared with
-
-if call('GET', prefix .. ARGV[2]) ~= ARGV[3] then
-  return 'LOST'
-end
-
-local function split(joined, size)
-  local parts = {}
-  for at = 1, #joined, size do
-    parts[#parts + 1] = sub(joined, at, at + size - 1)
-  end
-  return parts
-end
 
 local function count(name, by)
   local counted = tonumber(call('HGET', queue, name) or 0) + by
@@ -175,28 +160,17 @@ local FIELDS = { e = 2, n = 2, v = 2, k = 2, f = 2, C = 3, S = 3, D = 1, A = 2, 
 
 local formats = {} -- of the lengths, by letters
 
-local function fields_of(letters, packed)
-  local format = formats[letters]
-  if not format then
-    local count = 0
-    for i = 1, #letters do
-      count = count + FIELDS[sub(letters, i, i)]
-    end
-    format = '<' .. string.rep('I4', count)
-    formats[letters] = format
+local function format_of(letters)
+  local count = 0
+  for i = 1, #letters do
+    count = count + FIELDS[sub(letters, i, i)]
   end
-  local fields = { struct.unpack(format, packed) }
-  local at = fields[#fields]
-  for i = 1, #fields - 1 do
-    local length = fields[i]
-    fields[i] = sub(packed, at, at + length - 1)
-    at = at + length
-  end
-  return fields
+  formats[letters] = '<' .. string.rep('I4', count)
+  return formats[letters]
 end
 
 local function commit(letters, packed)
-  local fields = fields_of(letters, packed)
+  local fields = fields_of(formats[letters] or format_of(letters), packed)
   local at = 1
   for i = 1, #letters do
     local letter = sub(letters, i, i)

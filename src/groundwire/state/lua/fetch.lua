@@ -1,10 +1,10 @@
 -- Reads what the life cycle needs of a batch, in one atomic call; groundwire.state.lifecycle has the rules.
--- ARGV: prefix, name and value of the key that allows it, candidates per claim, names of counters and of users as JSON,
--- then a packed argument per request. Returns 'LOST', or four strings, as the client is slow at arrays: per request the
--- lengths of eleven fields and the fields; per candidate its length, scope, id and value; values of the counters, and
--- waiting subjects of the users, by commas. Fewer requests are answered once enough is read or to be compared.
-local call, sub, find, match = redis.call, string.sub, string.find, string.match
-local prefix, allowed = ARGV[1], tonumber(ARGV[4])
+-- Sent after packed.lua. ARGV: candidates per claim, names of counters and of users as JSON, then a packed argument per
+-- request. Returns four strings, as the client is slow at arrays: per request the lengths of eleven fields and the
+-- fields; per candidate its length, scope, id and value; values of the counters; numbers of waiting subjects of the
+-- users, these two joined by commas. Fewer requests are answered once enough is read or to be compared.
+local find, match = string.find, string.match
+local allowed = tonumber(ARGV[4])
 local FIRST = 7
 local DIGEST, KEY, ID = 22, 4, 4 -- bytes
 local POSTING = KEY + ID
@@ -15,30 +15,6 @@ local HEAD = 24 -- bytes of an entry that tell its state and revision
 local ENOUGH = 1000000 -- bytes of candidates
 local CHUNK = 20
 local PAGE = 1000 -- names of one HMGET
-
-if call('GET', prefix .. ARGV[2]) ~= ARGV[3] then
-  return 'LOST'
-end
-
-local function split(joined, size)
-  local parts = {}
-  for at = 1, #joined, size do
-    parts[#parts + 1] = sub(joined, at, at + size - 1)
-  end
-  return parts
-end
-
--- The fields of a packed argument, whose lengths stand before them.
-local function fields_of(packed)
-  local fields = { struct.unpack(FORMAT, packed) }
-  local at = fields[#fields]
-  for i = 1, #fields - 1 do
-    local length = fields[i]
-    fields[i] = sub(packed, at, at + length - 1)
-    at = at + length
-  end
-  return unpack(fields)
-end
 
 -- As HMGET, however many names there are.
 local function hmget(key, names)
@@ -156,7 +132,7 @@ end
 -- and ids of candidates, `!` for too many; version of the scope that indexes the entry; then, of an action, what is
 -- recorded of it, the approval before a retraction, and number and names of derived claims.
 local function read(packed)
-  local digest, record, parents, scope_name, probed, action, children = fields_of(packed)
+  local digest, record, parents, scope_name, probed, action, children = unpack(fields_of(FORMAT, packed))
   local entry = call('GET', prefix .. 's:' .. digest) or ''
   local superseded, leader, indexed = '', '', ''
   if entry ~= '' then
@@ -177,7 +153,7 @@ local function read(packed)
     end
   end
   local heads, version, found = heads_of(parents), '', ''
-  local recorded = record ~= '' and entry ~= '' and not string.find('WRJ', sub(entry, 1, 1), 1, true)
+  local recorded = record ~= '' and entry ~= '' and not find('WRJ', sub(entry, 1, 1), 1, true)
   if scope_name ~= '' and not recorded then
     local scope = scope_of(scope_name)
     version = scope.version
