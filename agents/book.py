@@ -1,7 +1,7 @@
 """The records of one partition, from fetch to commit.
 
-One rule says what may start: no earlier undone record has its key, the state that it needs is reachable, and it fits
-the bytes of a portion. The offset to commit is the end of the done prefix; the crash mark covers what has started.
+One rule says what may start: no earlier undone record has its key, it is due, and it fits the bytes of a portion. The
+offset to commit is the end of the done prefix; the crash mark covers what has started.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from groundwire.messages.headers import InboundRecord
 from groundwire.state.model import InFlightMark
@@ -36,7 +36,6 @@ class Entry:
         large: runs beside the small records that follow it.
         crashes: how often a worker died with it in flight.
         due: seconds of the monotonic clock before which it does not start.
-        shards: the parts of state that it was found to depend on.
         started: its processing has begun, so that a crash may be its fault.
     """
 
@@ -45,7 +44,6 @@ class Entry:
     large: bool = False
     crashes: int = 0
     due: float = 0.0
-    shards: frozenset[int] = frozenset()
     started: bool = False
 
     @property
@@ -64,7 +62,6 @@ class PartitionBook:
     Args:
         max_bytes: of a portion, smallest records of a fetch first; None: any number of small records, one large one.
         max_records: of a portion.
-        blocked: returns the parts of state that records wait for.
         due: returns the time of the clock before which a record does not start.
         clock: in seconds.
 
@@ -77,13 +74,11 @@ class PartitionBook:
         max_bytes: int | None = None,
         max_records: int = 500,
         *,
-        blocked: Callable[[], Collection[int]] = tuple,
         due: Callable[[InboundRecord], float] = lambda _record: 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_bytes = max_bytes
         self._max_records = max_records
-        self._blocked = blocked
         self._due = due
         self._clock = clock
         self._entries: dict[int, Entry] = {}  # by offset, in order
@@ -198,7 +193,7 @@ class PartitionBook:
         last = self._last_suspect
         if last is not None and self._running:
             return []
-        now, blocked = self._clock(), frozenset(self._blocked())
+        now = self._clock()
         budget = self._max_bytes if self._max_bytes is not None else 0 if large else float("inf")
         portion: list[Entry] = []
         held: set[bytes | None] = set()
@@ -207,7 +202,7 @@ class PartitionBook:
             key = entry.record.key
             if last is not None and entry.record.offset > last:
                 return portion
-            waits = entry in self._running or entry.due > now or not blocked.isdisjoint(entry.shards)
+            waits = entry in self._running or entry.due > now
             if entry.crashes >= ALONE:  # nothing passes it
                 free = not (self._running or held or portion or waits)
                 return [entry] if free and entry.large == large else portion
@@ -221,24 +216,6 @@ class PartitionBook:
             else:
                 held.add(key)
         return portion
-
-
-def split(items: Iterable[Any], waits: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
-    """Split items, each with a `record`, into free ones, and those that wait or follow a waiting one in their key.
-
-    Items without a key follow whichever waits.
-    """
-    keys: set[bytes | None] = set()
-    free: list[Any] = []
-    follow: list[Any] = []
-    for item in items:
-        key = item.record.key
-        if key in keys or (keys and key is None) or waits(item):
-            keys.add(key)
-            follow.append(item)
-        else:
-            free.append(item)
-    return free, follow
 
 
 def _size(record: InboundRecord) -> int:

@@ -314,6 +314,10 @@ class BatchConsumer(driver.Consumer):
         message.acked = True
         self._unacked_messages.discard(message)
 
+    def partitions_of(self, topic: str) -> int:
+        """Return the number of a topic's partitions, as of the last metadata; 0 if it is unknown."""
+        return len(self._thread._ensure_consumer().partitions_for_topic(topic) or ())
+
     def backlog(self) -> tuple[int, float]:
         """Return the undone records of the assigned partitions, and the age of the oldest fetch in seconds.
 

@@ -78,6 +78,7 @@ class BatchMetrics:
     def __init__(self, role: str) -> None:
         self._latency = metrics.LATENCY.labels(role)
         self.batch_records = metrics.BATCH_RECORDS.labels(role)
+        self.misplaced = metrics.MISPLACED.labels(role)
         self.stage = cache(partial(metrics.STAGE.labels, role))
         self.failures = FailureRun()
         for code in ErrorCode:

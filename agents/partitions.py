@@ -27,8 +27,8 @@ GIVEN_UP: Final = 3
 _MARK_SECONDS: Final = 0.25
 """How long a mark is waited for; a lost one costs one more crash."""
 
-_BLOCKED_POLL: Final = 0.5
-"""Seconds between two looks at records that wait for a time or for a shard."""
+_DUE_POLL: Final = 0.5
+"""Seconds between two looks at records that wait for a time."""
 
 _HEALTH_POLL: Final = 5.0
 
@@ -256,7 +256,7 @@ class PartitionLoop:
                     self._start(large=large)
             if self.book.has_room:
                 self._room()
-            await self.lease.changed(self._changed, _BLOCKED_POLL if self.book.waits else None)
+            await self.lease.changed(self._changed, _DUE_POLL if self.book.waits else None)
         if self.running:
             await asyncio.wait(self.running)
         if self.error is not None:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -18,7 +17,7 @@ import structlog
 from faust.types import TP
 
 from agents.app import WorkerRole
-from agents.book import ALONE, Entry, PartitionBook, split
+from agents.book import ALONE, Entry, PartitionBook
 from agents.observability import BatchMetrics, Tracing
 from agents.outputs import Output, followers, outputs
 from agents.partitions import GIVEN_UP, CrashMarks, Health, LeaseLost, PartitionLease, PartitionLoop
@@ -33,11 +32,11 @@ from groundwire.errors import (
     StateLost,
     StateUnavailable,
 )
-from groundwire.gate.types import Acted, DeadLetter, Decided, Result
+from groundwire.gate.types import Acted, DeadLetter, Decided, Deferred, Result
 from groundwire.logs import report_fault
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject
-from groundwire.messages.topics import TopicName
+from groundwire.messages.topics import TopicName, partition_of, record_key
 from groundwire.state.model import InFlightMark
 from groundwire.state.redis import RedisState
 
@@ -65,9 +64,8 @@ An outage so copies each claim at most three times a minute, besides its look-up
 Batch = list[Any]
 """Entries that the handler has prepared."""
 
-
-class _PartlyAway(Exception):
-    """Some records depend on an unreachable Redis shard."""
+_OF_PRODUCERS: Final = (TopicName.CLAIMS, TopicName.LLM_RESPONSES)
+"""Topics whose records others produce, to a partition that their client chooses."""
 
 
 class Handler(Protocol):
@@ -104,6 +102,7 @@ class Pipeline:
     """Processes the records of one worker.
 
     Args:
+        partitions: returns the number of partitions of a topic; 0: unknown.
         grace: seconds without state after which records are decided provisionally; None: wait without limit.
         ask_model: asks a language model about a prepared batch; cancelled when the partition is revoked.
     """
@@ -114,6 +113,7 @@ class Pipeline:
         handler: Handler,
         services: Services,
         *,
+        partitions: Callable[[str], int],
         grace: float | None = None,
         ask_model: Callable[[Batch], Coroutine[Any, Any, Batch]] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -123,21 +123,22 @@ class Pipeline:
         self._services = services
         self._publisher = services.publisher
         self._health = services.health
+        self._partitions = partitions
         self._grace = grace
         self._ask_model = ask_model
         self._clock = clock
         self._metrics = BatchMetrics(role.topic)
         self._trial = FIRST_TRIAL
-        self._state_lost_at: float | None = None
+        self._outages: dict[
+            PartitionLoop, tuple[int, float]
+        ] = {}  # partition that waits for state, since when
         self._tell_broker_at = 0.0
         self._large = asyncio.Lock()
 
     def new_book(self) -> PartitionBook:
         """Return the empty book of a partition."""
         role = self._role
-        return PartitionBook(
-            role.max_bytes, role.max_records, blocked=self._blocked, due=self._due, clock=self._clock
-        )
+        return PartitionBook(role.max_bytes, role.max_records, due=self._due, clock=self._clock)
 
     def begin(
         self,
@@ -175,20 +176,11 @@ class Pipeline:
             await self._pause_after_failures(loop.lease)
             await self._process_until_done(tp, portion, loop)
         except LeaseLost:
+            self._end_outage(loop)
             book.put_back(portion)
             await loop.marks.write(book.mark, answered=True)
             raise
         loop.marks.send(book.mark)
-
-    def _blocked(self) -> list[int]:
-        """Return the unreachable shards whose grace lasts."""
-        away = self._services.state.away()
-        return [shard for shard in away if self._waits(away, (shard,))]
-
-    def _waits(self, away: Mapping[int, float], shards: Collection[int]) -> bool:
-        """Return whether shards are unreachable and their grace lasts."""
-        since = [away[shard] for shard in shards if shard in away]
-        return bool(since) and (self._grace is None or self._clock() - max(since) <= self._grace)
 
     def _due(self, record: InboundRecord) -> float:
         """Return when a record of `deferred` is processed: at its next look-up, or copied once it is `COPY_AGE` old.
@@ -202,15 +194,23 @@ class Pipeline:
         return self._clock() + min(retry.due / 1000, min(record.timestamp / 1000, now) + COPY_AGE) - now
 
     def state_answered(self) -> None:
-        """Clear the outage if nothing is under way that would find out itself."""
-        self._note_shards()
-        if not self._health.under_way:
-            self._state_lost_at = None
-            self._health.end("state")
+        """End the outages of partitions of which nothing runs that would find out itself."""
+        away = self._services.state.server.away()
+        for loop, (partition, _) in list(self._outages.items()):
+            if loop.lease.over or not (loop.running or partition in away):
+                self._end_outage(loop)
 
-    def _note_shards(self) -> None:
-        if not self._services.state.away():
-            self._health.end("shard")
+    def _note_outage(self, tp: TP, loop: PartitionLoop, error: StateUnavailable) -> float:
+        """Return since when state does not answer a partition."""
+        if not self._outages:
+            log.warning("state.unavailable", error=str(error))
+        self._health.begin("state")
+        return self._outages.setdefault(loop, (tp.partition, self._clock()))[1]
+
+    def _end_outage(self, loop: PartitionLoop) -> None:
+        self._outages.pop(loop, None)
+        if not self._outages:
+            self._health.end("state")
 
     async def _pause_after_failures(self, lease: PartitionLease) -> None:
         """Pause before a record is tried after too many internal errors in a row; broken input is no trial."""
@@ -226,21 +226,14 @@ class Pipeline:
         self._trial = min(2 * self._trial, LAST_TRIAL)
 
     async def _process_until_done(self, tp: TP, portion: list[Entry], loop: PartitionLoop) -> None:
-        """Retry after internal errors until the portion is done; put back what depends on an unreachable shard."""
+        """Retry after internal errors until the portion is done."""
         began = self._services.tracing.began()
         while True:
             try:
                 async with self._turn(portion, loop.lease):
                     await self._mark(portion, loop)
-                    batch = await self._prepare(portion, loop)
-                published, left = list[Output](), batch
-                while left:
-                    part, rest = self._split_by_shard(left)
-                    if not part:
-                        break
-                    with suppress(_PartlyAway):
-                        published += await self._decide_and_publish(part, loop.lease, began)
-                        left = rest
+                    batch = await self._prepare(tp, portion, loop)
+                published = await self._decide_and_publish(tp, batch, loop, began)
                 if self._services.sealer is not None:
                     offsets = {
                         _place_of(self._role.original(one.record)): one.record.offset for one in portion
@@ -249,6 +242,11 @@ class Pipeline:
                     self._services.sealer.note(tp, of_records)
             except (LeaseLost, MemoryError, ProducerBroken):
                 raise
+            except StateLost:
+                await self._services.recovery.recover(loop.lease)
+            except StateUnavailable as exc:
+                self._note_outage(tp, loop, exc)
+                await loop.lease.pause(_RETRY)
             except Exception as exc:  # noqa: BLE001 - whatever it is, records are never dropped over it
                 report_fault("batch.failed", exc, records=len(portion), offset=portion[0].record.offset)
                 self._health.begin("internal")
@@ -256,7 +254,7 @@ class Pipeline:
             else:
                 self._health.end("internal")
                 self._health.progress()
-                self._settle(portion, left, loop.book)
+                loop.book.done(portion)
                 return
 
     @asynccontextmanager
@@ -280,22 +278,7 @@ class Pipeline:
                 entry.started = True
             await loop.marks.write(loop.book.mark, answered=any(entry.crashes for entry in portion))
 
-    def _settle(self, portion: list[Entry], left: Batch, book: PartitionBook) -> None:
-        # entries hold the original record, which is on another topic for the role `deferred`
-        places: defaultdict[tuple[str | None, int, int], list[Entry]] = defaultdict(list)
-        for entry in portion:
-            places[_place_of(self._role.original(entry.record))].append(entry)
-        waiting: set[int] = set()
-        for prepared in left:
-            entry = places[_place_of(prepared.record)].pop(0)
-            entry.shards = frozenset(self._buckets_of(prepared))
-            waiting.add(entry.record.offset)
-        if waiting:
-            self._health.begin("shard")
-        book.put_back(entry for entry in portion if entry.record.offset in waiting)
-        book.done([entry for entry in portion if entry.record.offset not in waiting])
-
-    async def _prepare(self, portion: list[Entry], loop: PartitionLoop) -> Batch:
+    async def _prepare(self, tp: TP, portion: list[Entry], loop: PartitionLoop) -> Batch:
         with self._timed("prepare"):
             originals = [self._role.original(entry.record) for entry in portion]
             if (crashes := portion[0].crashes) >= GIVEN_UP:
@@ -315,35 +298,38 @@ class Pipeline:
                 await loop.marks.write(alone, answered=True)
                 if is_dead:
                     return [letter]
-            return await self._handler.prepare(originals, ask_network=self._role.deferred)
+            return self._in_place(tp, await self._handler.prepare(originals, ask_network=self._role.deferred))
 
-    def _split_by_shard(self, batch: Batch) -> tuple[Batch, Batch]:
-        """Split a batch into entries to decide now and those that wait or follow one that waits.
+    def _in_place(self, tp: TP, batch: Batch) -> Batch:
+        """Count records on another partition than their user's; in a cluster, claims go there through `deferred`."""
+        partitions = self._partitions(tp.topic) if self._role.topic in _OF_PRODUCERS else 0
+        if not partitions:
+            return batch
+        placed: Batch = []
+        for entry in batch:
+            user = _user_of(entry)
+            if user is not None and partition_of(*user, partitions) != tp.partition:
+                self._metrics.misplaced.inc()
+                if self._services.state.is_cluster and self._role.topic is TopicName.CLAIMS:
+                    placed.append(Deferred(replace(entry.record, key=record_key(*user))))
+                    continue
+            placed.append(entry)
+        return placed
 
-        First come entries on reachable shards; if there are none, those whose grace is over.
-        """
-        away = self._services.state.away()
-        if not away:
-            return batch, []
-        here, others = split(batch, lambda one: bool(self._buckets_of(one) & away.keys()))
-        if here:
-            return here, others
-        return split(batch, lambda one: self._waits(away, self._buckets_of(one)))
-
-    def _buckets_of(self, entry: object) -> set[int]:
-        subject = getattr(entry, "subject", None)
-        if subject is None:
-            return set()
-        state = self._services.state
-        buckets = {state.bucket_of(subject)}
+    def _partitions_of(self, batch: Batch) -> set[int]:
+        """Return the partitions of state that deciding a batch depends on."""
+        server = self._services.state.server
+        users = {user for user in map(_user_of, batch) if user is not None}
         if self._role.topic is TopicName.REVIEW_DECISIONS:  # ids of actions are reserved by tenant
-            buckets.add(state.actions_bucket(subject.tenant_id))
-        return buckets
+            users |= {(tenant, "") for tenant, _ in users}
+        return {server.partition_of(*user) for user in users}
 
-    async def _decide_and_publish(self, batch: Batch, lease: PartitionLease, began: int) -> list[Output]:
+    async def _decide_and_publish(
+        self, tp: TP, batch: Batch, loop: PartitionLoop, began: int
+    ) -> list[Output]:
         fresh: set[str] = set()
         while True:
-            asked_at, results = await self._decide(batch, lease)
+            asked_at, results = await self._decide(tp, batch, loop)
             fresh |= {r.decision.decision_id for r in results if isinstance(r, Decided | Acted) and r.fresh}
             outgoing: list[Output] = []
             for first in range(0, len(results), 50):
@@ -364,7 +350,7 @@ class Pipeline:
                 if self._clock() >= self._tell_broker_at:
                     self._tell_broker_at = self._clock() + _TELL
                     log.warning("broker.unavailable", error=str(exc), records=len(batch))
-                await lease.pause(_RETRY)
+                await loop.lease.pause(_RETRY)
             else:
                 self._health.end("broker")
                 self._metrics.count(results, fresh)
@@ -373,8 +359,8 @@ class Pipeline:
                     self._health.end("internal_errors")
                 return published
 
-    async def _decide(self, batch: Batch, lease: PartitionLease) -> tuple[float, list[Result]]:
-        """Return when state was asked, and the results; past the grace, provisional ones. Raises: _PartlyAway."""
+    async def _decide(self, tp: TP, batch: Batch, loop: PartitionLoop) -> tuple[float, list[Result]]:
+        """Return when state was asked, and the results; past the grace, provisional ones."""
         reconciler = self._services.reconciler
         failed_at: float | None = None
         while True:
@@ -382,38 +368,27 @@ class Pipeline:
             try:
                 if self._ask_model is not None:
                     with self._timed("model"):
-                        batch[:] = await lease.wait_for(self._ask_model(batch))
+                        batch[:] = await loop.lease.wait_for(self._ask_model(batch))
                 asked_at = self._clock()
+                partitions = self._partitions_of(batch)
                 with self._timed("state"):
-                    await reconciler.before_step()
+                    await reconciler.before_step(partitions)
                     results = await self._handler.apply_step(batch, deferred=self._role.deferred)
             except StateLost:
-                await self._services.recovery.recover(lease)
+                await self._services.recovery.recover(loop.lease)
             except StateUnavailable as exc:
                 reconciler.failed()
-                if self._split_by_shard(batch)[1]:
-                    raise _PartlyAway from exc
-                now, away = self._clock(), self._services.state.away()
+                now = self._clock()
                 failed_at = now if failed_at is None else failed_at
-                buckets = [bucket for entry in batch for bucket in self._buckets_of(entry)]
-                if since := [away[bucket] for bucket in buckets if bucket in away]:
-                    lost_at = max(since)
-                    self._health.begin("shard")
-                else:
-                    if self._state_lost_at is None:
-                        self._state_lost_at = now
-                        log.warning("state.unavailable", error=str(exc))
-                    self._health.begin("state")
-                    # answers to other batches do not end this wait
-                    lost_at = min(self._state_lost_at, failed_at)
+                # answers to other portions do not end this wait
+                lost_at = min(self._note_outage(tp, loop, exc), failed_at)
                 if self._grace is not None and now - lost_at > self._grace:
                     return asked_at, self._handler.provisional(batch)
-                await lease.pause(_RETRY)
+                await loop.lease.pause(_RETRY)
             else:
-                reconciler.answered()
-                self._state_lost_at = None
-                self._health.end("state")
-                self._note_shards()
+                if partitions:  # else state was not asked
+                    reconciler.answered()
+                self._end_outage(loop)
                 return asked_at, results
 
     def _timed(self, stage: str) -> AbstractContextManager[Any]:
@@ -422,3 +397,9 @@ class Pipeline:
 
 def _place_of(record: InboundRecord) -> tuple[str | None, int, int]:
     return record.topic, record.partition, record.offset
+
+
+def _user_of(entry: object) -> tuple[str, str] | None:
+    """Return tenant and user of a prepared entry; None of one that needs no state."""
+    subject: Subject | None = getattr(entry, "subject", None)
+    return None if subject is None else (subject.tenant_id, subject.user_id)

@@ -33,6 +33,7 @@ from groundwire.gate.responses import policy_advice
 from groundwire.kafka.connection import consumer, partitions_of
 from groundwire.logs import configure_logs, toggle_debug
 from groundwire.policy import Policy
+from groundwire.state.partitions import refuse_other_number
 from topics.declare import declare
 
 BROKER_SECONDS: Final = 10.0
@@ -99,8 +100,8 @@ async def await_broker(brokers: str, seconds: float = BROKER_SECONDS) -> None:
         logger.setLevel(level)
 
 
-async def await_topics(settings: Settings, role: str, health: Health) -> None:
-    """Wait until the topics of a role exist; name the missing ones once."""
+async def await_topics(settings: Settings, role: str, health: Health) -> int:
+    """Wait until the topics of a role exist; name the missing ones once. Returns the partitions of its input."""
     names = [settings.topic_prefix + topic for topic in topics_of(role)]
     async with consumer(settings.brokers, BROKER_SECONDS) as client:
         while True:
@@ -114,6 +115,7 @@ async def await_topics(settings: Settings, role: str, health: Health) -> None:
                 health.begin("topics")
             await asyncio.sleep(2.0)
     health.end("topics")
+    return len(found[settings.topic_prefix + ROLES[role].topic])
 
 
 class Process(faust.Worker):
@@ -199,8 +201,8 @@ def run(role: str, *, declare_topics: bool = False) -> None:
         loop.run_until_complete(await_broker(settings.brokers))
         if declare_topics:
             loop.run_until_complete(declare(settings))
-        loop.run_until_complete(await_topics(settings, role, worker.health))
-        loop.run_until_complete(_prepare(worker))
+        found = loop.run_until_complete(await_topics(settings, role, worker.health))
+        loop.run_until_complete(_prepare(worker, settings, found))
     except (UsageError, SchemeMismatch) as exc:
         _refuse(exc)
     _add_tasks(worker, role)
@@ -212,8 +214,13 @@ def _refuse(error: Exception) -> NoReturn:
     sys.exit(2)
 
 
-async def _prepare(worker: Worker) -> None:
-    """Open model and state before the first record; unreachable state is waited for later."""
+async def _prepare(worker: Worker, settings: Settings, partitions: int) -> None:
+    """Open model and state before the first record; unreachable state is waited for later.
+
+    `partitions`: of the role's input. Raises: UsageError, SchemeMismatch.
+    """
+    if worker.state.is_cluster:
+        refuse_other_number(settings.partitions, partitions)
     worker.policies.put_in_folder(worker.policy)
     try:
         if worker.model is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Final
@@ -19,7 +20,7 @@ from groundwire.replay.rebuild import OutputReader, Rebuilder, stored_outcome
 from groundwire.state.model import StoredOutcome
 from groundwire.state.policies import PolicyStore
 from groundwire.state.redis import RedisState
-from groundwire.state.server import ServerRun
+from groundwire.state.server import Doubt, ServerRun
 
 log = structlog.get_logger()
 
@@ -130,7 +131,7 @@ class StateReconciler:
         self._runs: dict[int, ServerRun] = {}
         self._answered_at: float | None = None
         state.server.watch_servers()
-        self._lock = asyncio.Lock()
+        self._comparing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by server
 
     def answered(self) -> None:
         self._answered_at = self._clock()
@@ -139,34 +140,41 @@ class StateReconciler:
         """Note an outage: the next answer may be another server's."""
         self._state.server.suspect()
 
-    async def before_step(self) -> None:
-        """Compare servers, and reassert on new ones; an unidentified one counts as new. Raises: StateError."""
+    async def before_step(self, partitions: Collection[int]) -> None:
+        """Compare the servers of partitions, and reassert on new ones; an unidentified one counts as new.
+
+        Raises: StateError.
+        """
         if self._kept_in != (epoch := self._state.epoch):
             await self._policies.put(self._policy)
             self._kept_in = epoch
-        if not self._state.server.doubtful():
-            return
-        async with self._lock:
-            doubtful = self._state.server.doubtful()
-            if not doubtful:
-                return
-            runs = await self._state.server.server_runs(doubtful)
-            other = {at for at, run in runs.items() if run[1] is None or run != self._runs.get(at)}
-            if self._answered_at is not None and other:
-                # others may have answered while a bucket was away
-                since = min(self._answered_at, self._state.server.doubted_at(other))
-                await self._assert_again(since - WINDOW, other)
-            self._runs |= runs
-            self._state.server.trust(runs, doubtful)
+        server = self._state.server
+        if self._answered_at is None:  # later runs are compared with those of the first step
+            partitions = range(len(server.tags))
+        for partition in partitions:
+            if server.doubts(partition):
+                async with self._comparing[server.name_of(partition)]:
+                    if doubts := server.doubts(partition):
+                        await self._compare(partition, doubts)
 
-    async def _assert_again(self, since: float, buckets: set[int]) -> None:
+    async def _compare(self, partition: int, doubts: Mapping[int, Doubt]) -> None:
+        run = await self._state.server.server_run(partition)
+        others = {at for at in doubts if run[1] is None or run != self._runs.get(at)}
+        if self._answered_at is not None and others:
+            # others may have answered while these were away
+            since = min(self._answered_at, *(doubts[at].since for at in others))
+            await self._assert_again(since - WINDOW, others)
+        self._runs |= dict.fromkeys(doubts, run)
+        self._state.server.trust(doubts, run)
+
+    async def _assert_again(self, since: float, partitions: set[int]) -> None:
         count = 0
         chunk: list[StoredOutcome] = []
         try:
             async with aclosing(self._read(datetime.fromtimestamp(since, UTC))) as values:
                 async for value in values:
                     outcome = stored_outcome(value, self._policy)
-                    if outcome is not None and self._state.bucket_of(outcome.subject) in buckets:
+                    if outcome is not None and self._state.partition_of(outcome.subject) in partitions:
                         chunk.append(outcome)
                     if len(chunk) == _CHUNK:
                         count += await self._state.reassert(chunk)

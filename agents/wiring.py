@@ -75,7 +75,12 @@ def build_worker(name: str, settings: Settings) -> Worker:
     use_hash_key(settings.hash_key)
     with naming("GROUNDWIRE_KEYS_FILE"):
         keys = WatchedKeys(settings.keys_file) if settings.keys_file else Keys.empty()
-    state = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme=dedup_scheme(policy))
+    state = RedisState(
+        connect(settings.redis_url),
+        settings.topic_prefix,
+        scheme=dedup_scheme(policy),
+        partitions=settings.partitions,
+    )
     policies = PolicyStore(settings.policies_dir, state)
     model = load_model(network=not settings.no_network) if name == "responses" else None
     app = build_app(name, settings, with_model=model is not None)
@@ -110,6 +115,7 @@ def build_worker(name: str, settings: Settings) -> Worker:
         role,
         handler,
         Services(state, publisher, recovery, reconciler, health, tracing, sealer),
+        partitions=partial(_partitions_of, app),
         grace=settings.state_grace if role.provisional and policy.state_outage == "defer" else None,
         ask_model=gate.ask_model if assessor is not None else None,
     )
@@ -213,6 +219,11 @@ def build_expiry(
     read = partial(follow, settings.brokers, topic, TopicSpan("earliest"), 30.0)
     ttl = timedelta(days=settings.review_ttl)
     return ReviewExpiry(read, state, publisher, sign, ttl=ttl, now=_now)
+
+
+def _partitions_of(app: BatchApp, topic: str) -> int:
+    consumer: Any = app.consumer
+    return int(consumer.partitions_of(topic))
 
 
 def _now() -> datetime:

@@ -3,8 +3,8 @@
     python -m bench.capacity bench/results.json --page docs/run/capacity.md
 
 Reads the results of the parts `gate` and `redis`, and writes the tables of the page. Single costs are measured; a
-deployment is not. For the table of what is full first, users are drawn: a user's claims are on one partition and in one
-bucket of state, so the busiest worker and the fullest shard decide, not the mean.
+deployment is not. For the table of what is full first, users are drawn: a user's claims and state are on one
+partition, so the busiest worker and the fullest shard decide, not the mean.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import numpy as np
 
 from bench.machine import sentence
 from bench.report import figures_of, number, write_page
-from groundwire.state.buckets import BUCKETS
 
 LOADS: Final = (1_000, 3_000, 10_000, 20_000, 50_000, 100_000, 1_000_000)
 DAY: Final = 86_400
@@ -177,16 +176,16 @@ class Fleet:
 
 
 def busiest(parts: int, of: np.ndarray) -> float:
-    """Return the share of the busiest of so many parts that take buckets (or partitions) one after the other."""
+    """Return the share of the busiest of so many parts that take partitions one after the other."""
     return max(float(one.sum()) for one in np.array_split(of, parts))
 
 
 @cache
-def shares_of_buckets(seed: int = 1) -> np.ndarray:
-    """Draw users, and return the share of the load that each bucket has, from 0 to 1."""
+def shares_of_partitions(seed: int = 1) -> np.ndarray:
+    """Draw users, and return the share of the load that each partition has, from 0 to 1."""
     rng = np.random.default_rng(seed)
     busy = np.arange(1, USERS + 1, dtype=float) ** -SKEW
-    found = np.bincount(rng.integers(0, BUCKETS, USERS), weights=busy / busy.sum(), minlength=BUCKETS)
+    found = np.bincount(rng.integers(0, PARTITIONS, USERS), weights=busy / busy.sum(), minlength=PARTITIONS)
     return np.asarray(found)
 
 
@@ -195,16 +194,15 @@ def fleet(one: Constants, shares: np.ndarray, *, shards: int, workers: int, brok
 
     Args:
         one: what a claim costs.
-        shares: of each bucket; memory is divided alike.
+        shares: of each partition; memory is divided alike.
         shards: primaries of Redis.
         workers: each with a core of its own.
         brokers: of Kafka.
     """
     hottest = busiest(shards, shares)
-    calls = RATE / BATCH * BUCKETS / PARTITIONS  # a batch of a partition concerns so many buckets
     return Fleet(
         worker=RATE * one.processor * busiest(workers, shares),
-        time=RATE * one.server * hottest + calls * one.call / shards,
+        time=RATE * one.server * hottest + RATE / BATCH * one.call / shards,
         memory=REMEMBERED * one.approved * hottest / (MEMORY * HALF),
         brokers=RATE * one.published * COPIES / (BROKER * brokers),
     )
@@ -212,9 +210,9 @@ def fleet(one: Constants, shares: np.ndarray, *, shards: int, workers: int, brok
 
 def saturation_table(one: Constants) -> Iterator[str]:
     """Yield the lines of the table: fleets whose workers and brokers are half busy, with more and more shards."""
-    shares = shares_of_buckets()
-    busy = (n for n in range(1, BUCKETS) if RATE * one.processor * busiest(n, shares) <= HALF)
-    workers = next(busy, BUCKETS)
+    shares = shares_of_partitions()
+    busy = (n for n in range(1, PARTITIONS) if RATE * one.processor * busiest(n, shares) <= HALF)
+    workers = next(busy, PARTITIONS)
     brokers = brokers_for(RATE * one.published)
     yield "| shards | busiest worker | busiest shard, time | fullest shard, memory | brokers | first full |"
     yield "|---:|---:|---:|---:|---:|---|"

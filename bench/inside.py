@@ -36,7 +36,7 @@ def new_gate(policy: Policy, state: State | None = None) -> Gate:
 
 @asynccontextmanager
 async def fresh_state(url: str, prefix: str, policy: Policy) -> AsyncIterator[RedisState]:
-    state = RedisState(connect(url), prefix, scheme=dedup_scheme(policy))
+    state = RedisState(connect(url), prefix, scheme=dedup_scheme(policy), partitions=1)
     await state.open()
     async with state.rebuilding() as rebuild:
         if rebuild is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +13,11 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, TopicAlreadyExistsError, for_code
 
 from groundwire.config import Settings, kafka_security
-from groundwire.errors import BrokerUnavailable, UsageError
+from groundwire.errors import BrokerUnavailable, StateUnavailable, UsageError
 from groundwire.kafka import name_client
+from groundwire.messages.topics import TopicName
+from groundwire.state.redis import LAYOUT, RedisState
+from groundwire.state.server import connect
 from topics.catalog import CATALOG
 
 log = structlog.get_logger()
@@ -78,7 +82,7 @@ async def declare(settings: Settings) -> list[str]:
 
 
 async def check(settings: Settings) -> list[TopicFinding]:
-    """Compare the cluster with the catalogue. Raises: BrokerUnavailable."""
+    """Compare the topics with the catalogue, and partitions with state. Raises: BrokerUnavailable, UsageError."""
     admin = await _connect(settings)
     try:
         wanted = {settings.topic_prefix + spec.name: spec.config for spec in CATALOG}
@@ -86,6 +90,8 @@ async def check(settings: Settings) -> list[TopicFinding]:
         there = [name for name in wanted if name in described and not described[name]["error_code"]]
         missing = [name for name in wanted if name not in there]
         findings = [TopicFinding(name, "does not exist; run `groundwire topics declare`") for name in missing]
+        counts = {name: len(described[name]["partitions"]) for name in there}
+        findings += await compare_partitions(settings, counts)
         try:
             responses = await admin.describe_configs(
                 [ConfigResource(ConfigResourceType.TOPIC, name) for name in there]
@@ -106,6 +112,29 @@ async def check(settings: Settings) -> list[TopicFinding]:
                     fatal = int(value) >= 0 and (int(want) < 0 or int(value) < int(want))
                 problem = f"{key} is {value}, the catalogue says {want}"
                 findings.append(TopicFinding(name, problem, fatal=fatal))
+    return findings
+
+
+async def compare_partitions(settings: Settings, counts: Mapping[str, int]) -> list[TopicFinding]:
+    """Compare the partitions of topics of users' records with those of claims, and in a cluster with state's."""
+    redis = connect(settings.redis_url)
+    claims = settings.topic_prefix + TopicName.CLAIMS
+    wanted = counts.get(claims, settings.partitions)
+    state = RedisState(redis, settings.topic_prefix, scheme="", partitions=wanted)
+    findings: list[TopicFinding] = []
+    for name, count in counts.items():
+        if count != wanted and TopicName(name.removeprefix(settings.topic_prefix)).is_of_users:
+            problem = f"has {count} partitions, {TopicName.CLAIMS} has {wanted}"
+            findings.append(TopicFinding(name, problem, fatal=state.is_cluster))
+    try:
+        for scheme in await state.schemes() if state.is_cluster else ():
+            if not scheme.endswith(state.scheme.removeprefix(f"/{LAYOUT}")):
+                problem = f"has {wanted} partitions, state is of scheme {scheme}; run `groundwire rebuild`"
+                findings.append(TopicFinding(claims, problem))
+    except StateUnavailable:
+        pass  # workers wait for it too
+    finally:
+        await state.close()
     return findings
 
 

@@ -89,6 +89,7 @@ ROWS: Final = (
                     _total("groundwire_deferred_total", "deferred"),
                     _total("groundwire_dead_letters_total", "dead letter"),
                     _total("groundwire_miskeyed_total", "under another key"),
+                    _total("groundwire_misplaced_records_total", "on another partition"),
                 ),
             ),
             Panel(

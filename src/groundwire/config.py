@@ -44,7 +44,7 @@ class Settings(BaseSettings):
         "groundwire-", description="Prefix of consumer groups."
     )
     partitions: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        8, description="Partitions of topics that `topics declare` creates."
+        8, description="Partitions of each topic, in every process; `topics declare` creates them."
     )
     replication: Annotated[int, Field(ge=1, le=10)] = Field(1, description="Their replicas; 3 in production.")
     policy_file: Path | None = Field(None, description="Policy file, TOML.")

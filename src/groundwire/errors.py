@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 WAITED_FOR: Final = (
-    *("state", "shard", "state_lost", "broker", "topics"),
+    *("state", "state_lost", "broker", "topics"),
     *("internal_errors", "seal", "internal"),
 )
 """What a worker waits for: every value of the label of `groundwire_paused`."""

@@ -22,6 +22,11 @@ PROVISIONAL = Counter(
 DEFERRED = Counter("groundwire_deferred", "Records put on the deferred topic.")
 DEAD_LETTERS = Counter("groundwire_dead_letters", "Records that could not be decided.", ["code"])
 MISKEYED = Counter("groundwire_miskeyed", "Records whose key is not {tenant_id}:{user_id}.")
+MISPLACED = Counter(
+    "groundwire_misplaced_records",
+    "Records on another partition than that of {tenant_id}:{user_id}.",
+    ["input"],
+)
 FUTURE = Counter(
     "groundwire_future", "Records decided whose timestamp is later than this worker's clock by 5 s."
 )

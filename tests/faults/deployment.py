@@ -201,12 +201,8 @@ ROLES: Final = {"claims": 2, "responses": 1, "deferred": 1, "reviews": 1}
 """Workers that run when nothing is broken."""
 SLOTS: Final = tuple(f"{role}-{number}" for role, count in ROLES.items() for number in range(count))
 LIMITS = Limits(user=6, tenant=40, total=70)
-OVERSHOOT = 3 * LIMITS.user
-"""Places of a tenant, and of all, that a cluster may give beyond that.
-
-Near a limit a step gives those of one bucket at a time, here of one user; and where a backlog fills the queue, steps of
-the four partitions of claims are under way at once.
-"""
+OVERSHOOT = LIMITS.tenant
+"""Places of a tenant, and of all, that a cluster may give beyond that: what all partitions grant between two counts."""
 SESSION, GRACE, REBUILD_WAIT = 6.0, 2.0, 4.0
 """Seconds of workers' settings that decide how long recovery takes, shorter than by default."""
 POLICY = f"""
@@ -256,7 +252,13 @@ class Watched(Deployment):
 
     async def statuses(self, policy: Path, subjects: list[Subject]) -> dict[Subject, SubjectStatus | None]:
         scheme = dedup_scheme(load_policy(policy, {}))
-        state = RedisState(connect(self.redis.url), self.prefix, scheme=scheme, require_aof=False)
+        state = RedisState(
+            connect(self.redis.url),
+            self.prefix,
+            scheme=scheme,
+            partitions=self.partitions,
+            require_aof=False,
+        )
         try:
             await state.open()
             found: dict[Subject, SubjectStatus | None] = {}
@@ -273,6 +275,7 @@ class Crew:
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
+        self.partitions = deployment.partitions
         self._slots: dict[str, Worker] = {}
         self._empty: set[str] = set()
 

@@ -15,7 +15,8 @@ from typing import Final
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS
 
 from deploy.embedded.process import ServiceError
-from groundwire.state.buckets import bucket_of, slots
+from groundwire.messages.topics import partition_of
+from groundwire.state.partitions import slots
 from tests.faults.deployment import ROLES, SESSION, SLOTS, Crew, OneRedis, Pages, Proxy, Services
 from tests.faults.load import TENANTS, USERS, Reviewers, Sender
 from tests.services.redis_servers import LocalCluster
@@ -273,7 +274,8 @@ class Nemesis:
         elif what == "move":  # its slots of the load to the next shard; each is half moved for a while
             target = await asyncio.to_thread(cluster.primary_of, middle((shard + 1) % SHARDS))
             people = [(tenant, user) for tenant in TENANTS for user in ("", *(f"u{n}" for n in range(USERS)))]
-            of_load = sorted({slots()[bucket_of(*one)] for one in people})
+            count = self.crew.partitions
+            of_load = sorted({slots(count)[partition_of(*one, count)] for one in people})
             moved = [slot for slot in of_load if await asyncio.to_thread(cluster.primary_of, slot) is node]
             half_moved = partial(time.sleep, seconds / max(len(moved), 1))
             for slot in moved:

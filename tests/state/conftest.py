@@ -32,16 +32,21 @@ class Overtaken(RedisState):
 
     overtake: Callable[[], Awaitable[None]] | None = None
 
-    async def _run(self, name, calls, **options):
+    async def _run(self, name, partition, *arguments, **options):
         if name == "commit" and self.overtake is not None:
             overtake, self.overtake = self.overtake, None
             await overtake()
-        return await super()._run(name, calls, **options)
+        return await super()._run(name, partition, *arguments, **options)
+
+
+PARTITIONS = 8
+"""As many tags has the state of a cluster."""
 
 
 def state_at(
     url: str, prefix: str, *, scheme: str = SCHEME, patience: float = PATIENCE, **options
 ) -> RedisState:
+    options = {"partitions": PARTITIONS, **options}
     return RedisState(connect(url, patience=patience), prefix, scheme=scheme, patience=patience, **options)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
 import pytest
@@ -15,21 +15,23 @@ from agents import recovery
 from deploy.embedded import RedisServer
 from groundwire.cli.main import main
 from groundwire.cli.state import measure
-from groundwire.errors import StateLost, StateUnavailable, UsageError
+from groundwire.config import Settings
+from groundwire.errors import SchemeMismatch, StateError, StateLost, StateUnavailable, UsageError
 from groundwire.messages.decisions import CitationState, Place
-from groundwire.messages.topics import record_key
+from groundwire.messages.topics import TopicName, partition_of, record_key
 from groundwire.policy import Policy
-from groundwire.state import buckets
 from groundwire.state.corpus import CorpusIndex
 from groundwire.state.model import InFlightMark, Outcome, QueueLimits
+from groundwire.state.partitions import slots, tags
 from groundwire.state.policies import PolicyStore
 from groundwire.state.redis import RedisState
-from groundwire.state.server import connect
+from groundwire.state.server import Doubt, connect
 from groundwire.verify.results import CitationCheck, RedisCache, cache_key
 from tests.services.fixtures import or_skip
 from tests.services.redis_servers import LocalCluster
 from tests.state.claims import LIMITS, Claims, P, People, R, decide, stored
-from tests.state.conftest import start, state_at
+from tests.state.conftest import PARTITIONS, start, state_at
+from topics.declare import compare_partitions
 
 USERS = [f"user-{n}" for n in range(60)]
 
@@ -44,29 +46,17 @@ def own_cluster() -> Iterator[LocalCluster]:
 
 
 @asynccontextmanager
-async def opened(cluster: LocalCluster, name: str | None = None) -> AsyncIterator[RedisState]:
+async def opened(cluster: LocalCluster, name: str | None = None, **options) -> AsyncIterator[RedisState]:
     """State on a cluster; without a name, with a prefix and an epoch of its own."""
-    state = state_at(cluster.url, name or f"{secrets.token_hex(8)}.", patience=2.0)
+    state = state_at(cluster.url, name or f"{secrets.token_hex(8)}.", patience=2.0, **options)
     try:
         yield await start(state) if name is None else state
     finally:
         await state.close()
 
 
-@asynccontextmanager
-async def two_workers(cluster: LocalCluster) -> AsyncIterator[tuple[RedisState, RedisState]]:
-    """Two workers on one state in which one place is taken; both have counted."""
-    name = f"{secrets.token_hex(8)}."
-    async with opened(cluster, name) as one, opened(cluster, name) as other:
-        await start(one)
-        await other.adopt_epoch()
-        await decide(one, Claims().ask("first", "the first is for review", 2, user="first"))
-        assert (await one.queue_depth(), await other.queue_depth()) == (1, 1)
-        yield one, other
-
-
 def slot_of(user: str) -> int:
-    return buckets.slots()[buckets.bucket_of("acme", user)]
+    return slots(PARTITIONS)[partition_of("acme", user, PARTITIONS)]
 
 
 def asks_of(claims: Claims, turn: int = 0):
@@ -89,52 +79,54 @@ def users_on(cluster: LocalCluster, node: RedisServer) -> set[str]:
 
 
 async def settled(*states: RedisState) -> None:
-    """Wait until no shard counts as away."""
+    """Wait until no primary counts as away."""
     async with asyncio.timeout(60):
-        while any(state.away() for state in states):  # noqa: ASYNC110 - Redis sends no event
+        while any(state.server.away() for state in states):  # noqa: ASYNC110 - Redis sends no event
             await asyncio.sleep(0.05)
 
 
-def test_buckets_follow_partitions_and_are_spread_evenly_over_primaries():
-    for partitions in (1, 8, 64, 256):
+def test_a_user_is_on_the_partition_of_their_key_and_tags_spread_evenly_over_primaries():
+    for partitions in (1, 3, 8, 12, 64, 100, 256):
         for user in USERS:
-            partition = DefaultPartitioner()(record_key("acme", user), list(range(partitions)), [])
-            assert buckets.bucket_of("acme", user) % partitions == partition
-    assert list(buckets.slots()) == sorted(set(buckets.slots()))
-    for primaries in range(1, 17):
-        share = 16384 / primaries
-        counts = [sum(int(slot / share) == at for slot in buckets.slots()) for at in range(primaries)]
-        assert max(counts) - min(counts) <= 2
+            key = record_key("acme", user)
+            assert partition_of("acme", user, partitions) == DefaultPartitioner()(
+                key, list(range(partitions)), []
+            )
+        assert "{0}" in tags(partitions), "where the scheme of any state is found"
+        assert list(slots(partitions)) == sorted(set(slots(partitions)))
+        for primaries in range(1, 17):
+            share = 16384 / primaries
+            counts = [sum(int(slot / share) == at for slot in slots(partitions)) for at in range(primaries)]
+            assert max(counts) - min(counts) <= 2
 
 
-async def test_a_limit_counts_the_places_in_all_buckets(own_cluster):
+async def test_a_limit_counts_the_places_of_all_partitions_as_of_the_last_count(own_cluster, monkeypatch):
+    async def at_once(*asks, limits, state):
+        monkeypatch.setattr(state._queue, "_looked", float("-inf"))  # a second has passed
+        return await decide(state, *asks, limits=limits)
+
     for limits, place in (
         (QueueLimits(per_tenant=5), Place.TENANT_FULL),
         (QueueLimits(total=5), Place.TOTAL_FULL),
-        (QueueLimits(tenant_bytes=60), Place.TENANT_FULL),
+        (QueueLimits(tenant_bytes=65), Place.TENANT_FULL),
     ):
-        async with two_workers(own_cluster) as (state, other):
+        name = f"{secrets.token_hex(8)}."
+        async with opened(own_cluster, name) as state, opened(own_cluster, name) as other:
+            await start(state)
+            await other.adopt_epoch()
             asks = for_review(USERS)
-            answers = [(await decide(state, ask, limits=limits))[0] for ask in asks[:10]]
-            assert places(answers) <= 4
-            (answer,) = await decide(other, asks[10], limits=limits)
-            assert (answer.state, answer.place) == (R, place)
+            for ask in asks[:5]:
+                (answer,) = await at_once(ask, limits=limits, state=state)
+                assert answer.state is P
+            for worker, ask in ((state, asks[5]), (other, asks[6])):
+                (answer,) = await at_once(ask, limits=limits, state=worker)
+                assert (answer.state, answer.place) == (R, place)
+            one = for_review([USERS[7]] * 8)
+            most = QueueLimits(per_user=5)
+            assert places(await decide(other, *one, limits=most)) == 5, "a user's limit needs no count"
 
 
-async def test_workers_that_take_turns_give_as_many_places_as_there_are(own_cluster):
-    for size, users in ((1, USERS), (7, USERS), (1, ["the same"] * 30)):
-        limits = QueueLimits(per_tenant=20)
-        async with two_workers(own_cluster) as workers:
-            asks, given = for_review(users), 1
-            for turn, first in enumerate(range(0, len(asks), size)):
-                given += places(await decide(workers[turn % 2], *asks[first : first + size], limits=limits))
-            assert given == 20, (size, users[0])
-
-
-async def test_a_step_gives_no_more_places_than_there_are_and_all_of_them_are_summed_up(own_cluster):
-    for limits in (QueueLimits(per_tenant=5), QueueLimits(total=5)):
-        async with opened(own_cluster) as state:
-            assert places(await decide(state, *for_review(USERS), limits=limits)) == 5
+async def test_the_places_of_all_partitions_are_summed_up_and_given_back(own_cluster):
     async with opened(own_cluster, name := f"{secrets.token_hex(8)}.") as state:
         await start(state)
         asks = for_review(USERS)
@@ -152,24 +144,87 @@ async def test_a_step_gives_no_more_places_than_there_are_and_all_of_them_are_su
         assert places(await decide(state, *for_review(["new"]), limits=QueueLimits(per_tenant=1))) == 1
 
 
-async def test_while_a_server_is_away_the_users_of_others_are_decided_within_limits(own_cluster):
-    for bucket in (0, -1):
-        node = own_cluster.primary_of(buckets.slots()[bucket])
+async def test_a_primary_that_hangs_holds_up_nobody_elses_step_and_its_places_still_count(own_cluster):
+    async with opened(own_cluster) as state:
+        node = own_cluster.primary_of(slot_of(USERS[0]))
         there = users_on(own_cluster, node)
         others = [user for user in USERS if user not in there]
-        async with two_workers(own_cluster) as workers:
+        asks = for_review(sorted(there)[:3])
+        await decide(state, *asks)
+        assert await state.queue_depth() == 3
+        node.pause()
+        try:
+            began = asyncio.get_running_loop().time()
+            waiting = asyncio.create_task(decide(state, *for_review(sorted(there)[3:4])))
             limits = QueueLimits(per_tenant=5)
-            node.kill()
+            for number, ask in enumerate(for_review(others[:4])):
+                await asyncio.sleep(0.3)
+                (answer,) = await decide(state, ask, limits=limits)
+                assert number > 1 or answer.state is P
+            assert asyncio.get_running_loop().time() - began < 1.9, "shorter than the patience"
             with pytest.raises(StateUnavailable):
-                await decide(workers[0], *for_review([*sorted(there)[:1], *others[:3]]), limits=limits)
-            asks = for_review(others[:20])
-            answers = [(await decide(workers[0], ask, limits=limits))[0] for ask in asks]
-            assert places(answers) <= 4
-            own_cluster.restart(node)
-            await settled(*workers)
+                await waiting
+            assert await state.queue_depth() > 3
+        finally:
+            node.resume()
+        await asyncio.to_thread(own_cluster.wait_until, own_cluster.is_whole)
+        await settled(state)
 
 
-async def test_a_shard_that_lost_its_data_makes_state_lost_until_it_is_rebuilt(own_cluster):
+async def test_another_number_of_partitions_is_refused_until_a_rebuild_which_keeps_policies_alone(
+    own_cluster,
+):
+    name = f"{secrets.token_hex(8)}."
+    async with opened(own_cluster, name, partitions=12) as before, opened(own_cluster, name) as state:
+        await start(before)
+        await before.step(asks_of(Claims()), LIMITS)
+        await before.put_policy("0" * 64, b"{}")
+        with pytest.raises(SchemeMismatch, match=r"12 partitions.*8 partitions.*groundwire rebuild"):
+            await state.open()
+        settings = Settings(redis_url=own_cluster.url, topic_prefix=name)
+        counts = {f"{name}{topic}": 12 for topic in TopicName} | {f"{name}audit": 1}
+        assert await compare_partitions(settings, counts) == []
+        findings = await compare_partitions(settings, counts | {f"{name}claims": 8, f"{name}deferred": 8})
+        assert len(findings) == len(TopicName) - 3, "all others but audit and dead-letter, and state"
+        assert all(finding.fatal for finding in findings)
+        async with before.rebuilding(), state.rebuilding() as refused:
+            assert refused is None
+        await start(state)
+        with pytest.raises(StateLost):
+            await before.step(asks_of(Claims(), 1), LIMITS)
+        with pytest.raises(SchemeMismatch):
+            await before.adopt_epoch()
+        assert await state.get_policy("0" * 64) == b"{}"
+        gone = set(tags(12)) - set(tags(8))
+        left = [key async for keys in state.server.scan(name + "*", 1_000) for key in keys]
+        assert gone
+        assert not [key for key in left if any(tag.encode() in key for tag in gone)]
+        assert all(one.fresh for one in await state.step(asks_of(Claims()), LIMITS))
+
+
+async def test_a_worker_of_the_number_before_decides_nothing_afresh_while_a_rebuild_clears(own_cluster):
+    name = f"{secrets.token_hex(8)}."
+    async with opened(own_cluster, name, partitions=12) as before, opened(own_cluster, name) as state:
+        await start(before)
+        asks = asks_of(Claims())
+        await before.step(asks, LIMITS)
+        scan, answers = state.server.scan, list[Outcome]()
+
+        async def scan_slowly(pattern: str, _size: int):
+            async for keys in scan(pattern, 10):
+                yield keys
+                for ask in asks:
+                    with suppress(StateError):
+                        answers.extend(await before.step([ask], LIMITS))
+
+        state.server.scan = scan_slowly
+        async with state.rebuilding() as rebuild:
+            await rebuild.clear()
+        assert answers
+        assert not any(answer.fresh for answer in answers)
+
+
+async def test_a_primary_that_lost_its_data_makes_state_lost_until_it_is_rebuilt(own_cluster):
     claims = Claims()
     async with opened(own_cluster) as state:
         await state.step(asks_of(claims), LIMITS)
@@ -184,7 +239,7 @@ async def test_a_shard_that_lost_its_data_makes_state_lost_until_it_is_rebuilt(o
         assert len(await state.step(asks_of(claims, 1), LIMITS)) == len(USERS), "scripts are sent again"
 
 
-async def test_a_moved_bucket_is_found_and_one_that_is_half_moved_decides_nothing(own_cluster):
+async def test_a_moved_partition_is_found_and_one_that_is_half_moved_decides_nothing(own_cluster):
     claims, slot = Claims(), slot_of(USERS[0])
     source = own_cluster.primary_of(slot)
     target = next(node for node in own_cluster.primaries if node is not source)
@@ -205,7 +260,7 @@ async def test_a_moved_bucket_is_found_and_one_that_is_half_moved_decides_nothin
         with pytest.raises(StateUnavailable):
             await state.step(asks, LIMITS)
         there = [ask for ask in asks if ask.subject.user_id in users_there]
-        assert {state.bucket_of(ask.subject) for ask in there} == set(state.away())
+        assert not state.server.away(), "its server answers"
         with pytest.raises(StateUnavailable):
             await state.step(there, LIMITS)
         await reader.adopt_epoch()
@@ -235,7 +290,9 @@ async def test_while_a_primary_without_a_replica_is_away_the_users_of_the_others
             await state.step(asks, LIMITS)
         others = [ask for ask in asks if ask.subject.user_id not in there]
         assert all(isinstance(one, Outcome) for one in await state.step(others, LIMITS))
-        assert {state.bucket_of(ask.subject) for ask in asks if ask not in others} <= set(state.away())
+        assert {state.partition_of(ask.subject) for ask in asks if ask not in others} <= set(
+            state.server.away()
+        )
         assert await state.queue_depth() == 0
         assert await late.open() == state.epoch, "a worker that starts now decides for the others"
         assert not any(one.fresh for one in await late.step(others, LIMITS))
@@ -245,7 +302,7 @@ async def test_while_a_primary_without_a_replica_is_away_the_users_of_the_others
         assert {ask.subject.user_id for ask, one in zip(asks, answers, strict=True) if one.fresh} == there
 
 
-async def test_a_shard_that_refuses_reasserted_outcomes_holds_up_its_own_users_alone(
+async def test_a_primary_that_refuses_reasserted_outcomes_holds_up_its_own_users_alone(
     own_cluster, monkeypatch
 ):
     claims = Claims()
@@ -264,17 +321,20 @@ async def test_a_shard_that_refuses_reasserted_outcomes_holds_up_its_own_users_a
             reconciler.answered()  # and no server is known from before
             node = own_cluster.primary_of(slot_of(USERS[0]))
             there = users_on(own_cluster, node)
+            on_node = {partition_of("acme", user, PARTITIONS) for user in there}
+            await other.adopt_epoch()
             own_cluster.ask(node, "CONFIG", "SET", name, 1)
             try:
                 with pytest.raises(StateUnavailable):
-                    await reconciler.before_step()
-                await reconciler.before_step()
+                    await reconciler.before_step(on_node)
+                await reconciler.before_step(set(range(PARTITIONS)) - on_node)
                 others = [ask for ask in asks if ask.subject.user_id not in there]
                 assert not any(one.fresh for one in await other.step(others, LIMITS))
+                with pytest.raises(StateUnavailable):
+                    await other.step([ask for ask in asks if ask not in others], LIMITS)
             finally:
                 own_cluster.ask(node, "CONFIG", "SET", name, 0)
-            await settled(other)
-            await reconciler.before_step()
+            await reconciler.before_step(on_node)
             assert not any(one.fresh for one in await other.step(asks, LIMITS))
 
 
@@ -282,10 +342,12 @@ async def test_a_replica_that_takes_over_decides_nothing_until_it_was_compared()
     claims = Claims()
     with or_skip(lambda: LocalCluster(replicas=1)) as cluster:
         async with opened(cluster) as state:
-            state.server.watch_servers()
-            first = state.server.doubtful()
-            before = await state.server.server_runs(first)
-            state.server.trust(before, first)
+            server, partition = state.server, partition_of("acme", USERS[0], PARTITIONS)
+            server.watch_servers()
+            for one in range(PARTITIONS):
+                before = await server.server_run(one)
+                server.trust(server.doubts(one), before)
+            before = await server.server_run(partition)
             asks = asks_of(claims)
             await state.step(asks, LIMITS)
             slot = slot_of(USERS[0])
@@ -295,13 +357,15 @@ async def test_a_replica_that_takes_over_decides_nothing_until_it_was_compared()
                 await state.step(asks, LIMITS)
             await settled(state)
             assert cluster.primary_of(slot) is not node
-            bucket, doubtful = buckets.bucket_of("acme", USERS[0]), state.server.doubtful()
-            assert bucket in doubtful
+            doubts = server.doubts(partition)
+            assert {state.partition_of(ask.subject) for ask in asks} > doubts.keys() > set()
             with pytest.raises(StateUnavailable):
                 await state.step(asks, LIMITS)
-            after = await state.server.server_runs(doubtful)
-            assert after[bucket] != before[bucket]
-            state.server.trust(after, doubtful)
+            after = await server.server_run(partition)
+            assert after != before
+            server.trust(dict.fromkeys(doubts, Doubt()), after)
+            assert server.doubts(partition) == doubts, "another doubt came meanwhile"
+            server.trust(doubts, after)
             assert not any(one.fresh for one in await state.step(asks, LIMITS))
 
 
@@ -442,3 +506,26 @@ async def test_a_primary_that_would_forget_and_slots_without_an_owner_are_named(
         with pytest.raises(UsageError, match="no primary has 1 of the slots"):
             await state.open()
     own_cluster.ask(own_cluster.primaries[int(slot / (16384 / 3))], "CLUSTER", "ADDSLOTS", slot)
+
+
+async def test_a_worker_counts_what_it_granted_itself_in_other_partitions(own_cluster):
+    async with opened(own_cluster) as state:
+        answers = await decide(state, *for_review(USERS), limits=QueueLimits(per_tenant=5))
+        assert places(answers) == 5
+
+
+async def test_a_server_that_is_used_later_is_no_other_one(own_cluster):
+    """Or a rebalance would reread the output topics from the start of the process."""
+    reads: list[datetime] = []
+
+    async def read(since: datetime):
+        reads.append(since)
+        return
+        yield
+
+    async with opened(own_cluster) as state:
+        reconciler = recovery.StateReconciler(state, Policy(), PolicyStore(None, None), read)
+        await reconciler.before_step([0])
+        reconciler.answered()
+        await reconciler.before_step(range(PARTITIONS))
+        assert not reads

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from groundwire.messages.decisions import Kind, MatchClass, Place
+from groundwire.messages.topics import partition_of
 from groundwire.state.model import (
     Conflict,
     Outcome,
@@ -39,6 +40,7 @@ from tests.state.claims import (
     stored,
     subject,
 )
+from tests.state.conftest import PARTITIONS
 
 UNHEARD = "a text that nobody has ever said"
 APPROVED = {"state": A, "tier": 1, "revision": 2, "record": b""}
@@ -258,13 +260,16 @@ async def test_only_approved_parents_keep_tier_1_and_each_is_reported(state: Sta
 
 async def test_the_first_limit_that_is_reached_is_named(new_state, claims):
     """Each row: the limits, who asks second, and the place that the second gets. The first gets a freed place again."""
+    users = (f"user-{n}" for n in range(1_000))
+    own = partition_of("acme", "ada", PARTITIONS)  # a cluster counts other partitions later
+    neighbour = next(user for user in users if partition_of("acme", user, PARTITIONS) == own)
     rows = [
         (QueueLimits(per_user=1, per_tenant=1, total=1), {}, Place.USER_FULL),
         (QueueLimits(per_user=9, per_tenant=1, total=1), {}, Place.TENANT_FULL),
         (QueueLimits(per_user=9, per_tenant=9, total=1), {}, Place.TOTAL_FULL),
         (QueueLimits(per_user=9, per_tenant=9, total=9), {}, Place.FREE),
         (QueueLimits(per_user=1), {"user": "bob"}, Place.FREE),
-        (QueueLimits(per_tenant=1), {"user": "bob"}, Place.TENANT_FULL),
+        (QueueLimits(per_tenant=1), {"user": neighbour}, Place.TENANT_FULL),
         (QueueLimits(per_tenant=1), {"tenant": "umbrella"}, Place.FREE),
         (QueueLimits(tenant_bytes=len(TEXT) + len(OTHER) - 1), {}, Place.TENANT_FULL),
         (QueueLimits(tenant_bytes=len(TEXT) + len(OTHER)), {}, Place.FREE),

@@ -102,7 +102,9 @@ class Lifecycle(RuleBasedStateMachine):
         self.run = self.runner.run
         self.memory = MemoryState()
         connection = connect(url, patience=PATIENCE)
-        self.redis = Overtaken(connection, f"test-{uuid.uuid4().hex}.", scheme=SCHEME, patience=PATIENCE)
+        self.redis = Overtaken(
+            connection, f"test-{uuid.uuid4().hex}.", scheme=SCHEME, partitions=1, patience=PATIENCE
+        )
         self.run(start(self.redis))
         self.claims = Claims()
         self.people = People(self.claims)

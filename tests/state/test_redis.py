@@ -73,7 +73,7 @@ def entry_key(prefix: str, ask) -> str:
 @asynccontextmanager
 async def opened(server: RedisServer, prefix: str = "gw.", **options) -> AsyncIterator[RedisState]:
     """State on a server, without an epoch of its own."""
-    state = RedisState(connect(server.url, patience=1.0), prefix, scheme=SCHEME, **options)
+    state = RedisState(connect(server.url, patience=1.0), prefix, scheme=SCHEME, partitions=1, **options)
     try:
         yield state
     finally:
@@ -318,9 +318,10 @@ async def test_state_that_lost_its_epoch_is_lost_to_every_call_and_nothing_is_ch
     redis_server, redis_state, redis, prefix, claims, people
 ):
     ask = claims.ask(tier=2)
-    await decide(redis_state, ask)
+    (first,) = await decide(redis_state, ask)
     await redis.delete(f"{prefix}epoch")
     attempts = [redis_state.step([claims.ask()], LIMITS), redis_state.review([people.act("approve", ask)])]
+    attempts += [redis_state.give_up(ask.subject), redis_state.reassert([stored(ask, first)])]
     attempts += [
         each([ask.subject]) for each in (redis_state.held, redis_state.statuses, redis_state.payloads)
     ]
@@ -395,7 +396,7 @@ async def test_a_killed_server_is_unavailable_and_keeps_its_outcomes_unless_it_s
 
 async def test_a_frozen_server_is_unavailable_and_its_late_answer_goes_to_nobody(own_server, claims):
     client = Redis.from_url(own_server.url, socket_timeout=None)
-    state = await start(RedisState(client, "gw.", scheme=SCHEME, patience=0.5))
+    state = await start(RedisState(client, "gw.", scheme=SCHEME, partitions=1, patience=0.5))
     own_server.pause()
     try:
         async with asyncio.timeout(60):
@@ -450,13 +451,18 @@ async def test_a_server_that_may_forget_is_refused_unless_that_is_allowed_or_hid
         with pytest.raises(UsageError, match="noeviction"):
             await lenient.open()
     await client.execute_command("ACL", "SETUSER", "gate", "on", ">pw", "~*", "+@all", "-config", "-info")
-    hidden = RedisState(connect(own_server.url.replace("//", "//gate:pw@")), "gw.", scheme=SCHEME)
+    hidden = RedisState(
+        connect(own_server.url.replace("//", "//gate:pw@")), "gw.", scheme=SCHEME, partitions=1
+    )
     assert await hidden.open() is None, "a managed server often does not show its settings"
     await hidden.close()
     await client.aclose()
     decoding = Redis.from_url(own_server.url, decode_responses=True)
     with pytest.raises(UsageError, match="decode"):
-        RedisState(decoding, "gw.", scheme=SCHEME)
+        RedisState(decoding, "gw.", scheme=SCHEME, partitions=1)
+    for lifetime in ({"idempotency_ttl": 0}, {"action_ttl": -1}):
+        with pytest.raises(ValueError, match="above 0"):
+            RedisState(client, "gw.", scheme=SCHEME, partitions=1, **lifetime)
     await decoding.aclose()
 
 
@@ -709,7 +715,7 @@ async def test_what_follows_a_lost_request_of_its_batch_is_decided_again(redis_s
     """The scope may have the expected version by chance: another worker changed it as often."""
     async with opened(redis_server, prefix) as other:
         await start(other)
-        state = Overtaken(connect(redis_server.url), prefix, scheme=SCHEME)
+        state = Overtaken(connect(redis_server.url), prefix, scheme=SCHEME, partitions=1)
         await state.adopt_epoch()
         for user, texts, theirs in (
             ("ann", (OTHER, TEXT), TEXT),
@@ -750,8 +756,8 @@ async def test_an_answer_of_another_worker_counts_though_the_batch_only_named_th
     redis_server, prefix
 ):
     claims = Claims()
-    other = await start(RedisState(connect(redis_server.url), prefix, scheme=SCHEME))
-    state = Overtaken(connect(redis_server.url), prefix, scheme=SCHEME)
+    other = await start(RedisState(connect(redis_server.url), prefix, scheme=SCHEME, partitions=1))
+    state = Overtaken(connect(redis_server.url), prefix, scheme=SCHEME, partitions=1)
     try:
         leader, joined = claims.ask("leader", tier=2), claims.ask("joined", tier=2)
         _, outcome = await decide(other, leader, joined)

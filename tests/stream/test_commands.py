@@ -217,13 +217,15 @@ async def test_a_board_is_filled_once_and_a_record_is_read_back_by_its_place(top
 
 
 async def test_the_queue_is_shown_through_an_outage_of_redis_and_of_the_broker(topics):
-    state = await start(RedisState(connect(topics.redis.url), topics.prefix, scheme=SCHEME))
+    state = await start(RedisState(connect(topics.redis.url), topics.prefix, scheme=SCHEME, partitions=1))
     claims = Claims()
     asks = {name: claims.ask(name, None, 2, user="ann") for name in ("a", "b", "d")}
     await decide(state, *asks.values())
     await publish(topics, fresh("a"), fresh("b"))
     board, redis, broker = Board(), topics.redis, topics.broker
-    live = RedisStatuses(RedisState(connect(redis.url), topics.prefix, scheme=SCHEME, require_aof=False))
+    live = RedisStatuses(
+        RedisState(connect(redis.url), topics.prefix, scheme=SCHEME, partitions=1, require_aof=False)
+    )
     async with feeding(topics, live, board) as feed:
         await until(lambda: feed.caught_up, "the feed catches up")
         await shown(board, "a", "b")

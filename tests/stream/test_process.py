@@ -16,7 +16,8 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from redis.asyncio import Redis
 
-from groundwire.state import buckets
+from groundwire.messages.topics import partition_of
+from groundwire.state.partitions import slots
 from tests.services.brokers import Broker
 from tests.services.fixtures import or_skip
 from tests.services.redis_servers import LocalCluster
@@ -219,11 +220,18 @@ async def test_a_primary_that_dies_under_load_loses_nothing_and_holds_up_its_own
     with or_skip(lambda: LocalCluster(replicas=replicas)) as cluster:
         async with Deployment(broker, cluster, tmp_path, environment=environment) as deployment:  # type: ignore[arg-type]
             workers = await deployment.start_workers("claims", "deferred")
-            slots = [buckets.slots()[buckets.bucket_of("default", f"user-{n}")] for n in range(90)]
-            node = cluster.primary_of(slots[0])
-            there = {f"user-{n}" for n in range(90) if cluster.primary_of(slots[n]) is node}
-            await deployment.produce([of_users(number) for number in range(total // 3)])
+            partitions = [partition_of("default", f"user-{n}", deployment.partitions) for n in range(90)]
+            slot = slots(deployment.partitions)[partitions[0]]
+            node = cluster.primary_of(slot)
+            paused = {
+                at for at, its in enumerate(slots(deployment.partitions)) if cluster.primary_of(its) is node
+            }
+            there = {f"user-{n}" for n in range(90) if partitions[n] in paused}
+            # on one partition: those of others go to their own through `deferred`
+            await deployment.produce([of_users(number) for number in range(total // 3)], partition=0)
             await deployment.settled(total // 3)
+            misplaced = sum(partitions[number % 90] != 0 for number in range(total // 3))
+            assert await workers[0].metric("groundwire_misplaced_records_total", input="claims") == misplaced
             node.kill()
             during = [of_users(number) for number in range(total // 3, total)]
             await deployment.produce(during)
@@ -237,9 +245,9 @@ async def test_a_primary_that_dies_under_load_loses_nothing_and_holds_up_its_own
 
             await decided([claim for claim in during if claim["user_id"] not in there])
             if cluster.replicas:
-                await until(lambda: cluster.primary_of(slots[0]) is not node, "the replica takes over")
+                await until(lambda: cluster.primary_of(slot) is not node, "the replica takes over")
             else:
-                assert await workers[0].metric("groundwire_paused", dependency="shard") == 1
+                assert await workers[0].metric("groundwire_paused", dependency="state") == 1
                 await asyncio.to_thread(cluster.restart, node)
             await decided(during)
             await deployment.quiet()

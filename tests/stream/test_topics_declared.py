@@ -53,6 +53,16 @@ async def test_whoever_declares_the_topics_finds_nothing_wrong_and_the_check_nam
         assert (finding.topic, finding.fatal) == (settings.topic_prefix + name, fatal)
         assert f"{key} is {value}, the catalogue says" in finding.problem
     settings = own_topics(broker)
+    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap)
+    await admin.start()
+    await admin.create_topics([NewTopic(settings.topic_prefix + "deferred", 3, settings.replication)])
+    await admin.close()
+    await declare(settings)
+    notes = [finding for finding in await check(settings) if "partitions" in finding.problem]
+    assert [(note.topic, note.problem, note.fatal) for note in notes] == [
+        (f"{settings.topic_prefix}deferred", "has 3 partitions, claims has 1", False)
+    ]
+    settings = own_topics(broker)
     await declare(settings)
     assert await check(settings) == []
 

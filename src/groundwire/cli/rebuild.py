@@ -15,15 +15,19 @@ import click
 from groundwire.cli.options import quiet_kafka, reporting, seal_keys_option, settings_with_seals
 from groundwire.config import Settings, load_settings
 from groundwire.gate.claim_case import dedup_scheme
+from groundwire.kafka.reader import open_reader
 from groundwire.logs import configure_logs
 from groundwire.messages.base import format_time
 from groundwire.messages.erasure import Erasure
 from groundwire.messages.events import use_hash_key
 from groundwire.messages.identity import Subject
+from groundwire.messages.topics import TopicName
 from groundwire.policy import load_policy
 from groundwire.replay.erase import records_of, withdraw
+from groundwire.replay.reading import PATIENCE
 from groundwire.replay.rebuild import Rebuilder
 from groundwire.replay.verify import format_counts
+from groundwire.state.partitions import refuse_other_number
 from groundwire.state.policies import PolicyStore
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect, without_login
@@ -67,11 +71,17 @@ def rebuild(*, yes: bool, require_seals: bool, seal_keys: Path | None) -> None:
 async def _rebuild(settings: Settings, forget: Sequence[Subject] = ()) -> bool:
     """Rebuild state, and forget what a rebuild would leave of subjects; False where a worker is at it already."""
     policy = load_policy(settings.policy_file, os.environ)
-    state = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme=dedup_scheme(policy))
+    scheme = dedup_scheme(policy)
+    redis = connect(settings.redis_url)
+    state = RedisState(redis, settings.topic_prefix, scheme=scheme, partitions=settings.partitions)
     rebuilder = Rebuilder.of(settings, state, policy, PolicyStore(settings.policies_dir, state))
     began = time.monotonic()
     try:
         await state.server.check(require_aof=True)  # as workers do: they would refuse what was rebuilt
+        if state.is_cluster:
+            async with open_reader(settings.brokers, PATIENCE) as reader:
+                ends = await reader.ends(settings.topic_prefix + TopicName.CLAIMS)
+            refuse_other_number(settings.partitions, len(ends))
         done = await rebuilder.rebuild()
         if done:
             await state.forget(forget)

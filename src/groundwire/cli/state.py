@@ -29,7 +29,6 @@ _KINDS: Final = {
     "r": "outcomes that a later record superseded",
     "w": "waiting claims",
     "q": "counters",
-    "g": "counters",
     "f": "in flight",
     **dict.fromkeys(("epoch", "scheme", "rebuild"), "epoch, scheme"),
     "policy": "policies",
@@ -38,7 +37,7 @@ _KINDS: Final = {
     "qc": "query cache",
     "console": "console",
 }
-_TAG: Final = re.compile(rb"^\{\d+\}")  # of a bucket in a cluster
+_TAG: Final = re.compile(rb"^\{\d+\}")  # of a partition in a cluster
 _REMEMBERED: Final = ("outcomes", "index")
 _GB: Final = 1_000_000_000
 
@@ -132,7 +131,8 @@ def size(*, claims: int | None, daily: int | None, sample: int, layout: str) -> 
 
     async def ask() -> StateSize:
         settings = load_settings()
-        state_of = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme="")
+        redis = connect(settings.redis_url)
+        state_of = RedisState(redis, settings.topic_prefix, scheme="", partitions=settings.partitions)
         try:
             await state_of.server.check_kind()
             with Console(stderr=True, highlight=False).status("0 keys") as status:

@@ -7,7 +7,6 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -16,12 +15,12 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.conn import collect_hosts
 from aiokafka.errors import KafkaError, UnsupportedCodecError
-from aiokafka.partitioner import murmur2
 
 from groundwire.config import kafka_security
 from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.kafka import client_name
 from groundwire.messages.headers import InboundRecord
+from groundwire.messages.topics import key_hash
 
 
 @contextmanager
@@ -205,14 +204,8 @@ async def partitions_of(client: AIOKafkaConsumer, *topics: str) -> dict[str, lis
 
 
 def partition_of(key: bytes | None, partitions: Sequence[int]) -> int:
-    """Choose the partition of a key as aiokafka does; any for none. The hashes of recent keys are kept."""
-    return random.choice(partitions) if key is None else partitions[_hash(key) % len(partitions)]  # noqa: S311 - any
-
-
-@lru_cache(1 << 13)
-def _hash(key: bytes) -> int:
-    value: int = murmur2(key)
-    return value & 0x7FFFFFFF
+    """Choose the partition of a key as Java's default partitioner does; any for none."""
+    return random.choice(partitions) if key is None else partitions[key_hash(key) % len(partitions)]  # noqa: S311 - any
 
 
 def inbound(record: Any) -> InboundRecord:  # noqa: ANN401 - aiokafka's record, which is not typed

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from enum import StrEnum
+from functools import lru_cache
+from typing import Final
 
 from groundwire.messages.decisions import Verdict
 
@@ -21,6 +24,11 @@ class TopicName(StrEnum):
     REGENERATE = "regenerate"
     AUDIT = "audit"
     DEAD_LETTER = "dead-letter"
+
+    @property
+    def is_of_users(self) -> bool:
+        """Whether its records have a user's key: all such topics have one number of partitions."""
+        return self not in {TopicName.AUDIT, TopicName.DEAD_LETTER}
 
     @property
     def retention_days(self) -> int | None:
@@ -48,3 +56,28 @@ _RETENTION_DAYS = {
 def record_key(tenant_id: str, user_id: str) -> bytes:
     """Return the key of a user's records: it keeps them on one partition, in order."""
     return f"{tenant_id}:{user_id}".encode()
+
+
+def partition_of(tenant_id: str, user_id: str, partitions: int) -> int:
+    """Return the partition of a user's records, of so many."""
+    return key_hash(record_key(tenant_id, user_id)) % partitions
+
+
+_M: Final = 0x5BD1E995
+_SEED: Final = 0x9747B28C
+_MASK: Final = 0xFFFFFFFF
+
+
+@lru_cache(1 << 14)
+def key_hash(key: bytes) -> int:
+    """Return the number from which Java's default partitioner takes the remainder: murmur2, as a positive integer."""
+    whole = len(key) & ~3
+    hashed = _SEED ^ len(key)
+    for (part,) in struct.iter_unpack("<I", key[:whole]):
+        mixed = part * _M & _MASK
+        mixed = (mixed ^ mixed >> 24) * _M & _MASK
+        hashed = hashed * _M & _MASK ^ mixed
+    if whole < len(key):
+        hashed = (hashed ^ int.from_bytes(key[whole:], "little")) * _M & _MASK
+    hashed = (hashed ^ hashed >> 13) * _M & _MASK
+    return (hashed ^ hashed >> 15) & 0x7FFFFFFF

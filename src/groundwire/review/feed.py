@@ -193,9 +193,14 @@ class RedisStatuses:
     @classmethod
     def of(cls, settings: Settings) -> RedisStatuses:
         policy = load_policy(settings.policy_file, os.environ)
-        client = connect(settings.redis_url)
-        scheme = dedup_scheme(policy)
-        return cls(RedisState(client, settings.topic_prefix, scheme=scheme, require_aof=False))
+        state = RedisState(
+            connect(settings.redis_url),
+            settings.topic_prefix,
+            scheme=dedup_scheme(policy),
+            partitions=settings.partitions,
+            require_aof=False,
+        )
+        return cls(state)
 
     async def check_kind(self) -> None:
         """Refuse a server of another kind than the address says; one that is down is checked later."""

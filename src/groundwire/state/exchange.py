@@ -162,7 +162,7 @@ class Batch(Workspace):
         max_candidates: stored claims to compare one claim with.
         lifetimes: seconds of outcomes without a place in index or queue; of actions and what people blocked.
         contexts: the prefixes of payloads.
-        remote: by counter of a cluster: count of other buckets, count of this one, grants since.
+        remote: of a cluster, what the other partitions hold, by counter.
         limits: of the queue; None where what is loaded has its places.
     """
 
@@ -171,14 +171,13 @@ class Batch(Workspace):
         max_candidates: int,
         lifetimes: tuple[int, int],
         contexts: Contexts,
-        remote: Mapping[str, tuple[int, int, int]] | None = None,
+        remote: Mapping[str, int] | None = None,
         limits: QueueLimits | None = None,
     ) -> None:
         super().__init__(max_candidates)
         self._lifetime, self._action_lifetime = lifetimes
         self._contexts = contexts
-        self._shares = remote or {}
-        self._remote: dict[str, int] = {}
+        self._remote = remote or {}
         self._most = (
             {
                 "to": limits.total,
@@ -210,10 +209,7 @@ class Batch(Workspace):
     ) -> None:
         """Take in an answer to some requests. Raises: ValueError, LookupError."""
         for name, count in zip(names, answer.counters, strict=True):
-            own = int(count or 0)
-            others, counted, given = self._shares.get(name, (0, 0, 0))
-            self._remote[name] = others + max(given - max(own - counted, 0), 0)
-            self.counts[name] = own + self._remote[name]
+            self.counts[name] = int(count or 0) + self._remote.get(name, 0)
         self.waiting.update(dict(zip(users, map(int, answer.waiting), strict=False)))
         for scope, number, member in answer.candidates:
             self.take_candidate(scope, number, member)

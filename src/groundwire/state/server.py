@@ -34,9 +34,6 @@ Client = Redis | RedisCluster
 Command = Sequence[Argument]
 """Name and arguments of a command."""
 
-ScriptCall = tuple[tuple[str, ...], Command]
-"""Keys and arguments of a script."""
-
 ServerRun = tuple[str, str | None]
 """Name and run id of a server; None if it is hidden."""
 
@@ -125,18 +122,29 @@ async def bounded(command: Sequence[Argument], patience: float) -> AsyncIterator
     except NoScriptError:
         raise
     except (RedisError, OSError, TimeoutError) as error:
-        raise _unavailable(command, error) from error
+        raise unavailable(command, error) from error
 
 
-def _unavailable(command: Sequence[Argument], error: Exception) -> StateUnavailable:
+def unavailable(command: Sequence[Argument], error: Exception) -> StateUnavailable:
     return StateUnavailable(f"{command[0]!s}: {type(error).__name__}: {str(error)[:200]}")
 
 
-class Server:
-    """One primary, with one bucket for all users; `Cluster` has more of both.
+@dataclass(frozen=True, slots=True, eq=False)
+class Doubt:
+    """Why a partition takes no decisions: its server may be another one. A later doubt is another object.
 
     Attributes:
-        tags: suffix of the prefix in keys of each bucket.
+        since: seconds since 1970; infinity: since the last answer.
+    """
+
+    since: float = math.inf
+
+
+class Server:
+    """One primary, with one namespace for all users; `Cluster` has a namespace for each partition.
+
+    Attributes:
+        tags: what follows the prefix in keys, by partition.
     """
 
     def __init__(self, redis: Redis, patience: float = PATIENCE) -> None:
@@ -145,40 +153,40 @@ class Server:
         self._redis = redis
         self._patience = patience
         self._in_order = SharedConnection(redis, patience)
-        self._suspected = True
+        self._doubt: Doubt | None = Doubt()
         self.tags: tuple[str, ...] = ("",)
 
-    def bucket_of(self, tenant_id: str, user_id: str) -> int:  # noqa: ARG002 - as the cluster
+    def partition_of(self, tenant_id: str, user_id: str) -> int:  # noqa: ARG002 - as the cluster
         return 0
 
-    def bucket_of_key(self, key: bytes) -> int | None:  # noqa: ARG002 - as the cluster
-        return 0
-
-    def away(self) -> Mapping[int, float]:
-        return {}
+    def away(self) -> Collection[int]:
+        """Return the partitions that are known to be unreachable; see `Cluster`."""
+        return ()
 
     def watch_servers(self) -> None:
         """See `Cluster.watch_servers`."""
 
     def suspect(self) -> None:
         """Note an outage: the next answer may be another server's."""
-        self._suspected = True
+        self._doubt = Doubt()
 
-    def doubtful(self) -> Mapping[int, int]:
-        """Return the buckets whose server must be compared; see `Cluster.doubtful`."""
-        return {0: 0} if self._suspected else {}
+    def name_of(self, partition: int) -> str:  # noqa: ARG002 - as the cluster
+        return ""
 
-    def doubted_at(self, buckets: Collection[int]) -> float:  # noqa: ARG002 - as the cluster
-        return math.inf
+    def doubts(self, partition: int) -> Mapping[int, Doubt]:  # noqa: ARG002 - as the cluster
+        """Return the partitions whose server must be compared, if this one is reachable and among them."""
+        return {0: self._doubt} if self._doubt else {}
 
-    async def server_runs(self, buckets: Collection[int]) -> dict[int, ServerRun]:
-        return dict.fromkeys(buckets, ("", (await self._section("server")).get("run_id")))
+    async def server_run(self, partition: int) -> ServerRun:  # noqa: ARG002 - as the cluster
+        """Return which server has a partition. Raises: StateUnavailable."""
+        return "", (await self._section("server")).get("run_id")
 
-    def trust(self, runs: Mapping[int, ServerRun], doubtful: Mapping[int, int]) -> None:  # noqa: ARG002 - as the cluster
-        self._suspected = False
+    def trust(self, doubts: Mapping[int, Doubt], run: ServerRun) -> None:  # noqa: ARG002 - as the cluster
+        """Let compared partitions decide, unless they moved or failed since."""
+        self._doubt = None
 
-    async def call(self, *command: Argument, needed: bool = False) -> Any:  # noqa: ANN401, ARG002 - a reply is what the server sends; as the cluster
-        """Send a command; `needed` as in `run_each`.
+    async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
+        """Send a command.
 
         Raises: StateUnavailable: no answer in time, or an error (replica, loading, out of memory); NoScriptError.
         """
@@ -188,33 +196,6 @@ class Server:
     async def send_in_order(self, *command: Argument) -> asyncio.Future[Any]:
         """Send a command behind earlier ones; return its pending answer. See `SharedConnection.send`."""
         return await self._in_order.send(*command)
-
-    async def each(self, commands: Mapping[int, Command], *, some: bool = False) -> dict[int, Any]:  # noqa: ARG002 - as the cluster
-        """Send a command per bucket, and return the answers; with `some`, those that arrive, if any.
-
-        Raises: StateUnavailable: as `call`; all commands were sent.
-        """
-        return {bucket: await self.call(*command) for bucket, command in commands.items()}
-
-    async def run_each(
-        self,
-        code: Script,
-        prefix: str,  # noqa: ARG002 - as the cluster
-        calls: Mapping[int, ScriptCall],
-        *,
-        deciding: bool = False,  # noqa: ARG002 - as the cluster
-        needed: bool = False,  # noqa: ARG002 - as the cluster
-    ) -> dict[int, Any]:
-        """Run a script per bucket, and return the answers. Raises: StateUnavailable: as `call`; all ran that could.
-
-        Args:
-            code: the script.
-            prefix: of every key.
-            calls: by bucket.
-            deciding: needs compared servers; answers that arrive are returned, if any.
-            needed: nothing can be decided without it: a bucket that refuses it is away.
-        """
-        return {bucket: await self.run(code, keys, *rest) for bucket, (keys, rest) in calls.items()}
 
     async def scan(self, pattern: str, size: int) -> AsyncIterator[list[bytes]]:
         """Yield matching keys. Raises: StateUnavailable."""
@@ -239,6 +220,10 @@ class Server:
     async def refresh_layout(self) -> None:
         """Reload the slot map of a cluster."""
 
+    def absent_keys(self, prefix: str) -> Sequence[str]:  # noqa: ARG002 - as the cluster
+        """Return the keys that every script on a partition names; see `Cluster.absent_keys`."""
+        return ()
+
     @asynccontextmanager
     async def lend(self, key: str) -> AsyncIterator[AbstractConnection]:  # noqa: ARG002 - as the cluster
         """Lend a connection to the server of a key; after an exception it is not reused."""
@@ -252,12 +237,21 @@ class Server:
         finally:
             await pool.release(connection)
 
-    async def run(self, code: Script, keys: tuple[str, ...], *arguments: Argument) -> Any:  # noqa: ANN401 - as above
-        """Run a script, sending its source if the server does not know it."""
+    async def run(
+        self,
+        code: Script,
+        keys: Sequence[str],
+        *arguments: Argument,
+        deciding: bool = False,
+    ) -> Any:  # noqa: ANN401 - as above
+        """Run a script, sending its source if the server does not know it; `deciding`: only on a compared server."""
         try:
-            return await self.call("EVALSHA", code.sha1, len(keys), *keys, *arguments)
+            return await self._run("EVALSHA", code.sha1, len(keys), *keys, *arguments, deciding=deciding)
         except NoScriptError:
-            return await self.call("EVAL", code.source, len(keys), *keys, *arguments)
+            return await self._run("EVAL", code.source, len(keys), *keys, *arguments, deciding=deciding)
+
+    async def _run(self, *command: Argument, deciding: bool) -> Any:  # noqa: ANN401, ARG002 - as above
+        return await self.call(*command)
 
     async def check_kind(self) -> None:
         """Refuse a cluster that is addressed as one server. Raises: UsageError; StateUnavailable."""
@@ -269,43 +263,42 @@ class Server:
     async def check(self, *, require_aof: bool) -> None:
         """Refuse a cluster addressed as one server, and visible settings that lose keys. Raises: UsageError."""
         await self.check_kind()
-
-        async def setting(name: str) -> str | None:
-            try:
-                async with asyncio.timeout(self._patience):
-                    found = await self._redis.config_get(name)
-            except (RedisError, OSError, TimeoutError) as error:
-                unavailable = StateUnavailable(f"CONFIG GET: {type(error).__name__}")
-                unavailable.__cause__ = error
-                if _refused(unavailable):
-                    return None  # as on managed servers
-                raise unavailable from error
-            return {text_of(key): text_of(value) for key, value in found.items()}.get(name)
-
-        await refuse_settings(setting, "Redis", require_aof=require_aof)
+        await refuse_settings(self.call, "Redis", require_aof=require_aof)
 
     async def close(self) -> None:
         await self._in_order.close()
         await self._redis.aclose()
 
     async def _section(self, name: str) -> dict[str, Any]:
-        try:
-            return dict(await self.call("INFO", name))
-        except StateUnavailable as error:
-            if _refused(error):
-                return {}
-            raise
+        return dict(await or_hidden(self.call("INFO", name)) or {})
 
 
-async def refuse_settings(
-    setting: Callable[[str], Awaitable[str | None]], name: str, *, require_aof: bool
-) -> None:
-    """Refuse a server by its settings. Raises: UsageError; as `setting`."""
-    policy = await setting("maxmemory-policy")
+async def or_hidden(answer: Awaitable[Any]) -> Any:  # noqa: ANN401 - a reply is what the server sends
+    """Return an answer; None if the server hides it, as managed ones often do. Raises: StateUnavailable."""
+    try:
+        return await answer
+    except StateUnavailable as error:
+        cause = error.__cause__
+        if isinstance(cause, NoPermissionError):
+            return None
+        if type(cause) is ResponseError and "unknown" in str(cause).lower():
+            return None
+        raise
+
+
+async def setting_of(ask: Callable[..., Awaitable[Any]], name: str) -> str | None:
+    """Return a setting of the server that `ask` sends commands to; None if it is hidden. Raises: StateUnavailable."""
+    found = await or_hidden(ask("CONFIG GET", name)) or {}
+    return {text_of(key): text_of(value) for key, value in found.items()}.get(name)
+
+
+async def refuse_settings(ask: Callable[..., Awaitable[Any]], server: str, *, require_aof: bool) -> None:
+    """Refuse a server by its settings. Raises: UsageError; StateUnavailable."""
+    policy = await setting_of(ask, "maxmemory-policy")
     if policy not in (None, "noeviction"):
-        raise UsageError(f"{name} evicts keys: set maxmemory-policy to noeviction, not {policy}")
-    if require_aof and await setting("appendonly") == "no":
-        raise UsageError(f"{name} would forget at a restart: set appendonly to yes")
+        raise UsageError(f"{server} evicts keys: set maxmemory-policy to noeviction, not {policy}")
+    if require_aof and await setting_of(ask, "appendonly") == "no":
+        raise UsageError(f"{server} would forget at a restart: set appendonly to yes")
 
 
 class SharedConnection:
@@ -405,16 +398,9 @@ class _Due(NamedTuple):
         if self.answer.done():
             return
         if isinstance(found, Exception):
-            self.answer.set_exception(_unavailable(self.command, found))
+            self.answer.set_exception(unavailable(self.command, found))
         else:
             self.answer.set_result(found)
-
-
-def _refused(error: StateUnavailable) -> bool:
-    cause = error.__cause__
-    if isinstance(cause, NoPermissionError):
-        return True
-    return type(cause) is ResponseError and "unknown" in str(cause).lower()
 
 
 def text_of(value: bytes | str | None) -> str | None:

@@ -15,15 +15,16 @@ from agents.app import ROLES
 from agents.outputs import Output
 from agents.partitions import Health, LeaseLost, PartitionLease
 from agents.pipeline import Pipeline, Services
-from groundwire.errors import ErrorCode, RecordError, StateUnavailable
+from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.gate import decode_record
 from groundwire.gate.types import DeadLetter, Decided, Provisional
 from groundwire.messages.headers import InboundRecord
+from groundwire.messages.topics import partition_of
 from groundwire.state.model import InFlightMark
 
 
 class InstantLease(PartitionLease):
-    """Pauses take no time; they are recorded, and may change what is away."""
+    """Pauses take no time; they are recorded, and may change whether state answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,10 +70,13 @@ class Bench:
         self.left: InFlightMark | None = None
         self.marked: list[InFlightMark | None] = []
         self.outcome_held = False
-        self.failing: set[str] = set()
-        self.noticed: dict[str, float] = {}
+        self.concerned: list[set[int]] = []
+        self.unreachable: set[int] = set()
+        self.is_cluster = False
+        self.server = self
         self.health = Health()
         services = Services(self, self, self, self, self.health)  # type: ignore[arg-type]
+        options = {"partitions": lambda _topic: 0, **options}
         self.pipeline = Pipeline(ROLES[role], self, services, grace=grace, clock=lambda: self.now, **options)
         self.rooms = 0
         self.take_partition()
@@ -86,11 +90,6 @@ class Bench:
     def _note_room(self) -> None:
         self.rooms += 1
 
-    def fail(self, *users: str, noticed: bool = True) -> None:
-        """Take the shards of users away; not noticed: the next step finds out."""
-        self.failing = set(users)
-        self.noticed = dict.fromkeys(users, 0.0) if noticed else {}
-
     async def prepare(self, records, *, ask_network):
         self.prepared += 1
         _raise_next(self.prepare_errors)
@@ -103,14 +102,9 @@ class Bench:
         self.asked += 1
         self.now += self.slow
         _raise_next(self.state_errors)
-        subjects = [one.subject for one in batch if not isinstance(one, DeadLetter)]
-        concerned = {one.user_id for one in subjects} | {f"actions of {one.tenant_id}" for one in subjects}
-        if concerned & self.failing:
-            self.noticed = dict.fromkeys(self.failing, 0.0)
-            raise StateUnavailable("away")
         fresh = self.fresh.pop(0) if self.fresh else True
         return [
-            one if isinstance(one, DeadLetter) else Decided(one.record, _decision(one.record), fresh)
+            Decided(one.record, _decision(one.record), fresh) if hasattr(one, "subject") else one
             for one in batch
         ]
 
@@ -128,7 +122,8 @@ class Bench:
     async def recover(self, lease):
         self.recovered += 1
 
-    async def before_step(self):
+    async def before_step(self, partitions):
+        self.concerned.append(partitions)
         self.reasserted += 1
 
     def answered(self):
@@ -138,13 +133,10 @@ class Bench:
         pass
 
     def away(self):
-        return self.noticed
+        return self.unreachable
 
-    def bucket_of(self, subject):
-        return subject.user_id
-
-    def actions_bucket(self, tenant_id):
-        return f"actions of {tenant_id}"
+    def partition_of(self, tenant_id, user_id):
+        return partition_of(tenant_id, user_id, 8)
 
     async def marks(self, topic, partition):
         return self.left
@@ -193,7 +185,7 @@ def _raise_next(errors: list[Exception | None]) -> None:
 
 
 def _entry(record: InboundRecord) -> SimpleNamespace:
-    tenant, _, user = (record.key or b"t:nobody").decode().partition(":")
+    tenant, _, user = (record.key or b"t:nobody").decode().removeprefix("wrong ").partition(":")
     return SimpleNamespace(record=record, subject=SimpleNamespace(tenant_id=tenant, user_id=user))
 
 

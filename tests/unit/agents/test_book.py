@@ -178,14 +178,12 @@ def test_every_suspect_carries_its_crashes_and_runs_alone_from_the_second_on(fir
 
 
 class Histories(RuleBasedStateMachine):
-    """Any order of fetches, starts, ends, blocks and delays, beside what a list of all records says."""
+    """Any order of fetches, starts, ends and delays, beside what a list of all records says."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.blocked: set[bytes | None] = set()
-        options = {"blocked": lambda: self.blocked, "due": lambda record: record.timestamp}
-        self.book = PartitionBook(100, 4, **options, clock=lambda: self.now)
+        self.book = PartitionBook(100, 4, due=lambda record: record.timestamp, clock=lambda: self.now)
         self.records: list[InboundRecord] = []
         self.running: list[list[Entry]] = []
         self.done: list[int] = []
@@ -207,8 +205,6 @@ class Histories(RuleBasedStateMachine):
         ]
         self.records += fetched
         self.book.add(fetched, len(self.records))
-        for entry in self.book.undone:
-            entry.shards = frozenset({entry.record.key})
 
     @rule(large=st.booleans(), started=st.booleans())
     def start(self, large, started) -> None:
@@ -221,7 +217,6 @@ class Histories(RuleBasedStateMachine):
             earlier = [one for one in undone if one.offset < entry.record.offset and one.offset not in taken]
             assert entry.record.key not in {one.key for one in earlier}
             assert entry.record.key is not None or not earlier
-            assert entry.record.key not in self.blocked
             assert entry.record.timestamp <= self.now
             entry.started = started
         if portion:
@@ -239,9 +234,8 @@ class Histories(RuleBasedStateMachine):
             self.book.done(portion)
             self.done += offsets(portion)
 
-    @rule(keys=st.sets(st.sampled_from([b"a", b"b"])), seconds=st.integers(0, 3))
-    def change(self, keys, seconds) -> None:
-        self.blocked = keys
+    @rule(seconds=st.integers(0, 3))
+    def wait(self, seconds) -> None:
         self.now += seconds
 
     @invariant()
@@ -257,7 +251,7 @@ class Histories(RuleBasedStateMachine):
         """Whatever came before, everything is done in the end, each record once and each key in its order."""
         for portion in self.running:
             self.book.put_back(portion)
-        self.blocked, self.now = set(), 1e9
+        self.now = 1e9
         while portion := self.book.take(large=False) or self.book.take(large=True):
             self.book.done(portion)
             self.done += offsets(portion)

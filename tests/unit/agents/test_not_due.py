@@ -48,7 +48,9 @@ class Topic:
         self.world.now = lambda: datetime.fromtimestamp(self.time, UTC)
         parts = Bench("deferred")
         services = Services(parts, self, parts, parts, Health())  # type: ignore[arg-type]
-        pipeline = Pipeline(ROLES["deferred"], self.world.gate, services, clock=lambda: self.time)  # type: ignore[arg-type]
+        pipeline = Pipeline(
+            ROLES["deferred"], self.world.gate, services, partitions=lambda _topic: 1, clock=lambda: self.time
+        )  # type: ignore[arg-type]
         self.loop = pipeline.begin(TP("groundwire.deferred", 0), pipeline.new_book())
         self.loop.lease.changed = self.changed  # type: ignore[method-assign]
         monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: self.time))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -19,8 +17,9 @@ from agents.book import LARGE
 from agents.partitions import GIVEN_UP
 from agents.publisher import ProducerBroken
 from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable
-from groundwire.gate.types import DeadLetter, Decided, Provisional
-from groundwire.messages.headers import InboundRecord, LookupRetry, deferred_headers
+from groundwire.gate.types import DeadLetter, Decided, Deferred, Provisional
+from groundwire.messages.headers import InboundRecord
+from groundwire.messages.topics import partition_of
 from groundwire.state.model import InFlightMark
 from tests.unit.agents.standins import Bench, record
 
@@ -93,16 +92,47 @@ async def test_an_idle_worker_ends_the_outage_when_state_answers_and_the_next_ba
     bench = Bench()
     bench.slow, bench.state_errors = 6.0, [AWAY] * 3
     await bench.run(record())
-    bench.health.start_batch()
+    bench.unreachable = {0}
     bench.pipeline.state_answered()
-    assert bench.health.current == {"state"}, "a batch that is under way finds out for itself"
-    bench.health.under_way = 0
+    assert bench.health.current == {"state"}, "its primary does not answer, though others do"
+    bench.unreachable = set()
     bench.pipeline.state_answered()
     assert not bench.health.current
     bench.now += 100
     bench.state_errors = [AWAY, None]
     await bench.run(record(1))
     assert isinstance(bench.published[1][0], Decided)
+
+
+async def test_what_runs_finds_out_itself_that_state_answers_and_a_released_partition_waits_for_nothing():
+    bench = Bench(grace=None)
+    bench.state_errors = [AWAY] * 10_000
+    await bench.begin(record())
+    bench.pipeline.state_answered()
+    assert bench.health.current == {"state"}
+    bench.loop.end()
+    await bench.finish()
+    assert not bench.health.current
+
+
+async def test_a_partition_whose_primary_is_away_holds_up_no_other_and_counts_as_paused_until_it_is_back():
+    bench, away = Bench(grace=None), True
+    step = bench.apply_step
+
+    async def apply_step(batch, *, deferred):
+        if batch[0].record.offset == 0 and away:
+            raise AWAY
+        return await step(batch, deferred=deferred)
+
+    bench.apply_step = apply_step
+    await bench.begin(record())
+    stuck = bench.loop
+    bench.take_partition()
+    await bench.run(record(1))
+    assert (bench.offsets, bench.health.current) == ([[1]], {"state"})
+    away, bench.loop = False, stuck
+    await bench.finish()
+    assert (bench.offsets, bench.health.current) == ([[1], [0]], frozenset())
 
 
 async def test_without_a_grace_state_is_waited_for_until_the_partition_is_released():
@@ -128,122 +158,39 @@ async def test_an_error_of_our_own_is_tried_again_and_never_raised():
     assert (bench.prepared, bench.health.current) == (3, frozenset())
 
 
-# A shard that is away
+# Partitions of state
 
 
-async def test_users_of_other_shards_are_published_first_and_those_away_after_the_grace():
-    bench = Bench()
-    bench.slow = 6.0
-    bench.fail("ada", noticed=False)
-    await bench.run(*[record(at, user) for at, user in enumerate(("ada", "bob", "ada", "eve"))])
-    assert bench.offsets == [[1, 3], [0, 2]]
-    assert [type(batch[0]) for batch in bench.published] == [Decided, Provisional]
-    assert bench.health.current == {"shard"}
+async def test_a_step_waits_for_the_servers_of_its_users_and_an_action_for_that_of_its_tenant_too():
+    for role, value, names in (
+        ("claims", b"{}", ("ada", "bob")),
+        ("reviews", b"{}", ("ada", "bob", "")),
+        ("claims", b"bad", ()),
+    ):
+        bench = Bench(role)
+        await bench.run(record(0, "ada", value), record(1, "bob", value))
+        assert bench.concerned == [{partition_of("t", name, 8) for name in names}]
 
 
-async def test_who_waits_for_a_shard_and_in_which_order_all_are_published():
-    """Each row: role, sizes, users, whose shard is away and whether that is known, offsets published together."""
-    large = b"x" * LARGE
-    rows = [
-        ("claims", b"{}", ("ada", "bob"), "ada", False, [[1], [0]]),
-        ("claims", b"{}", ("ada",), "ada", False, [[0]]),
-        ("claims", b"{}", ("bob", "eve"), "ada", True, [[0, 1]]),
-        ("claims", large, ("ada", "bob", "ada", "eve"), "ada", True, [[1], [3], [0], [2]]),
-        ("reviews", b"{}", ("a:ada", "b:bob"), "actions of a", False, [[1], [0]]),
-    ]
-    wrong = []
-    for role, value, users, away, noticed, expected in rows:
-        bench, seen = Bench(role, None), []
-        bench.fail(away, noticed=noticed)
-
-        def answers(bench=bench, seen=seen) -> None:
-            seen.append(set(bench.health.current))
-            bench.fail()
-
-        bench.lease.on_pause = answers
-        records = [record(at, user, value) for at, user in enumerate(users)]
+async def test_a_record_on_another_partition_is_counted_and_in_a_cluster_a_claim_is_sent_to_its_own():
+    users = [f"u{n}" for n in range(40)]
+    elsewhere = [user for user in users if partition_of("t", user, 4)]
+    for role, topic, is_cluster in (
+        ("claims", "claims", False),
+        ("claims", "claims", True),
+        ("responses", "llm-responses", True),
+        ("deferred", "deferred", True),
+    ):
+        bench, before = Bench(role, partitions=lambda _topic: 4), sample("misplaced_records", input=topic)
+        bench.is_cluster = is_cluster
         await bench.run(
-            *[one if one.key.count(b":") == 1 else replace(one, key=one.key[2:]) for one in records]
+            *[replace(record(at, user), key=b"wrong t:" + user.encode()) for at, user in enumerate(users)]
         )
-        waits = [{"shard"}] if expected != [[0, 1]] else []
-        if (bench.offsets, seen, bench.health.current) != (expected, waits, frozenset()):
-            wrong.append((role, users, bench.offsets, seen))
-    assert wrong == []
-
-
-async def test_later_batches_and_shards_that_are_back_wait_for_no_other_shard():
-    bench = Bench("deferred", None)
-    bench.fail("ada")
-    await bench.begin(*[record(at, user) for at, user in enumerate(("ada", "bob", "cy"))])
-    bench.fail("ada", "bob")
-    await bench.begin(*[record(3 + at, user) for at, user in enumerate(("ada", "bob", "cy"))])
-    bench.fail("ada", noticed=False)  # as it looks: the next decision finds out
-    async with asyncio.timeout(60):
-        # what waits for a shard is under no mark: a crash meanwhile is not its own
-        while len(bench.published) < 3 or bench.marked[-1]:  # noqa: ASYNC110 - the stand-in sends no event
-            await asyncio.sleep(0)
-    assert bench.offsets == [[1, 2], [5], [4]]
-    bench.fail()
-    await bench.finish()
-    assert bench.offsets[3:] == [[0, 3]]
-
-
-async def test_what_may_have_crashed_a_worker_waits_for_its_shard_with_nothing_beside_it_and_under_no_mark():
-    for crashes, expected in ((0, [[1], [0]]), (1, [[0], [1]])):
-        bench = Bench("claims", None)
-        bench.left = InFlightMark(0, 1, crashes)
-        bench.fail("ada")
-        await bench.begin(record(0, "ada"), record(1, "bob"))
-        assert bench.marked[-1] is None
-        bench.fail()
-        await bench.finish()
-        assert bench.offsets == expected
-
-
-async def test_records_of_deferred_are_set_aside_and_marked_by_their_own_place():
-    for retry in (None, LookupRetry(0, 2**50)):
-        bench = Bench("deferred", None)
-        bench.fail("ada")
-        bench.lease.on_pause = bench.fail
-        originals = [
-            replace(record(5_000_000 + at), topic="claims", partition=3, retry=retry) for at in range(2)
-        ]
-        batch = [
-            record(at, user, headers=tuple(deferred_headers(original)))
-            for at, (user, original) in enumerate(zip(("ada", "bob"), originals, strict=True))
-        ]
-        await bench.run(*batch)
-        assert bench.offsets == [[5_000_001], [5_000_000]]
-        assert {at for mark in bench.marked if mark for at in (mark.first, mark.last)} <= {0, 1}
-
-
-async def test_whichever_shards_are_away_when_each_record_is_decided_once_and_those_of_a_key_in_order():
-    for seed in range(40):
-        rng, users, changes, bench = (
-            random.Random(seed),
-            ["ada", "bob", "eve"],
-            iter(range(60)),
-            Bench("claims", None),
-        )
-
-        def change(rng=rng, users=users, changes=changes, bench=bench) -> None:
-            bench.fail(*rng.sample(users, rng.randrange(4)) if next(changes, None) is not None else ())
-
-        bench.lease.on_pause = change
-        values = (b"xx", b"xx", b"bad", b"x" * LARGE)
-        records = [record(at, rng.choice(users), rng.choice(values)) for at in range(30)]
-        records = [replace(one, key=None) if rng.randrange(5) == 0 else one for one in records]
-        cuts = sorted(rng.sample(range(1, 30), 4))
-        batches = [records[first:end] for first, end in pairwise([0, *cuts, 30])]
-        change()
-        for batch in batches:
-            await bench.begin(*batch)
-        await bench.finish()
-        decided = [result.record for batch in bench.published for result in batch]
-        assert sorted(one.offset for one in decided) == list(range(30)), seed
-        for key in {one.key for one in records}:
-            of_key = [one.offset for one in decided if one.key == key]
-            assert of_key == sorted(of_key), seed
+        results = [result for batch in bench.published for result in batch]
+        sent = [result.record.key.decode() for result in results if isinstance(result, Deferred)]
+        found = len(results), sent, sample("misplaced_records", input=topic) - before
+        expected = [f"t:{user}" for user in elsewhere] if is_cluster and role == "claims" else []
+        assert found == (40, expected, len(elsewhere) if role != "deferred" else 0)
 
 
 # Internal errors in a row
@@ -319,6 +266,22 @@ async def test_a_crash_over_the_identity_itself_counts_and_one_while_state_is_as
         with error:
             await bench.run(record(5, value=CLAIM))
         assert [mark for mark in bench.marked if mark][-1] == last
+
+
+async def test_state_that_is_lost_or_away_when_a_record_is_given_up_is_recovered_or_waited_for(monkeypatch):
+    bench, errors, paused = Bench(), [StateLost("flushed"), AWAY], []
+    bench.left = InFlightMark(5, 5, 2)
+    bench.lease.on_pause = lambda: paused.append(set(bench.health.current))
+
+    async def abandon(_record, _give_up):
+        if errors:
+            raise errors.pop(0)
+        return True
+
+    monkeypatch.setattr(bench, "abandon", abandon)
+    await bench.run(record(5, value=CLAIM))
+    assert (bench.recovered, paused, bench.health.current) == (1, [{"state"}], frozenset())
+    assert [type(result) for result in bench.published[0]] == [DeadLetter]
 
 
 # A language model
@@ -498,8 +461,9 @@ async def test_what_a_seal_waits_for_is_published_however_much_else_waits_to_be_
             noted.extend(at for at, _ in published)
 
     bench.pipeline._services = replace(bench.pipeline._services, sealer=Full())
-    bench.fail("ada")
-    await bench.begin(record(0, "ada"), record(1, "bob"))
-    bench.fail()
+    bench.loop.book.add([record(0, "ada")], 1)
+    next(iter(bench.loop.book.undone)).due = 1.0
+    await bench.begin(record(1, "bob"))
+    bench.now = 1.0
     await bench.finish()
     assert (bench.loop.book.committable, asked[-1]) == (2, 0)

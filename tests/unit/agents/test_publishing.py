@@ -41,6 +41,7 @@ from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import event_id
 from groundwire.messages.seals import MAX_OUTPUTS, Seal, seal_of
 from groundwire.messages.topics import TopicName
+from groundwire.state.server import Doubt
 
 
 class Producer:
@@ -383,19 +384,19 @@ async def test_the_loss_of_state_and_its_rebuild_are_reported_with_their_epochs(
 
 
 class Servers:
-    """Two buckets whose servers change, the policies they store, and the output topics."""
+    """Two partitions, each on a server of its own that changes, the policies they store, and the output topics."""
 
     def __init__(self) -> None:
         self.runs: dict[int, tuple[str, str | None]] = {0: ("", "one"), 1: ("", "one")}
-        self.in_doubt = {0: 0, 1: 0}
-        self.read_since: list[datetime] = []
         self.since = math.inf
+        self.suspect()
+        self.read_since: list[datetime] = []
         self.asserted: list[object] = []
         self.unreadable = self.refuses_policies = False
-        self.server, self.epoch = self, "first"
+        self.server, self.epoch, self.tags = self, "first", ("{0}", "{1}")
         self.kept: list[object] = []
-        self.watch_servers, self.bucket_of = lambda: None, lambda _subject: 0
-        self.doubtful, self.doubted_at = lambda: self.in_doubt, lambda _buckets: self.since
+        self.watch_servers, self.partition_of = lambda: None, lambda _subject: 0
+        self.name_of = str
         self.subject = StateReconciler(self, "policy", self, self.read, clock=lambda: 10_000.0)
 
     async def put(self, policy):
@@ -404,14 +405,21 @@ class Servers:
         self.kept.append(policy)
 
     def suspect(self):
-        self.in_doubt = {0: 0, 1: 0}
+        self.in_doubt = {at: Doubt(self.since) for at in (0, 1)}
 
-    async def server_runs(self, buckets):
-        return {bucket: self.runs[bucket] for bucket in buckets if bucket in self.runs}
+    def doubts(self, partition):
+        return (
+            {partition: self.in_doubt[partition]}
+            if partition in self.in_doubt.keys() & self.runs.keys()
+            else {}
+        )
 
-    def trust(self, runs, doubtful):
-        assert doubtful.keys() >= runs.keys()
-        self.in_doubt = dict.fromkeys(self.in_doubt.keys() - runs.keys(), 0)
+    async def server_run(self, partition):
+        return self.runs[partition]
+
+    def trust(self, doubts, run):
+        for partition, doubt in doubts.items():
+            assert (self.in_doubt.pop(partition), self.runs[partition]) == (doubt, run)
 
     async def read(self, since):
         self.read_since.append(since)
@@ -424,12 +432,12 @@ class Servers:
         self.asserted += outcomes
         return len(outcomes)
 
-    async def outage(self, server: str | None, bucket: int = 0) -> None:
-        await self.subject.before_step()
+    async def outage(self, server: str | None, partition: int = 0) -> None:
+        await self.subject.before_step({0, 1})
         self.subject.answered()
         self.subject.failed()
-        self.runs[bucket] = ("", server)
-        await self.subject.before_step()
+        self.runs[partition] = ("", server)
+        await self.subject.before_step({0, 1})
 
 
 @pytest.fixture
@@ -445,7 +453,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> type[Servers]:
 
 
 async def test_what_is_reasserted_depends_on_which_servers_answer_after_an_outage(servers):
-    """Each row: the bucket that failed, its server afterwards, what was asserted, and from when on."""
+    """Each row: the partition that failed, its server afterwards, what was asserted, and from when on."""
     window = datetime.fromtimestamp(10_000 - WINDOW, UTC)
     rows = [
         (0, "one", math.inf, [], []),
@@ -454,28 +462,30 @@ async def test_what_is_reasserted_depends_on_which_servers_answer_after_an_outag
         (0, "two", 4_000.0, [b"a", b"c"], [window - timedelta(seconds=6_000)]),  # away for longer
         (1, "two", math.inf, [], [window]),  # no user of it was published
     ]
-    for bucket, server, since, asserted, read_since in rows:
+    for partition, server, since, asserted, read_since in rows:
         bench = servers()
-        await bench.subject.before_step()
+        await bench.subject.before_step({0, 1})
         assert not bench.read_since, "nothing was asked yet"
         bench.since = since
-        await bench.outage(server, bucket)
+        await bench.outage(server, partition)
         assert (bench.asserted, bench.read_since) == (asserted, read_since)
-        await bench.subject.before_step()
+        await bench.subject.before_step({0, 1})
         assert bench.read_since == read_since, "once"
     unnamed = servers()
     unnamed.runs[0] = ("", None)
     await unnamed.outage(None)
     assert unnamed.asserted == [b"a", b"c"], "an unidentified server counts as new"
     bench = servers()
-    await bench.subject.before_step()
+    await bench.subject.before_step({0, 1})
     bench.subject.answered()
     bench.subject.failed()
     del bench.runs[0]
-    await bench.subject.before_step()
-    assert (bench.in_doubt, bench.asserted) == ({0: 0}, []), "a bucket that does not answer is compared later"
+    await bench.subject.before_step({0, 1})
+    assert (list(bench.in_doubt), bench.asserted) == ([0], []), "one that does not answer is compared later"
     bench.runs[0] = ("", "two")
-    await bench.subject.before_step()
+    await bench.subject.before_step({1})
+    assert not bench.asserted, "and nobody else waits for that"
+    await bench.subject.before_step({0})
     assert (bench.in_doubt, bench.asserted) == ({}, [b"a", b"c"])
 
 
@@ -485,13 +495,13 @@ async def test_nothing_is_asked_of_state_until_the_topics_are_read_and_the_polic
     with pytest.raises(StateUnavailable):
         await bench.outage("two")
     bench.unreadable = False
-    await bench.subject.before_step()
+    await bench.subject.before_step({0, 1})
     assert bench.asserted == [b"a", b"c"]
     bench = servers()
     bench.refuses_policies = True
     with pytest.raises(StateUnavailable):
-        await bench.subject.before_step()
+        await bench.subject.before_step({0, 1})
     bench.refuses_policies = False
     for bench.epoch in ("first", "first", "second"):
-        await bench.subject.before_step()
+        await bench.subject.before_step({0, 1})
     assert bench.kept == ["policy", "policy"], "once an epoch"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.capacity import Constants, busiest, fleet, one_row, partitions, shares_of_buckets
+from bench.capacity import Constants, busiest, fleet, one_row, partitions, shares_of_partitions
 from bench.guard import TOLERANCE, Guarded, failures
 from bench.measure import Figure, Race, Target
 from bench.parts.dedup import THRESHOLDS, planted, recall
@@ -65,7 +65,7 @@ def test_the_capacity_of_a_load_follows_from_the_constants() -> None:
 def test_the_fullest_part_has_no_less_than_the_mean_and_no_more_than_with_fewer_parts(
     few: int, factor: int
 ) -> None:
-    shares = shares_of_buckets()
+    shares = shares_of_partitions()
     found = busiest(few, shares)
     assert found >= 1 / few - 1e-9
     assert busiest(min(few * factor, len(shares)), shares) <= found + shares.max() + 1e-9
@@ -73,7 +73,7 @@ def test_the_fullest_part_has_no_less_than_the_mean_and_no_more_than_with_fewer_
 
 def test_the_part_that_is_full_first_is_named() -> None:
     one = Constants(processor=1e-6, server=1e-6, call=0, approved=1_000, decided=0, published=1)
-    shares = shares_of_buckets()
+    shares = shares_of_partitions()
     assert fleet(one, shares, shards=1, workers=9, brokers=3).first == "Redis, memory"
     slow = replace(one, processor=1e-3, approved=1)
     assert fleet(slow, shares, shards=48, workers=9, brokers=3).first == "a worker"

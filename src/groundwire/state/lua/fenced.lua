@@ -1,4 +1,4 @@
--- Runs a command if the lock in KEYS[1] still has the token ARGV[1]; returns whether it did.
+-- Runs a command if the key KEYS[1] still has the value ARGV[1]; returns whether it did.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end
