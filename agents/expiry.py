@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from pydantic import ValidationError
 from agents.outputs import Output
 from agents.partitions import Health
 from agents.publisher import ProducerBroken, Publisher
-from groundwire.errors import BrokerUnavailable, StateError, UsageError
+from groundwire.errors import BrokerUnavailable, StateError, StateUnavailable, UsageError
 from groundwire.gate.reviews import GATE
 from groundwire.kafka.connection import client_cancellation
 from groundwire.messages.decisions import Decision, Place
@@ -27,7 +28,8 @@ from groundwire.messages.headers import ATTESTATION, InboundRecord
 from groundwire.messages.identity import Subject, expire_id, subject_of_decision
 from groundwire.messages.records import ReviewDecision
 from groundwire.messages.topics import TopicName, record_key
-from groundwire.state.model import State, SubjectState, SubjectStatus
+from groundwire.state.model import SubjectState, SubjectStatus
+from groundwire.state.redis import RedisState
 
 log = structlog.get_logger()
 
@@ -53,7 +55,7 @@ class ReviewExpiry:
     def __init__(
         self,
         read: Callable[[], AsyncGenerator[InboundRecord, None]],
-        state: State,
+        state: RedisState,
         publisher: Publisher,
         sign: Callable[[bytes], bytes],
         *,
@@ -74,7 +76,7 @@ class ReviewExpiry:
         async def expire_for_ever() -> None:
             while True:
                 await asyncio.sleep(self._interval)
-                if health.current:
+                if health.current - {"state"}:  # a part of state may answer
                     continue
                 try:
                     await self.expire()
@@ -98,44 +100,71 @@ class ReviewExpiry:
             await asyncio.sleep(5.0)
 
     async def expire(self) -> int:
-        """Expire all overdue reviews; return how many. Raises: StateError, BrokerUnavailable: some are left."""
+        """Expire the overdue reviews of partitions whose state answers; return how many.
+
+        Raises: StateLost, BrokerUnavailable: some are left.
+        """
+        away: set[int] = set()
         if len(self._waiting) >= self._forget_above:
-            known, undecided = list(self._waiting), set[str]()
+            known, kept = list(self._waiting), set[str]()
             for first in range(0, len(known), _CHUNK):
-                undecided |= {
-                    place.decision_id for place in await self._pending(known[first : first + _CHUNK])
-                }
-            gone = {place.decision_id for place in known} - undecided
+                pending, unknown = await self._look_up(known[first : first + _CHUNK], away)
+                kept |= {place.decision_id for place in pending + unknown}
+            gone = {place.decision_id for place in known} - kept
             self._waiting = [place for place in self._waiting if place.decision_id not in gone]
             heapq.heapify(self._waiting)
             self._forget_above = max(_FORGET_ABOVE, 2 * len(self._waiting))
-        sent: list[WaitingPlace] = []
+        sent, left = 0, list[WaitingPlace]()
         until = self._now() - self._ttl
-        while self._waiting and self._waiting[0].since <= until:
-            overdue: list[WaitingPlace] = []
-            while self._waiting and self._waiting[0].since <= until and len(overdue) < _CHUNK:
-                overdue.append(heapq.heappop(self._waiting))
-            try:
-                still = await self._pending(overdue)
-                await self._publisher.publish([self._output(place) for place in still])
-            except BaseException:
-                for place in overdue:
-                    heapq.heappush(self._waiting, place)
-                raise
-            sent += still
-        for place in sent:  # until state reports it decided
-            heapq.heappush(self._waiting, place)
-        if sent:
-            log.info("review.expired", sent=len(sent))
-        return len(sent)
+        try:
+            while overdue := self._take(until):
+                before = list(left)
+                left += overdue
+                pending, unknown = await self._look_up(overdue, away)
+                await self._publisher.publish([self._output(place) for place in pending])
+                sent += len(pending)
+                left = [*before, *pending, *unknown]  # those sent too, until state reports them decided
+        finally:
+            for place in left:
+                heapq.heappush(self._waiting, place)
+        if sent or away:
+            log.info("review.expired", sent=sent, partitions_away=sorted(away))
+        return sent
 
-    async def _pending(self, places: Sequence[WaitingPlace]) -> list[WaitingPlace]:
-        statuses = await self._state.statuses([place.subject for place in places])
-        return [
-            place
-            for place, status in zip(places, statuses, strict=True)
-            if status == SubjectStatus(SubjectState.PENDING, place.revision)
-        ]
+    def _take(self, until: datetime) -> list[WaitingPlace]:
+        """Take the first places since a time or earlier out of those that wait."""
+        overdue: list[WaitingPlace] = []
+        while self._waiting and self._waiting[0].since <= until and len(overdue) < _CHUNK:
+            overdue.append(heapq.heappop(self._waiting))
+        return overdue
+
+    async def _look_up(
+        self, places: Sequence[WaitingPlace], away: set[int]
+    ) -> tuple[list[WaitingPlace], list[WaitingPlace]]:
+        """Return the places that are still pending, and those of which state does not tell, as their partition is away.
+
+        `away`: partitions that are not asked again; others that do not answer are added.
+        """
+        pending: list[WaitingPlace] = []
+        unknown: list[WaitingPlace] = []
+        by_partition: defaultdict[int, list[WaitingPlace]] = defaultdict(list)
+        for place in places:
+            by_partition[self._state.partition_of(place.subject)].append(place)
+        for partition, some in by_partition.items():
+            if partition not in away:
+                try:
+                    statuses = await self._state.statuses([place.subject for place in some])
+                except StateUnavailable:
+                    away.add(partition)
+            if partition in away:
+                unknown += some
+                continue
+            pending += [
+                place
+                for place, status in zip(some, statuses, strict=True)
+                if status == SubjectStatus(SubjectState.PENDING, place.revision)
+            ]
+        return pending, unknown
 
     def _output(self, place: WaitingPlace) -> Output:
         subject = place.subject

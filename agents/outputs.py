@@ -104,9 +104,9 @@ def _outputs(result: Result) -> Iterator[Output]:
                 yield _of_decision(record, "evidence_failure", decision, failure)
         case Provisional(decision=decision):
             yield _decision(record, decision)
-            yield _deferred(record)
-        case Deferred():
-            yield _deferred(record)
+            yield _deferred(record, record_key(decision.tenant_id, decision.user_id))
+        case Deferred(key=key):
+            yield _deferred(record, key or record.key)
         case DeadLetter(error=error):
             yield _dead_letter(record, error)
             origin = record.origin
@@ -138,8 +138,8 @@ def _decision(record: InboundRecord, decision: Decision) -> Output:
     )
 
 
-def _deferred(record: InboundRecord) -> Output:
-    return Output(TopicName.DEFERRED, record.key, record.value, deferred_headers(record), record)
+def _deferred(record: InboundRecord, key: bytes | None) -> Output:
+    return Output(TopicName.DEFERRED, key, record.value, deferred_headers(record), record)
 
 
 def _dead_letter(record: InboundRecord, error: RecordError, *, with_headers: bool = True) -> Output:

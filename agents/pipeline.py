@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -311,7 +311,7 @@ class Pipeline:
             if user is not None and partition_of(*user, partitions) != tp.partition:
                 self._metrics.misplaced.inc()
                 if self._services.state.is_cluster and self._role.topic is TopicName.CLAIMS:
-                    placed.append(Deferred(replace(entry.record, key=record_key(*user))))
+                    placed.append(Deferred(entry.record, record_key(*user)))
                     continue
             placed.append(entry)
         return placed
@@ -370,9 +370,8 @@ class Pipeline:
                     with self._timed("model"):
                         batch[:] = await loop.lease.wait_for(self._ask_model(batch))
                 asked_at = self._clock()
-                partitions = self._partitions_of(batch)
                 with self._timed("state"):
-                    await reconciler.before_step(partitions)
+                    await reconciler.before_step(self._partitions_of(batch))
                     results = await self._handler.apply_step(batch, deferred=self._role.deferred)
             except StateLost:
                 await self._services.recovery.recover(loop.lease)
@@ -386,8 +385,6 @@ class Pipeline:
                     return asked_at, self._handler.provisional(batch)
                 await loop.lease.pause(_RETRY)
             else:
-                if partitions:  # else state was not asked
-                    reconciler.answered()
                 self._end_outage(loop)
                 return asked_at, results
 

@@ -259,6 +259,7 @@ def _add_tasks(worker: Worker, role: str) -> None:
     app.after_assignment = assigned
     if worker.expiry is not None:
         app.task(partial(worker.expiry.run, worker.health))
+    app.task(worker.reconciler.watch)
     app.task(partial(_watch, worker, role))
     worker.audit.note("policy_loaded", {"version": policy.version, "sha256": policy.sha256}, recurs=True)
 

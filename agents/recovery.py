@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -14,18 +14,21 @@ import structlog
 
 from agents.partitions import Health, PartitionLease
 from groundwire import metrics
-from groundwire.errors import BrokerUnavailable, SchemeMismatch, StateUnavailable, UsageError
+from groundwire.errors import BrokerUnavailable, SchemeMismatch, StateError, StateUnavailable, UsageError
 from groundwire.policy import Policy
 from groundwire.replay.rebuild import OutputReader, Rebuilder, stored_outcome
 from groundwire.state.model import StoredOutcome
 from groundwire.state.policies import PolicyStore
 from groundwire.state.redis import RedisState
-from groundwire.state.server import Doubt, ServerRun
+from groundwire.state.server import HIDDEN
 
 log = structlog.get_logger()
 
 WINDOW: Final = 60.0
-"""Seconds before the last answer of state whose outcomes are reasserted on another server."""
+"""Seconds before a server was last seen whose outcomes are reasserted on the next one."""
+
+_LOOK: Final = 1.0
+"""Seconds between two looks at the servers."""
 
 _CHUNK: Final = 200
 _LOST: Final = "state_lost"
@@ -107,10 +110,11 @@ class StateRecovery:
 
 
 class StateReconciler:
-    """Reasserts recent outcomes after an outage of state, and stores the policy before anything is decided by it.
+    """Lets partitions decide on servers that were compared, and stores the policy before anything is decided by it.
 
-    A restarted server or a promoted replica may have lost the last second. The output topics are authoritative: who
-    finds another server rereads their last minute before the next step.
+    A restarted server or a promoted replica may have lost the last second. The output topics are authoritative: each
+    worker rereads their last minute for all partitions of another server, before it decides on one. Scripts refuse a
+    run of the server that is not trusted. Of a server that hides its run, each failure counts as another run.
     """
 
     def __init__(
@@ -128,46 +132,67 @@ class StateReconciler:
         self._kept_in: str | None = ""  # the epoch that has the policy
         self._read = read
         self._clock = clock
-        self._runs: dict[int, ServerRun] = {}
-        self._answered_at: float | None = None
-        state.server.watch_servers()
-        self._comparing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by server
-
-    def answered(self) -> None:
-        self._answered_at = self._clock()
+        self._trusted = state.trusted = {}
+        self._seen: dict[int, tuple[str, float]] = {}  # run of its server, and when, by partition
+        self._comparing: defaultdict[int, asyncio.Lock] = defaultdict(
+            asyncio.Lock
+        )  # by first partition of a server
 
     def failed(self) -> None:
         """Note an outage: the next answer may be another server's."""
-        self._state.server.suspect()
+        for partition, (run, at) in self._seen.items():
+            if run.startswith(HIDDEN):
+                self._seen[partition] = "", at
+                self._trusted.pop(partition, None)
 
     async def before_step(self, partitions: Collection[int]) -> None:
-        """Compare the servers of partitions, and reassert on new ones; an unidentified one counts as new.
+        """Compare the servers of partitions that are not trusted, and reassert on other ones.
 
         Raises: StateError.
         """
         if self._kept_in != (epoch := self._state.epoch):
             await self._policies.put(self._policy)
             self._kept_in = epoch
-        server = self._state.server
-        if self._answered_at is None:  # later runs are compared with those of the first step
-            partitions = range(len(server.tags))
         for partition in partitions:
-            if server.doubts(partition):
-                async with self._comparing[server.name_of(partition)]:
-                    if doubts := server.doubts(partition):
-                        await self._compare(partition, doubts)
+            if partition not in self._trusted:
+                beside = self._state.server.partitions_beside(partition)
+                async with self._comparing[beside[0]]:
+                    if partition not in self._trusted:
+                        await self._compare(beside)
 
-    async def _compare(self, partition: int, doubts: Mapping[int, Doubt]) -> None:
-        run = await self._state.server.server_run(partition)
-        others = {at for at in doubts if run[1] is None or run != self._runs.get(at)}
-        if self._answered_at is not None and others:
-            # others may have answered while these were away
-            since = min(self._answered_at, *(doubts[at].since for at in others))
-            await self._assert_again(since - WINDOW, others)
-        self._runs |= dict.fromkeys(doubts, run)
-        self._state.server.trust(doubts, run)
+    async def watch(self) -> None:
+        """Compare all servers now and then: another one is found though nothing is decided there."""
+        while True:
+            await self.look()
+            await asyncio.sleep(_LOOK)
 
-    async def _assert_again(self, since: float, partitions: set[int]) -> None:
+    async def look(self) -> None:
+        """Compare all servers that answer."""
+        beside = {self._state.server.partitions_beside(at) for at in range(len(self._state.server.tags))}
+        await asyncio.gather(*map(self._look_at, beside))
+
+    async def _look_at(self, partitions: Sequence[int]) -> None:
+        async with self._comparing[partitions[0]]:
+            with suppress(StateError):
+                await self._compare(partitions)
+
+    async def _compare(self, partitions: Sequence[int]) -> None:
+        now = self._clock()
+        try:
+            run = await self._state.server.server_run(partitions[0])
+        except StateUnavailable:
+            self.failed()
+            self._seen = dict.fromkeys(partitions, ("", now)) | self._seen
+            raise
+        before = {at: self._seen.get(at, (run, now)) for at in partitions}
+        others = {at: since for at, (earlier, since) in before.items() if earlier != run}
+        if others:
+            await self._assert_again(min(others.values()) - WINDOW, others.keys(), run)
+        # what was reasserted may be lost at once, too, until the next look
+        self._seen |= {at: (run, others.get(at, now)) for at in partitions}
+        self._trusted |= dict.fromkeys(partitions, run)
+
+    async def _assert_again(self, since: float, partitions: Collection[int], run: str) -> None:
         count = 0
         chunk: list[StoredOutcome] = []
         try:
@@ -177,9 +202,9 @@ class StateReconciler:
                     if outcome is not None and self._state.partition_of(outcome.subject) in partitions:
                         chunk.append(outcome)
                     if len(chunk) == _CHUNK:
-                        count += await self._state.reassert(chunk)
+                        count += await self._state.reassert(chunk, run)
                         chunk = []
         except (BrokerUnavailable, UsageError) as exc:
             raise StateUnavailable(f"published outcomes cannot be read to reassert them: {exc}") from exc
-        count += await self._state.reassert(chunk) if chunk else 0
+        count += await self._state.reassert(chunk, run) if chunk else 0
         log.info("state.reasserted", missing=count)

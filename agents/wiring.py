@@ -60,6 +60,7 @@ class Worker:
     state: RedisState
     model: HttpModel | None
     recovery: StateRecovery
+    reconciler: StateReconciler
     pipeline: Pipeline
     partitions: PartitionWorkers
     health: Health
@@ -129,6 +130,7 @@ def build_worker(name: str, settings: Settings) -> Worker:
         state,
         model,
         recovery,
+        reconciler,
         pipeline,
         partitions,
         health,

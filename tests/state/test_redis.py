@@ -3,18 +3,22 @@
 import asyncio
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 from redis.asyncio import Redis
 
+from agents import recovery
 from deploy.embedded import RedisServer
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable, UsageError
 from groundwire.messages.identity import digest
+from groundwire.policy import Policy
 from groundwire.state.codec import short_bytes
 from groundwire.state.memory import MemoryState
 from groundwire.state.model import (
@@ -24,10 +28,12 @@ from groundwire.state.model import (
     QueueLimits,
     RefusedAction,
     Reviewed,
+    StoredOutcome,
     SubjectState,
     SubjectStatus,
     Waiting,
 )
+from groundwire.state.policies import PolicyStore
 from groundwire.state.redis import RedisState
 from groundwire.state.server import SharedConnection, connect
 from tests.state.claims import (
@@ -392,6 +398,48 @@ async def test_a_killed_server_is_unavailable_and_keeps_its_outcomes_unless_it_s
         own_server.start(keep_data=False)
         with pytest.raises(StateLost):
             await state.step([claims.ask()], LIMITS)
+
+
+async def test_a_server_that_lost_a_write_between_fetch_and_commit_decides_nothing(
+    own_server, prefix, claims, monkeypatch
+):
+    """What the checks of a commit would have found is gone."""
+    monkeypatch.setattr(recovery, "stored_outcome", lambda value, _policy: value)
+    state = Overtaken(connect(own_server.url), prefix, scheme=SCHEME, partitions=1)
+    await start(state)
+    first, second = claims.ask("c1", "the harbour is closed"), claims.ask("c2", "the harbour is closed")
+    log = own_server.directory / "appendonlydir"
+    kept = own_server.directory / "kept"
+    reads: list[StoredOutcome] = []
+
+    async def read(_since: datetime):
+        for outcome in reads:
+            yield outcome
+
+    def lose_last_write() -> None:
+        own_server.kill()
+        shutil.rmtree(log)
+        shutil.copytree(kept, log)
+        own_server.start()
+
+    async def overtake() -> None:
+        (outcome,) = await decide(other, first)
+        reads.append(stored(first, outcome))
+        await asyncio.to_thread(lose_last_write)
+
+    other = state_at(own_server.url, prefix)
+    reconciler = recovery.StateReconciler(state, Policy(), PolicyStore(None, None), read)
+    await reconciler.before_step([0])
+    await other.open()
+    shutil.copytree(log, kept)
+    state.overtake = overtake
+    with pytest.raises(StateUnavailable):
+        await state.step([second], LIMITS)
+    await reconciler.before_step([0])
+    (answer,) = await state.step([second], LIMITS)
+    assert (answer.state, answer.matches[0].subject_id) == (B, "c1")
+    await state.close()
+    await other.close()
 
 
 async def test_a_frozen_server_is_unavailable_and_its_late_answer_goes_to_nobody(own_server, claims):

@@ -32,7 +32,7 @@ from groundwire.messages.decode import decode_claim, decode_either, decode_respo
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject
 from groundwire.messages.records import Claim, LlmResponse
-from groundwire.messages.topics import TopicName
+from groundwire.messages.topics import TopicName, record_key
 from groundwire.policy import Policy
 from groundwire.state.model import Conflict, GivenUp, Outcome, QueueLimits, State, StepAnswer, Waiting
 from groundwire.verify.citations import CitationVerifier
@@ -199,7 +199,7 @@ def _undecided(entry: Prepared, answer: Conflict | GivenUp | Waiting) -> Result:
             message = "a worker died several times over this record"
             return DeadLetter(record, RecordError(ErrorCode.WORKER_CRASH, message))
         case Waiting(publish=True):
-            return Deferred(record)
+            return Deferred(record, record_key(entry.subject.tenant_id, entry.subject.user_id))
         case Waiting():
             return AlreadyDeferred(record)
         case _:

@@ -251,9 +251,14 @@ class Provisional:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The record goes to `deferred`, for the first time or again; nothing is decided yet."""
+    """The record goes to `deferred`, for the first time or again; nothing is decided yet.
+
+    Attributes:
+        key: of its user; None: it is the record's own.
+    """
 
     record: InboundRecord
+    key: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,8 @@ Otherwise a script would decide on a partition that is half moved; so the partit
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final
@@ -40,11 +39,10 @@ from groundwire.state.server import (
     PATIENCE,
     Client,
     Command,
-    Doubt,
     Server,
-    ServerRun,
     or_hidden,
     refuse_settings,
+    run_of,
     setting_of,
     unavailable,
 )
@@ -68,8 +66,6 @@ class Cluster(Server):
     """The primaries of a Redis Cluster; see `Server`.
 
     Calls to an unreachable primary fail at once until a probe succeeds, so that it delays a batch once, by `patience`.
-    With `watch_servers`, a partition whose primary was unreachable or is another one takes no decisions until `trust`:
-    a replica may lack the last of what was published.
     """
 
     def __init__(self, redis: RedisCluster, patience: float, partitions: int) -> None:
@@ -81,8 +77,6 @@ class Cluster(Server):
         self._slots = slots(partitions)
         self._owners: dict[int, str] = {}  # name of the primary, by partition
         self._away: set[str] = set()  # names of unreachable primaries
-        self._compared = False
-        self._doubts: dict[int, Doubt] = {}
         self._opening = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
         self._orders: defaultdict[Argument, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -97,47 +91,16 @@ class Cluster(Server):
         """Return two keys that never exist; `prefix` has the tag."""
         return f"{prefix}never:1", f"{prefix}never:2"
 
-    # Doubts
+    def partitions_beside(self, partition: int) -> Sequence[int]:
+        name = self._owners.get(partition)
+        return tuple(at for at, owner in self._owners.items() if owner == name) or (partition,)
 
-    def watch_servers(self) -> None:
-        """Let no partition decide before its server was compared; see `doubts`."""
-        self._compared = True
-        for partition in range(len(self.tags)):
-            self._doubt_in(partition)
-
-    def suspect(self) -> None:
-        """No-op: failures are recorded per server."""
-
-    def name_of(self, partition: int) -> str:
-        return self._owners.get(partition, "")
-
-    def doubts(self, partition: int) -> Mapping[int, Doubt]:
-        name = self.name_of(partition)
-        if partition not in self._doubts or name in self._away:
-            return {}
-        return {at: doubt for at, doubt in self._doubts.items() if self.name_of(at) == name}
-
-    async def server_run(self, partition: int) -> ServerRun:
+    async def server_run(self, partition: int) -> str:
         await self._open()
         node = self._node_of(self._slots[partition])
-        info = await or_hidden(self._ask_any(node, "INFO", "server"))
-        return str(node.name), (info or {}).get("run_id")
-
-    def trust(self, doubts: Mapping[int, Doubt], run: ServerRun) -> None:
-        for partition, doubt in doubts.items():
-            if self._doubts.get(partition) is doubt and self.name_of(partition) == run[0]:
-                del self._doubts[partition]
-
-    def _doubt_in(self, partition: int) -> None:
-        if self._compared:
-            before = self._doubts.get(partition)
-            self._doubts[partition] = Doubt(before.since if before else time.time())
+        return run_of(await or_hidden(self._ask_any(node, "INFO", "server", "replication")), str(node.name))
 
     # Calls
-
-    async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
-        """Send a command to the server of its first key; see `Server.call`."""
-        return await self._run(*command, deciding=False)
 
     async def send_in_order(self, *command: Argument) -> asyncio.Future[Any]:
         """Send a command after the answer to the one before on its key; return its answer, done."""
@@ -146,12 +109,12 @@ class Cluster(Server):
             answer.set_result(await self.call(*command))
         return answer
 
-    async def _run(self, *command: Argument, deciding: bool) -> Any:  # noqa: ANN401 - as above
+    async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
         """Send a command to the server of its first key, following moved slots. Raises: as `Server.call`."""
         key = command[3] if command[0] in {"EVALSHA", "EVAL"} else command[1]
         slot = key_slot(key if isinstance(key, bytes) else str(key).encode())
         await self._open()
-        node, sent = self._node_of(slot, deciding=deciding), [command]
+        node, sent = self._node_of(slot), [command]
         for _ in range(_REDIRECTIONS):
             try:
                 return await self._ask(node, *sent)
@@ -159,7 +122,7 @@ class Cluster(Server):
                 raise
             except MovedError as error:
                 await self._move(error)
-                node, sent = self._node_of(slot, deciding=deciding), [command]
+                node, sent = self._node_of(slot), [command]
             except AskError as error:
                 importing = self._nodes.get_node(error.host, error.port)
                 if importing is None:
@@ -242,9 +205,6 @@ class Cluster(Server):
 
     def _lose(self, node: ClusterNode, error: Exception) -> None:
         name = str(node.name)
-        for partition, owner in self._owners.items():
-            if owner == name:
-                self._doubt_in(partition)
         if name not in self._away:
             log.warning("state.primary_away", server=name, why=f"{type(error).__name__}: {str(error)[:200]}")
         self._away.add(name)
@@ -318,13 +278,10 @@ class Cluster(Server):
     def _note_owners(self) -> None:
         for partition, slot in enumerate(self._slots):
             nodes = self._nodes.slots_cache.get(slot)
-            name = str(nodes[0].name) if nodes else ""
-            if self._owners.get(partition, name) != name:
-                self._doubt_in(partition)
-            self._owners[partition] = name
+            self._owners[partition] = str(nodes[0].name) if nodes else ""
 
-    def _node_of(self, slot: int, *, deciding: bool = False) -> ClusterNode:
-        """Return the primary of a slot. Raises: StateUnavailable: unreachable; `deciding`: or not compared."""
+    def _node_of(self, slot: int) -> ClusterNode:
+        """Return the primary of a slot. Raises: StateUnavailable: it is unreachable."""
         nodes = self._nodes.slots_cache.get(slot)
         if not nodes:
             self._keep_watching()
@@ -332,10 +289,6 @@ class Cluster(Server):
         if nodes[0].name in self._away:
             self._keep_watching()
             raise StateUnavailable(f"{nodes[0].name}, which has slot {slot} of the cluster, is away")
-        if deciding and self._doubts and self._slots.index(slot) in self._doubts:
-            raise StateUnavailable(
-                f"{nodes[0].name}, which has slot {slot} of the cluster, is to be compared"
-            )
         return nodes[0]
 
     def _primaries(self) -> list[ClusterNode]:

@@ -42,7 +42,7 @@ from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable
 from groundwire.messages.identity import Subject
 from groundwire.state import lifecycle
 from groundwire.state.cluster import server_of
-from groundwire.state.codec import Argument, action_digest, read_held, read_status, short_bytes
+from groundwire.state.codec import Argument, action_digest, pack, read_held, read_status, short_bytes
 from groundwire.state.exchange import Batch, Contexts, Fetched, Named, counters_of, wanted
 from groundwire.state.model import (
     CANDIDATE_BYTES,
@@ -60,7 +60,7 @@ from groundwire.state.model import (
     SubjectStatus,
 )
 from groundwire.state.queue_use import QueueUse
-from groundwire.state.server import PATIENCE, Client, Command, ServerRun, script
+from groundwire.state.server import HIDDEN, PATIENCE, Client, Command, script
 from groundwire.state.workspace import user_name
 
 IDEMPOTENCY_TTL: Final = 31 * 86_400
@@ -74,6 +74,7 @@ LAYOUT: Final = "layout-3"
 
 _LOCK: Final = "rebuild"
 _LOST: Final = b"LOST"
+_OTHER: Final = b"OTHER"
 _ROUNDS: Final = 100
 """Rounds in a row without an answer: other writers change what each was decided from."""
 
@@ -105,6 +106,9 @@ class RedisState:
         require_aof: refuse a server without an append-only file.
         max_candidates: stored claims to compare one claim with, at 400 bytes of signature on average.
 
+    Attributes:
+        trusted: the run of the server (`Server.server_run`) that may decide, by partition; None: any may.
+
     Raises:
         ValueError: a lifetime is not above 0.
     """
@@ -134,6 +138,7 @@ class RedisState:
         self._action_ttl = max(action_ttl, idempotency_ttl)
         self._require_aof = require_aof
         self._max_candidates = max_candidates
+        self.trusted: dict[int, str] | None = None
         self._epoch: str | None = None
         self._contexts = Contexts()
 
@@ -210,15 +215,15 @@ class RedisState:
         for request in requests if self.is_cluster else ():
             if request.action is ReviewAction.EXPIRE or request.only_recorded:
                 continue  # ids of expiries contain the subject
-            own = self.prefixes[self.actions_partition(request.subject.tenant_id)]
-            key = f"{own}a:{short_bytes(action_digest(request)).decode()}:of"
+            partition = self.actions_partition(request.subject.tenant_id)
+            key = b"a:" + short_bytes(action_digest(request)) + b":of"
             subject = short_bytes(request.subject.digest)
             if not request.forgets:
-                guard = (own + "epoch", *self.server.absent_keys(own))
-                reserve = ("SET", key, subject, "EX", self._action_ttl, "NX")
-                if not await self.server.run(script("fenced"), guard, await self._known_epoch(), *reserve):
-                    raise self._lost()
-            if await self.server.call("GET", key) not in (None, subject):
+                guard = ("epoch", await self._known_epoch(), self._trusted_run(partition))
+                reserve = pack([key, b"", key, subject, b"%d" % self._action_ttl])
+                if await self._run("commit", partition, *guard, "vS", reserve) == b"1":
+                    continue
+            if await self.server.call("GET", self.prefixes[partition].encode() + key) not in (None, subject):
                 reused.add(id(request))
         return reused
 
@@ -232,11 +237,15 @@ class RedisState:
         with _readable("statuses"):
             return [read_status(head) for head in heads]
 
-    async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
-        return await self.load(("epoch", await self._known_epoch()), outcomes)
+    async def reassert(self, outcomes: Sequence[StoredOutcome], run: str = HIDDEN) -> int:
+        """See `State`; `run`: of the server that has all of them. Raises: StateUnavailable, also if it is another."""
+        return await self.load(("epoch", await self._known_epoch(), _shown(run)), outcomes)
 
-    async def load(self, guard: tuple[str, str], outcomes: Sequence[StoredOutcome]) -> int:
-        """Record published outcomes while a key has a value; see `reassert`. Raises: StateLost: it has another."""
+    async def load(self, guard: tuple[str, str, str], outcomes: Sequence[StoredOutcome]) -> int:
+        """Record published outcomes while a key has a value on a run of the server; see `reassert`.
+
+        Raises: StateLost: it has another; StateUnavailable.
+        """
         return sum(await self._exchange(outcomes, lifecycle.load, guard=guard))
 
     async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
@@ -343,15 +352,20 @@ class RedisState:
             raise StateLost("state carries no epoch: it is empty or was flushed")
         return epoch
 
-    def _lost(self) -> StateLost:
-        return StateLost(f"state does not carry epoch {self._epoch}: it was flushed, restored or rebuilt")
+    def _trusted_run(self, partition: int) -> str:
+        """Return the run that scripts which decide require. Raises: StateUnavailable: none is trusted yet."""
+        if self.trusted is None:
+            return ""
+        if (run := self.trusted.get(partition)) is None:
+            raise StateUnavailable(f"the server of partition {partition} is to be compared")
+        return _shown(run)
 
     async def _exchange(
         self,
         requests: Sequence[Any],
         decide: Callable[[Batch, Any], Any],
         *,
-        guard: tuple[str, str] | None = None,
+        guard: tuple[str, str, str] | None = None,
         limits: QueueLimits | None = None,
     ) -> list[Any]:
         """Fetch what requests need, decide them in order and commit, one partition after the other; return the answers.
@@ -378,17 +392,16 @@ class RedisState:
         partition: int,
         asked: Sequence[Any],
         decide: Callable[[Batch, Any], Any],
-        guard: tuple[str, str] | None,
+        guard: tuple[str, str, str] | None,
         limits: QueueLimits | None,
     ) -> dict[int, Any]:
-        """Fetch, decide and commit once; return the answers of the requests that were written, by position."""
-        deciding = guard is None
-        guard = guard or ("epoch", await self._known_epoch())
+        """Fetch, decide and commit once, on one run of a server; return the answers that were written, by position."""
+        guard = guard or ("epoch", await self._known_epoch(), self._trusted_run(partition))
         names = _unique(map(counters_of, asked))
         users = _unique([(user_name(one.subject),) for one in asked])
         remote = await self._queue.elsewhere(partition, names) if limits else None
         sizes = (self._max_candidates, json.dumps(names), json.dumps(users))
-        found = await self._run("fetch", partition, *guard, *sizes, *map(wanted, asked), deciding=deciding)
+        found = await self._run("fetch", partition, *guard, *sizes, *map(wanted, asked))
         with _readable("fetch"):
             fetched = Fetched(found)
         await self._learn(partition, fetched.entries)
@@ -413,7 +426,7 @@ class RedisState:
         if writes:
             letters, packed = zip(*writes, strict=True)
             commit = (*guard, ",".join(letters), *packed)
-            found = await self._run("commit", partition, *commit, deciding=deciding)
+            found = await self._run("commit", partition, *commit)
             for letter, (at, answer) in zip(found.decode(), decided, strict=True):
                 if letter == "1":
                     answers[at] = answer
@@ -458,19 +471,25 @@ class RedisState:
         found: dict[Subject, bytes] = {}
         for partition, places in self._by_partition(each).items():
             digests = [short_bytes(each[at].digest) for at in places]
-            answers = await self._run(
-                "look_up", partition, "epoch", await self._known_epoch(), last, *digests
-            )
+            guard = ("epoch", await self._known_epoch(), "")
+            answers = await self._run("look_up", partition, *guard, last, *digests)
             found |= zip([each[at] for at in places], answers, strict=True)
         return [found[subject] for subject in subjects]
 
-    async def _run(self, name: str, partition: int, *arguments: Argument, deciding: bool = False) -> Any:  # noqa: ANN401 - a reply is what the server sends
-        """Run a script on a partition. Raises: StateUnavailable; StateLost: its guard has another value."""
+    async def _run(self, name: str, partition: int, *arguments: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
+        """Run a script on a partition.
+
+        Raises: StateLost: its guard has another value; StateUnavailable, also if another run of the server answers.
+        """
         own = self.prefixes[partition]
         keys = self.server.absent_keys(own)
-        answer = await self.server.run(script("packed", name), keys, own, *arguments, deciding=deciding)
+        answer = await self.server.run(script("packed", name), keys, own, *arguments)
         if answer == _LOST:
-            raise self._lost()
+            raise StateLost(f"state does not carry epoch {self._epoch}: it was flushed, restored or rebuilt")
+        if answer == _OTHER:
+            if self.trusted:
+                self.trusted.pop(partition, None)
+            raise StateUnavailable(f"another server, or a restarted one, answers for partition {partition}")
         return answer
 
     def _by_partition(self, subjects: Sequence[Subject]) -> dict[int, Sequence[int]]:
@@ -479,6 +498,11 @@ class RedisState:
         for at, subject in enumerate(subjects):
             places[self.partition_of(subject)].append(at)
         return dict(places)
+
+
+def _shown(run: str) -> str:
+    """Return what scripts compare a run with: nothing if the server hides it."""
+    return "" if run.startswith(HIDDEN) else run
 
 
 def _unique(names: Iterable[Sequence[str]]) -> list[str]:
@@ -497,7 +521,7 @@ class Rebuild:
         self._server = state.server
         self._token = secrets.token_hex(16)
         self._milliseconds = round(ttl * 1000)
-        self._layout: list[ServerRun] = []
+        self._layout: list[str] = []
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[Rebuild | None]:
@@ -592,7 +616,7 @@ class Rebuild:
         Raises: ValueError: an outcome is invalid.
         """
         try:
-            return await self._state.load((_LOCK, self._token), outcomes)
+            return await self._state.load((_LOCK, self._token, ""), outcomes)
         except StateLost:
             raise StateUnavailable("the rebuild's lock was lost to another worker") from None
 
@@ -602,10 +626,8 @@ class Rebuild:
         scheme = self._state.scheme
         await self._run_everywhere(lambda own: ("MSET", own + "epoch", epoch, own + "scheme", scheme))
 
-    async def _runs(self) -> list[ServerRun]:
-        """Return the server of each partition of a cluster."""
-        if not self._state.is_cluster:
-            return []
+    async def _runs(self) -> list[str]:
+        """Return the run of the server of each partition."""
         await self._server.refresh_layout()
         return [await self._server.server_run(partition) for partition in range(len(self._server.tags))]
 

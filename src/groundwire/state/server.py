@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -34,8 +33,8 @@ Client = Redis | RedisCluster
 Command = Sequence[Argument]
 """Name and arguments of a command."""
 
-ServerRun = tuple[str, str | None]
-"""Name and run id of a server; None if it is hidden."""
+HIDDEN: Final = "?"
+"""Begins the run of a server that hides INFO."""
 
 _CLUSTER: Final = "+cluster"
 _SCHEMES: Final = ("redis", "rediss", "unix", f"redis{_CLUSTER}", f"rediss{_CLUSTER}")
@@ -129,17 +128,6 @@ def unavailable(command: Sequence[Argument], error: Exception) -> StateUnavailab
     return StateUnavailable(f"{command[0]!s}: {type(error).__name__}: {str(error)[:200]}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Doubt:
-    """Why a partition takes no decisions: its server may be another one. A later doubt is another object.
-
-    Attributes:
-        since: seconds since 1970; infinity: since the last answer.
-    """
-
-    since: float = math.inf
-
-
 class Server:
     """One primary, with one namespace for all users; `Cluster` has a namespace for each partition.
 
@@ -153,7 +141,6 @@ class Server:
         self._redis = redis
         self._patience = patience
         self._in_order = SharedConnection(redis, patience)
-        self._doubt: Doubt | None = Doubt()
         self.tags: tuple[str, ...] = ("",)
 
     def partition_of(self, tenant_id: str, user_id: str) -> int:  # noqa: ARG002 - as the cluster
@@ -163,27 +150,16 @@ class Server:
         """Return the partitions that are known to be unreachable; see `Cluster`."""
         return ()
 
-    def watch_servers(self) -> None:
-        """See `Cluster.watch_servers`."""
+    def partitions_beside(self, partition: int) -> Sequence[int]:
+        """Return the partitions whose server a partition shares, itself among them, in order."""
+        return (partition,)
 
-    def suspect(self) -> None:
-        """Note an outage: the next answer may be another server's."""
-        self._doubt = Doubt()
+    async def server_run(self, partition: int) -> str:  # noqa: ARG002 - as the cluster
+        """Return the run of the server that has a partition: of one process, from one promotion to the next.
 
-    def name_of(self, partition: int) -> str:  # noqa: ARG002 - as the cluster
-        return ""
-
-    def doubts(self, partition: int) -> Mapping[int, Doubt]:  # noqa: ARG002 - as the cluster
-        """Return the partitions whose server must be compared, if this one is reachable and among them."""
-        return {0: self._doubt} if self._doubt else {}
-
-    async def server_run(self, partition: int) -> ServerRun:  # noqa: ARG002 - as the cluster
-        """Return which server has a partition. Raises: StateUnavailable."""
-        return "", (await self._section("server")).get("run_id")
-
-    def trust(self, doubts: Mapping[int, Doubt], run: ServerRun) -> None:  # noqa: ARG002 - as the cluster
-        """Let compared partitions decide, unless they moved or failed since."""
-        self._doubt = None
+        Scripts tell the same of themselves (packed.lua). Raises: StateUnavailable.
+        """
+        return run_of(await or_hidden(self.call("INFO", "server", "replication")))
 
     async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
         """Send a command.
@@ -242,20 +218,16 @@ class Server:
         code: Script,
         keys: Sequence[str],
         *arguments: Argument,
-        deciding: bool = False,
     ) -> Any:  # noqa: ANN401 - as above
-        """Run a script, sending its source if the server does not know it; `deciding`: only on a compared server."""
+        """Run a script, sending its source if the server does not know it."""
         try:
-            return await self._run("EVALSHA", code.sha1, len(keys), *keys, *arguments, deciding=deciding)
+            return await self.call("EVALSHA", code.sha1, len(keys), *keys, *arguments)
         except NoScriptError:
-            return await self._run("EVAL", code.source, len(keys), *keys, *arguments, deciding=deciding)
-
-    async def _run(self, *command: Argument, deciding: bool) -> Any:  # noqa: ANN401, ARG002 - as above
-        return await self.call(*command)
+            return await self.call("EVAL", code.source, len(keys), *keys, *arguments)
 
     async def check_kind(self) -> None:
         """Refuse a cluster that is addressed as one server. Raises: UsageError; StateUnavailable."""
-        if (await self._section("cluster")).get("cluster_enabled"):
+        if (await or_hidden(self.call("INFO", "cluster")) or {}).get("cluster_enabled"):
             raise UsageError(
                 "GROUNDWIRE_REDIS_URL: this is a Redis Cluster: write redis+cluster://host:port,... for redis://"
             )
@@ -269,8 +241,12 @@ class Server:
         await self._in_order.close()
         await self._redis.aclose()
 
-    async def _section(self, name: str) -> dict[str, Any]:
-        return dict(await or_hidden(self.call("INFO", name)) or {})
+
+def run_of(info: Mapping[str, Any] | None, name: str = "") -> str:
+    """Return the run of a server by its INFO; of one that hides it, its name."""
+    known = info or {}
+    run, history = known.get("run_id"), known.get("master_replid")
+    return f"{run}{history}" if run and history else f"{HIDDEN}{name}"
 
 
 async def or_hidden(answer: Awaitable[Any]) -> Any:  # noqa: ANN401 - a reply is what the server sends

@@ -126,9 +126,6 @@ class Bench:
         self.concerned.append(partitions)
         self.reasserted += 1
 
-    def answered(self):
-        pass
-
     def failed(self):
         pass
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
@@ -41,7 +40,6 @@ from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import event_id
 from groundwire.messages.seals import MAX_OUTPUTS, Seal, seal_of
 from groundwire.messages.topics import TopicName
-from groundwire.state.server import Doubt
 
 
 class Producer:
@@ -387,56 +385,47 @@ class Servers:
     """Two partitions, each on a server of its own that changes, the policies they store, and the output topics."""
 
     def __init__(self) -> None:
-        self.runs: dict[int, tuple[str, str | None]] = {0: ("", "one"), 1: ("", "one")}
-        self.since = math.inf
-        self.suspect()
-        self.read_since: list[datetime] = []
-        self.asserted: list[object] = []
+        self.runs = {0: "one", 1: "one"}
+        self.now = 10_000.0
+        self.trusted: dict[int, str] = {}
+        self.read_since: list[float] = []
+        self.asserted: list[tuple[bytes, str]] = []
         self.unreadable = self.refuses_policies = False
         self.server, self.epoch, self.tags = self, "first", ("{0}", "{1}")
         self.kept: list[object] = []
-        self.watch_servers, self.partition_of = lambda: None, lambda _subject: 0
-        self.name_of = str
-        self.subject = StateReconciler(self, "policy", self, self.read, clock=lambda: 10_000.0)
+        self.partition_of, self.partitions_beside = lambda _subject: 0, lambda partition: (partition,)
+        self.subject = StateReconciler(self, "policy", self, self.read, clock=lambda: self.now)
 
     async def put(self, policy):
         if self.refuses_policies:
             raise StateUnavailable("away")
         self.kept.append(policy)
 
-    def suspect(self):
-        self.in_doubt = {at: Doubt(self.since) for at in (0, 1)}
-
-    def doubts(self, partition):
-        return (
-            {partition: self.in_doubt[partition]}
-            if partition in self.in_doubt.keys() & self.runs.keys()
-            else {}
-        )
-
     async def server_run(self, partition):
+        if partition not in self.runs:
+            raise StateUnavailable("away")
         return self.runs[partition]
 
-    def trust(self, doubts, run):
-        for partition, doubt in doubts.items():
-            assert (self.in_doubt.pop(partition), self.runs[partition]) == (doubt, run)
-
     async def read(self, since):
-        self.read_since.append(since)
+        self.read_since.append(since.timestamp())
         if self.unreadable:
             raise BrokerUnavailable("away")
         for value in (b"a", b"b", b"c"):
             yield value
 
-    async def reassert(self, outcomes):
-        self.asserted += outcomes
+    async def reassert(self, outcomes, run):
+        self.asserted += [(value, run) for value in outcomes]
         return len(outcomes)
 
     async def outage(self, server: str | None, partition: int = 0) -> None:
+        """Let another server answer, of which a script told (None: none answers)."""
         await self.subject.before_step({0, 1})
-        self.subject.answered()
+        self.now += 10.0
         self.subject.failed()
-        self.runs[partition] = ("", server)
+        self.runs |= {partition: server} if server else {}
+        if not server:
+            del self.runs[partition]
+        self.trusted.pop(partition, None)
         await self.subject.before_step({0, 1})
 
 
@@ -454,39 +443,62 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> type[Servers]:
 
 async def test_what_is_reasserted_depends_on_which_servers_answer_after_an_outage(servers):
     """Each row: the partition that failed, its server afterwards, what was asserted, and from when on."""
-    window = datetime.fromtimestamp(10_000 - WINDOW, UTC)
-    rows = [
-        (0, "one", math.inf, [], []),
-        (0, "two", math.inf, [b"a", b"c"], [window]),
-        (0, None, math.inf, [b"a", b"c"], [window]),
-        (0, "two", 4_000.0, [b"a", b"c"], [window - timedelta(seconds=6_000)]),  # away for longer
-        (1, "two", math.inf, [], [window]),  # no user of it was published
-    ]
-    for partition, server, since, asserted, read_since in rows:
+    window = 10_000 - WINDOW
+    for partition, server, asserted, read_since in (
+        (0, "one", [], []),
+        (0, "two", [(b"a", "two"), (b"c", "two")], [window]),
+        (0, "?", [(b"a", "?"), (b"c", "?")], [window]),
+        (1, "two", [], [window]),  # no user of it was published
+    ):
         bench = servers()
-        await bench.subject.before_step({0, 1})
-        assert not bench.read_since, "nothing was asked yet"
-        bench.since = since
         await bench.outage(server, partition)
         assert (bench.asserted, bench.read_since) == (asserted, read_since)
+        assert bench.trusted == bench.runs
         await bench.subject.before_step({0, 1})
         assert bench.read_since == read_since, "once"
     unnamed = servers()
-    unnamed.runs[0] = ("", None)
-    await unnamed.outage(None)
-    assert unnamed.asserted == [b"a", b"c"], "an unidentified server counts as new"
+    unnamed.runs[0] = "?"
+    await unnamed.subject.look()
+    assert not unnamed.asserted
+    await unnamed.outage("?")
+    assert unnamed.asserted == [(b"a", "?"), (b"c", "?")], "a failure counts as another server"
+
+
+async def test_a_server_that_does_not_answer_is_compared_later_and_nobody_else_waits_for_that(servers):
+    bench = servers()
+    with pytest.raises(StateUnavailable):
+        await bench.outage(None)
+    await bench.subject.before_step({1})
+    bench.now += 3_600.0
+    await bench.subject.look()
+    assert (bench.trusted, bench.asserted) == ({1: "one"}, [])
+    bench.runs[0] = "two"
+    await bench.subject.before_step({0})
+    assert (bench.trusted, bench.read_since) == ({0: "two", 1: "one"}, [10_000 - WINDOW])
+    late = servers()
+    del late.runs[0]
+    await late.subject.look()
+    late.now += 30.0
+    late.runs[0] = "two"
+    await late.subject.before_step({0, 1})
+    assert late.read_since == [10_000 - WINDOW], "others may have written what it lacks"
+
+
+async def test_a_failover_is_found_where_nothing_is_decided(servers):
+    """Or whoever gets a partition of that server later would read the topics from then on."""
     bench = servers()
     await bench.subject.before_step({0, 1})
-    bench.subject.answered()
-    bench.subject.failed()
-    del bench.runs[0]
-    await bench.subject.before_step({0, 1})
-    assert (list(bench.in_doubt), bench.asserted) == ([0], []), "one that does not answer is compared later"
-    bench.runs[0] = ("", "two")
-    await bench.subject.before_step({1})
-    assert not bench.asserted, "and nobody else waits for that"
+    bench.runs[1] = "two"
+    for _ in range(3):
+        bench.now += 1.0
+        await bench.subject.look()
+    assert (bench.trusted, bench.read_since) == ({0: "one", 1: "two"}, [10_000 - WINDOW])
+    bench.now += 86_400.0
+    await bench.subject.look()
+    bench.runs[1] = "three"
     await bench.subject.before_step({0})
-    assert (bench.in_doubt, bench.asserted) == ({}, [b"a", b"c"])
+    await bench.subject.look()
+    assert bench.read_since[1:] == [96_403 - WINDOW]
 
 
 async def test_nothing_is_asked_of_state_until_the_topics_are_read_and_the_policy_is_stored(servers):
@@ -496,7 +508,7 @@ async def test_nothing_is_asked_of_state_until_the_topics_are_read_and_the_polic
         await bench.outage("two")
     bench.unreadable = False
     await bench.subject.before_step({0, 1})
-    assert bench.asserted == [b"a", b"c"]
+    assert [value for value, _ in bench.asserted] == [b"a", b"c"]
     bench = servers()
     bench.refuses_policies = True
     with pytest.raises(StateUnavailable):

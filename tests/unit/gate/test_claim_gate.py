@@ -497,7 +497,9 @@ async def test_claims_that_cite_what_failed_a_moment_ago_wait_as_the_first_does(
             world.claim(f"later{n}", f"Quay {n} opens at dawn {n}, see {URL}", user_id=f"u{n}")
             for n in range(5)
         ]
-        assert await world.results(*records, deferred=False) == [Deferred(record) for record in records]
+        assert await world.results(*records, deferred=False) == [
+            Deferred(record, b"default:u%d" % n) for n, record in enumerate(records)
+        ], "under the key of their users, whatever that of the producer"
         again = [await world.look_up(record) for record in records]
         assert all(isinstance(result, Deferred) for result in again), "looked up again later"
         world.answers[URL], world.seconds = status, PATIENCE

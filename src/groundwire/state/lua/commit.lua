@@ -2,7 +2,7 @@
 -- Sent after packed.lua. ARGV: letters of the requests, joined by commas, then a packed argument per request. Returns a
 -- letter per request: 1 written, 0 lost to another writer or without a place.
 local queue = prefix .. 'q'
-local FIRST = 5
+local FIRST = 6
 local KEY, ID = 4, 4 -- bytes
 local POSTING = KEY + ID
 local PAGE = 1024 * POSTING -- bytes of postings in one string, before they are split into buckets
@@ -194,7 +194,7 @@ end
 
 -- What follows a request that is lost was decided from its writes.
 local answers, at = {}, FIRST
-for letters in string.gmatch(ARGV[4] .. ',', '(%a*),') do
+for letters in string.gmatch(ARGV[5] .. ',', '(%a*),') do
   answers[#answers + 1] = answers[#answers] == '0' and '0' or commit(letters, ARGV[at])
   at = at + 1
 end

@@ -4,8 +4,8 @@
 -- fields; per candidate its length, scope, id and value; values of the counters; numbers of waiting subjects of the
 -- users, these two joined by commas. Fewer requests are answered once enough is read or to be compared.
 local find, match = string.find, string.match
-local allowed = tonumber(ARGV[4])
-local FIRST = 7
+local allowed = tonumber(ARGV[5])
+local FIRST = 8
 local DIGEST, KEY, ID = 22, 4, 4 -- bytes
 local POSTING = KEY + ID
 local DEALT = '*' -- a page that was split into buckets
@@ -185,7 +185,7 @@ for at = FIRST, #ARGV do
     break
   end
 end
-local names, users, waiting = cjson.decode(ARGV[5]), cjson.decode(ARGV[6]), {}
+local names, users, waiting = cjson.decode(ARGV[6]), cjson.decode(ARGV[7]), {}
 local counters = hmget(prefix .. 'q', names)
 if #users > 0 and tonumber(call('HGET', prefix .. 'q', 'waiting') or 0) > 0 then
   for i = 1, #users do
