@@ -32,11 +32,11 @@ class Overtaken(RedisState):
 
     overtake: Callable[[], Awaitable[None]] | None = None
 
-    async def _run(self, name, partition, *arguments, **options):
+    async def run(self, name, partition, *arguments):
         if name == "commit" and self.overtake is not None:
             overtake, self.overtake = self.overtake, None
             await overtake()
-        return await super()._run(name, partition, *arguments, **options)
+        return await super().run(name, partition, *arguments)
 
 
 PARTITIONS = 8

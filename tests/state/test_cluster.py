@@ -536,3 +536,49 @@ async def test_a_server_that_is_used_later_is_no_other_one(own_cluster):
         await reconciler.before_step([0])
         await reconciler.before_step(range(PARTITIONS))
         assert not reads
+
+
+async def test_a_worker_that_starts_while_a_primary_is_away_counts_its_places_by_their_copy(own_cluster):
+    name = f"{secrets.token_hex(8)}."
+    async with opened(own_cluster, name) as state, opened(own_cluster, name) as late:
+        await start(state)
+        node = own_cluster.primary_of(slot_of(USERS[0]))
+        there = sorted(users_on(own_cluster, node))
+        others = [user for user in USERS if user not in there]
+        limits = QueueLimits(per_tenant=5)
+        assert places(await decide(state, *for_review(there[:4]), limits=limits)) == 4
+        await state.queue_depth()
+        node.kill()
+        try:
+            assert await late.open()
+            assert places(await decide(late, *for_review(others[:10]), limits=limits)) == 1
+        finally:
+            own_cluster.restart(node)
+            await settled(state, late)
+        await start(late)
+        assert await late.queue_depth() == 0
+
+
+async def test_an_outage_of_one_primary_makes_no_connections_to_others_anew(own_cluster):
+    async with opened(own_cluster) as state:
+        claims, node = Claims(), own_cluster.primary_of(slot_of(USERS[0]))
+        others = [user for user in USERS if user not in users_on(own_cluster, node)]
+        healthy = [one for one in own_cluster.primaries if one is not node]
+
+        def connections() -> int:
+            stats = [own_cluster.ask(one, "INFO", "stats") for one in healthy]
+            return sum(one["total_connections_received"] for one in stats)
+
+        node.kill()
+        try:
+            with pytest.raises(StateUnavailable):
+                await state.step(asks_of(claims), LIMITS)
+            await asyncio.sleep(1.0)
+            before = connections()
+            for number in range(20):
+                await state.step([claims.ask(f"z{number}", user=others[number])], LIMITS)
+                await asyncio.sleep(0.1)
+            assert connections() - before < 10
+        finally:
+            own_cluster.restart(node)
+            await settled(state)

@@ -442,6 +442,19 @@ async def test_a_server_that_lost_a_write_between_fetch_and_commit_decides_nothi
     await other.close()
 
 
+async def test_a_rebuild_during_which_the_server_restarts_is_refused(own_server, prefix):
+    """What was just loaded may be lost."""
+    state = await start(state_at(own_server.url, prefix))
+    async with state.rebuilding() as rebuild:
+        await rebuild.clear()
+        await asyncio.to_thread(own_server.kill)
+        await asyncio.to_thread(own_server.start)
+        with pytest.raises(StateUnavailable, match="restarted"):
+            await rebuild.start_epoch("half")
+    assert await (await start(state)).adopt_epoch()
+    await state.close()
+
+
 async def test_a_frozen_server_is_unavailable_and_its_late_answer_goes_to_nobody(own_server, claims):
     client = Redis.from_url(own_server.url, socket_timeout=None)
     state = await start(RedisState(client, "gw.", scheme=SCHEME, partitions=1, patience=0.5))

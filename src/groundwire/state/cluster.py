@@ -121,10 +121,10 @@ class Cluster(Server):
             except NoScriptError:
                 raise
             except MovedError as error:
-                await self._move(error)
+                await self._move(error, node)
                 node, sent = self._node_of(slot), [command]
             except AskError as error:
-                importing = self._nodes.get_node(error.host, error.port)
+                importing = self._nodes.get_node(error.host or node.host, error.port)
                 if importing is None:
                     raise unavailable(command, error) from error
                 node, sent = importing, [("ASKING",), command]
@@ -193,7 +193,7 @@ class Cluster(Server):
         except BaseException as error:
             await connection.disconnect(nowait=True)
             if isinstance(error, MovedError):
-                await self._move(error)
+                await self._move(error, node)
                 raise BrokenConnection(str(error)) from error  # a retry reaches the right server
             if isinstance(error, BrokenConnection):
                 self._lose(node, error)
@@ -216,15 +216,26 @@ class Cluster(Server):
 
     async def _watch(self) -> None:
         """Probe unreachable servers until none is left; one without slots is none."""
+        layout = None
         while self._away or "" in self._owners.values():
             await asyncio.sleep(_PROBE)
             try:
                 with suppress(StateUnavailable, UsageError):
-                    await self._refresh()
+                    if (found := await self._layout_of_another()) is None or found != layout:
+                        await self._refresh()  # which makes all connections anew
+                        layout = found
                 primaries = {str(node.name): node for node in self._primaries()}
                 await asyncio.gather(*(self._probe(name, primaries.get(name)) for name in self._away))
             except Exception as exc:  # noqa: BLE001 - without this task servers stay away for good
                 report_fault("state.probe_failed", exc)
+
+    async def _layout_of_another(self) -> list[Any] | None:
+        """Return the primaries by slots, as one that is not away has them; None: all are. Raises: StateUnavailable."""
+        for node in self._primaries():
+            if node.name not in self._away:
+                found = await self._ask_any(node, "CLUSTER SLOTS")
+                return [(first, last, primary[:2]) for first, last, primary, *_ in found]
+        return None
 
     async def _probe(self, name: str, node: ClusterNode | None) -> None:
         with suppress(RedisError, OSError, TimeoutError):
@@ -270,7 +281,8 @@ class Cluster(Server):
             raise StateUnavailable(f"CLUSTER SLOTS: {type(error).__name__}: {why}") from error
         self._note_owners()
 
-    async def _move(self, error: MovedError) -> None:
+    async def _move(self, error: MovedError, asked: ClusterNode) -> None:
+        error.host = error.host or asked.host
         with suppress(KeyError):
             await self._nodes.move_slot(error)
         self._note_owners()

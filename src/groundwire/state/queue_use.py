@@ -1,14 +1,16 @@
 """Places in the review queue, by tenant and in all, over the partitions of a cluster.
 
 A step counts its own partition exactly, and adds what the others held at the last count. So all workers together may
-exceed a limit by what they grant between two counts.
+exceed a limit by what they grant between two counts. Whoever decides on a partition keeps a copy of its counts under
+the tag of the partition half the tags before, as a rule on another primary, for workers that start while it is away.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -21,12 +23,16 @@ LOOK: Final = 1.0
 
 
 class QueueUse:
-    """Counts the partitions; one whose primary is unreachable keeps its last count."""
+    """Counts the partitions; one whose primary is unreachable keeps its last count, or that of its copy."""
 
     def __init__(self, server: Server, prefixes: Sequence[str]) -> None:
         self._server = server
         self._keys = [own + "q" for own in prefixes]
-        self._counts: dict[int, Counter[bytes]] = {}
+        half = len(prefixes) // 2
+        self._copies = [f"{prefixes[at - half]}q:{at}" for at in range(len(prefixes))]
+        self._copied: dict[int, dict[bytes, int] | None] = {}  # of partitions that this process decides on
+        self._counts: dict[int, dict[bytes, int]] = {}
+        self._noted: defaultdict[int, dict[bytes, int]] = defaultdict(dict)  # since the last count began
         self._sums: Counter[bytes] = Counter()
         self._looked = float("-inf")
         self._pause = LOOK
@@ -43,16 +49,18 @@ class QueueUse:
             # a worker that stalled grants no places by an old count; one unreachable primary is not waited for
             if self._looked < 0 or (age > 2 * self._pause and not is_running):
                 await asyncio.wait({looking}, timeout=None if self._looked < 0 else LOOK)
-        own = self._counts.get(partition, Counter())
+        own = self._counts.get(partition, {})
         shared = {name: name.encode() for name in names if not name.startswith("u:")}
-        return {name: self._sums[field] - own[field] for name, field in shared.items()}
+        return {name: self._sums[field] - own.get(field, 0) for name, field in shared.items()}
 
     def note(self, partition: int, counts: Mapping[str, int]) -> None:
         """Take in what a step left in its own partition."""
-        own = self._counts.setdefault(partition, Counter())
-        for name, count in counts.items():
-            field = name.encode()
-            self._sums[field] += count - own[field]
+        self._copied.setdefault(partition, None)
+        noted = {name.encode(): count for name, count in counts.items()}
+        self._noted[partition] |= noted
+        own = self._counts.setdefault(partition, {})
+        for field, count in noted.items():
+            self._sums[field] += count - own.get(field, 0)
             own[field] = count
 
     async def count(self, name: str) -> int:
@@ -97,14 +105,28 @@ class QueueUse:
 
     async def _count(self, partition: int) -> float:
         """Count a partition; return the seconds that it took, 0 if its primary does not answer."""
-        with suppress(StateUnavailable):
-            async with self._calls:
-                began = time.monotonic()
+        async with self._calls:
+            noted = self._noted[partition] = {}
+            began = time.monotonic()
+            try:
                 fields = await self._server.call("HGETALL", self._keys[partition])
-                took = time.monotonic() - began
-            counts = Counter({name: int(count) for name, count in fields.items() if name[:2] != b"u:"})
-            self._sums.update(counts)
-            self._sums.subtract(self._counts.get(partition, {}))
-            self._counts[partition] = counts
+            except StateUnavailable:
+                if partition not in self._counts:
+                    with suppress(StateUnavailable):
+                        copy = json.loads(await self._server.call("GET", self._copies[partition]) or "{}")
+                        self._take(partition, {name.encode(): count for name, count in copy.items()})
+                return 0.0
+            took = time.monotonic() - began
+            counts = {name: int(count) for name, count in fields.items() if name[:2] != b"u:"}
+            self._take(partition, counts | noted)
+            if self._copied.get(partition, counts) != counts:
+                with suppress(StateUnavailable):
+                    copy = {name.decode(): count for name, count in counts.items()}
+                    await self._server.call("SET", self._copies[partition], json.dumps(copy))
+                    self._copied[partition] = counts
             return took
-        return 0.0
+
+    def _take(self, partition: int, counts: dict[bytes, int]) -> None:
+        self._sums.update(counts)
+        self._sums.subtract(self._counts.get(partition, {}))
+        self._counts[partition] = counts

@@ -20,6 +20,7 @@ and an action has a second key, under the tag of its tenant: `a:<action>:of` wit
     w:<user>       set of the user's waiting subjects              none
     q              hash of counters: total, waiting,               none
                    t:<tenant>, b:<tenant> (bytes) and u:<user>
+    q:<partition>  its counters, of another partition (JSON)       none
     f:<topic>:<partition>   in-flight mark of a worker             1 day
     policy:<sha256>         an effective policy                    none
     epoch, scheme           identity and layout of this state      none
@@ -87,8 +88,11 @@ _PAGE: Final = 100
 
 _TAG: Final = re.compile(rb"\{\d+\}")
 _POLICY: Final = b"policy:"
-_REBUILT: Final = (b"s:", b"k:", b"b:", b"m:", b"x:", b"w:", b"d:", b"r:")
+_REBUILT: Final = (b"s:", b"k:", b"b:", b"m:", b"x:", b"w:", b"d:", b"r:", b"q:")
 """Keys that a rebuild makes again."""
+
+Guard = tuple[str, str, str]
+"""Name and value of a key that a script requires, and the run of the server; empty: any. See packed.lua."""
 
 GLOB: Final = str.maketrans({char: f"\\{char}" for char in "\\*?[]^-"})
 """Escapes a prefix in a pattern of SCAN."""
@@ -219,9 +223,9 @@ class RedisState:
             key = b"a:" + short_bytes(action_digest(request)) + b":of"
             subject = short_bytes(request.subject.digest)
             if not request.forgets:
-                guard = ("epoch", await self._known_epoch(), self._trusted_run(partition))
                 reserve = pack([key, b"", key, subject, b"%d" % self._action_ttl])
-                if await self._run("commit", partition, *guard, "vS", reserve) == b"1":
+                allowed = await self._deciding(partition)
+                if await self.run("commit", partition, *allowed, "vS", reserve) == b"1":
                     continue
             if await self.server.call("GET", self.prefixes[partition].encode() + key) not in (None, subject):
                 reused.add(id(request))
@@ -239,10 +243,11 @@ class RedisState:
 
     async def reassert(self, outcomes: Sequence[StoredOutcome], run: str = HIDDEN) -> int:
         """See `State`; `run`: of the server that has all of them. Raises: StateUnavailable, also if it is another."""
-        return await self.load(("epoch", await self._known_epoch(), _shown(run)), outcomes)
+        guard = ("epoch", await self._known_epoch(), _shown(run))
+        return await self.load(lambda _partition: guard, outcomes)
 
-    async def load(self, guard: tuple[str, str, str], outcomes: Sequence[StoredOutcome]) -> int:
-        """Record published outcomes while a key has a value on a run of the server; see `reassert`.
+    async def load(self, guard: Callable[[int], Guard], outcomes: Sequence[StoredOutcome]) -> int:
+        """Record published outcomes while a key of their partition has a value; see `reassert`.
 
         Raises: StateLost: it has another; StateUnavailable.
         """
@@ -352,20 +357,19 @@ class RedisState:
             raise StateLost("state carries no epoch: it is empty or was flushed")
         return epoch
 
-    def _trusted_run(self, partition: int) -> str:
-        """Return the run that scripts which decide require. Raises: StateUnavailable: none is trusted yet."""
-        if self.trusted is None:
-            return ""
-        if (run := self.trusted.get(partition)) is None:
+    async def _deciding(self, partition: int) -> Guard:
+        """Return the guard of scripts that decide. Raises: StateUnavailable: the server is not trusted; StateLost."""
+        run = HIDDEN if self.trusted is None else self.trusted.get(partition)
+        if run is None:
             raise StateUnavailable(f"the server of partition {partition} is to be compared")
-        return _shown(run)
+        return "epoch", await self._known_epoch(), _shown(run)
 
     async def _exchange(
         self,
         requests: Sequence[Any],
         decide: Callable[[Batch, Any], Any],
         *,
-        guard: tuple[str, str, str] | None = None,
+        guard: Callable[[int], Guard] | None = None,
         limits: QueueLimits | None = None,
     ) -> list[Any]:
         """Fetch what requests need, decide them in order and commit, one partition after the other; return the answers.
@@ -392,16 +396,16 @@ class RedisState:
         partition: int,
         asked: Sequence[Any],
         decide: Callable[[Batch, Any], Any],
-        guard: tuple[str, str, str] | None,
+        guard: Callable[[int], Guard] | None,
         limits: QueueLimits | None,
     ) -> dict[int, Any]:
         """Fetch, decide and commit once, on one run of a server; return the answers that were written, by position."""
-        guard = guard or ("epoch", await self._known_epoch(), self._trusted_run(partition))
+        allowed = guard(partition) if guard else await self._deciding(partition)
         names = _unique(map(counters_of, asked))
         users = _unique([(user_name(one.subject),) for one in asked])
         remote = await self._queue.elsewhere(partition, names) if limits else None
         sizes = (self._max_candidates, json.dumps(names), json.dumps(users))
-        found = await self._run("fetch", partition, *guard, *sizes, *map(wanted, asked))
+        found = await self.run("fetch", partition, *allowed, *sizes, *map(wanted, asked))
         with _readable("fetch"):
             fetched = Fetched(found)
         await self._learn(partition, fetched.entries)
@@ -425,12 +429,11 @@ class RedisState:
                 break  # the rest is for another round: comparing holds the event loop
         if writes:
             letters, packed = zip(*writes, strict=True)
-            commit = (*guard, ",".join(letters), *packed)
-            found = await self._run("commit", partition, *commit)
+            found = await self.run("commit", partition, *allowed, ",".join(letters), *packed)
             for letter, (at, answer) in zip(found.decode(), decided, strict=True):
                 if letter == "1":
                     answers[at] = answer
-        if remote:
+        if remote and all(at in answers for at, _ in decided):  # else `batch` counts what was not written
             self._queue.note(partition, {name: batch.counts[name] - remote[name] for name in remote})
         return answers
 
@@ -471,12 +474,12 @@ class RedisState:
         found: dict[Subject, bytes] = {}
         for partition, places in self._by_partition(each).items():
             digests = [short_bytes(each[at].digest) for at in places]
-            guard = ("epoch", await self._known_epoch(), "")
-            answers = await self._run("look_up", partition, *guard, last, *digests)
+            allowed = ("epoch", await self._known_epoch(), "")
+            answers = await self.run("look_up", partition, *allowed, last, *digests)
             found |= zip([each[at] for at in places], answers, strict=True)
         return [found[subject] for subject in subjects]
 
-    async def _run(self, name: str, partition: int, *arguments: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
+    async def run(self, name: str, partition: int, *arguments: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
         """Run a script on a partition.
 
         Raises: StateLost: its guard has another value; StateUnavailable, also if another run of the server answers.
@@ -512,7 +515,8 @@ def _unique(names: Iterable[Sequence[str]]) -> list[str]:
 class Rebuild:
     """A rebuild: `clear`, `load` repeatedly, `start_epoch`. All raise StateUnavailable, also if the lock was lost.
 
-    The lock is one key per partition. A stalled worker may lose it unnoticed, so every command checks it in its script.
+    The lock is one key per partition. A stalled worker may lose it unnoticed, and a server may lose what was just
+    loaded. So each command checks in its script the lock and the run of the server.
     Processes with another number of partitions want one of these keys too: that of the tag 0.
     """
 
@@ -521,7 +525,7 @@ class Rebuild:
         self._server = state.server
         self._token = secrets.token_hex(16)
         self._milliseconds = round(ttl * 1000)
-        self._layout: list[str] = []
+        self._runs = [""] * len(state.prefixes)  # of the server of each partition; empty: any
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[Rebuild | None]:
@@ -530,7 +534,9 @@ class Rebuild:
         try:
             taking = (self._token, "NX", "PX", self._milliseconds)
             taken = all(await self._state.everywhere(lambda own: ("SET", own + _LOCK, *taking)))
-            renewing = asyncio.create_task(self.renew()) if taken else None
+            if taken:
+                self._runs = await self._runs_now()
+                renewing = asyncio.create_task(self.renew())
             yield self if taken else None
         finally:
             if renewing is not None:
@@ -540,6 +546,7 @@ class Rebuild:
                     await asyncio.wait({renewing}, timeout=1)
                 if not renewing.cancelled():
                     renewing.result()
+            self._runs = [""] * len(self._runs)
             with suppress(StateUnavailable):  # it expires
                 await self._run_everywhere(lambda own: ("DEL", own + _LOCK))
 
@@ -549,18 +556,27 @@ class Rebuild:
             with suppress(StateUnavailable):  # the next command raises it
                 await self._run_everywhere(lambda own: ("PEXPIRE", own + _LOCK, self._milliseconds))
 
-    async def _run(self, own: str, *command: Argument) -> None:
-        """Run a command on a partition. Raises: StateUnavailable: the lock was lost, and nothing changed."""
-        keys = (own + _LOCK, *self._server.absent_keys(own))
-        if not await self._server.run(script("fenced"), keys, self._token, *command):
-            raise StateUnavailable("the rebuild's lock was lost to another worker")
+    async def _run(self, partition: int, *command: Argument) -> None:
+        """Run a command on a partition. Raises: StateUnavailable, and nothing changed: lock or server are others'."""
+        with self._fenced():
+            await self._state.run("fenced", partition, *self._guard(partition), *command)
+
+    def _guard(self, partition: int) -> tuple[str, str, str]:
+        return _LOCK, self._token, _shown(self._runs[partition])
+
+    @contextmanager
+    def _fenced(self) -> Iterator[None]:
+        try:
+            yield
+        except StateLost:
+            raise StateUnavailable("the rebuild's lock was lost to another worker") from None
 
     async def _run_everywhere(self, command: Callable[[str], Command]) -> None:
         """Run a command made from the prefix of each partition. Raises: as `_run`; all ran that could."""
         failed: StateUnavailable | None = None
-        for own in self._state.prefixes:
+        for partition, own in enumerate(self._state.prefixes):
             try:
-                await self._run(own, *command(own))
+                await self._run(partition, *command(own))
             except StateUnavailable as error:
                 failed = error
         if failed is not None:
@@ -573,12 +589,10 @@ class Rebuild:
         so that the first outcome of a published action stands; of those of another number only policies do.
         Raises: StateUnavailable, also if slots were moved meanwhile.
         """
-        self._layout = await self._runs()
         # first, so that nobody decides on a partial state
         await self._run_everywhere(lambda own: ("UNLINK", own + "epoch", own + "scheme", own + "q"))
         start = len(self._state.prefix.encode())
-        own_tags, stopped = {tag.encode() for tag in self._server.tags}, set[bytes]()
-        lock = self._state.prefixes[0]
+        own_tags, stopped = {tag.encode(): at for at, tag in enumerate(self._server.tags)}, set[bytes]()
         async for keys in self._server.scan(self._state.prefix.translate(GLOB) + "*", _SCANNED):
             rebuilt, foreign = defaultdict[bytes, list[bytes]](list), defaultdict[bytes, list[bytes]](list)
             for key in keys:
@@ -590,11 +604,12 @@ class Rebuild:
                     rebuilt[tag].append(key)
             for tag, some in rebuilt.items():
                 for first in range(0, len(some), _SCANNED):
-                    page = some[first : first + _SCANNED]
-                    await self._run(self._state.prefix + tag.decode(), "UNLINK", *page)
+                    await self._run(own_tags[tag], "UNLINK", *some[first : first + _SCANNED])
             for tag in foreign.keys() - {b""}:
                 own = self._state.prefix + tag.decode()
-                await self._run(lock, "EXISTS", lock + _LOCK)  # a script fences the keys of its own tag only
+                await self._run(
+                    0, "EXISTS", self._state.prefixes[0] + _LOCK
+                )  # scripts fence their own tag only
                 if tag not in stopped:  # first, as above
                     await self._server.call("UNLINK", own + "epoch", own + "scheme", own + "q")
                     stopped.add(tag)
@@ -615,10 +630,8 @@ class Rebuild:
 
         Raises: ValueError: an outcome is invalid.
         """
-        try:
-            return await self._state.load((_LOCK, self._token, ""), outcomes)
-        except StateLost:
-            raise StateUnavailable("the rebuild's lock was lost to another worker") from None
+        with self._fenced():
+            return await self._state.load(self._guard, outcomes)
 
     async def start_epoch(self, epoch: str) -> None:
         """Set epoch and scheme: workers decide again. Raises: StateUnavailable, also if servers changed meanwhile."""
@@ -626,14 +639,16 @@ class Rebuild:
         scheme = self._state.scheme
         await self._run_everywhere(lambda own: ("MSET", own + "epoch", epoch, own + "scheme", scheme))
 
-    async def _runs(self) -> list[str]:
+    async def _runs_now(self) -> list[str]:
         """Return the run of the server of each partition."""
         await self._server.refresh_layout()
         return [await self._server.server_run(partition) for partition in range(len(self._server.tags))]
 
     async def _insist_unmoved(self, done: str) -> None:
-        if self._layout and await self._runs() != self._layout:
-            raise StateUnavailable(f"slots were moved, or a server took over, while state was {done}")
+        if await self._runs_now() != self._runs:
+            raise StateUnavailable(
+                f"slots were moved, or a server took over or restarted, while state was {done}"
+            )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
--- Begins scripts that take packed arguments, and run while a key has a value, else they return 'LOST', on a run of the
+-- Begins scripts that run while a key has a value, else they return 'LOST', on a run of the
 -- server, else they return 'OTHER': a restarted server or a promoted replica may lack what was written last.
 -- ARGV: prefix of every key, name and value of the key that allows it, run (empty: any), then those of the script.
 local call, sub = redis.call, string.sub
