@@ -1,30 +1,8 @@
 """State in Redis: a batch is fetched, decided here and committed by two scripts.
 
-docs/run/state.md says what keys cost in bytes. All start with the topic prefix, and the scripts compute them. In a
-cluster the tag of the user's partition follows the prefix; a policy, epoch, scheme and lock are stored under each tag,
-and an action has a second key, under the tag of its tenant: `a:<action>:of` with its subject.
-
-    s:<subject>    outcome of a claim or response                  none while approved, pending or waiting,
-                                                                   else `idempotency_ttl`; blocked by a
-                                                                   person: `action_ttl`
-    k:<scope>      dedup key and local id, 4 bytes each            none
-    b:<scope>      hash, once there are many: key -> local ids     none
-    m:<scope>      hash: local id -> the claim to compare with;    none
-                   n -> its version, the highest local id
-    x:<scope>      local ids of the latest rejected texts          none
-    c              hash: name -> shared prefix of payloads         none
-    d:<parent>     set of approved claims derived from a subject   none
-    a:<action>     outcome of a person's action                    `action_ttl`
-    o:<subject>    a person's approval before its retraction       `action_ttl`
-    r:<subject>,<place>     outcome superseded by a later record   `idempotency_ttl`
-    w:<user>       set of the user's waiting subjects              none
-    q              hash of counters: total, waiting,               none
-                   t:<tenant>, b:<tenant> (bytes) and u:<user>
-    q:<partition>  its counters, of another partition (JSON)       none
-    f:<topic>:<partition>   in-flight mark of a worker             1 day
-    policy:<sha256>         an effective policy                    none
-    epoch, scheme           identity and layout of this state      none
-    rebuild                 lock of the rebuilding worker          seconds, renewed
+docs/run/state.md lists the keys. All start with the topic prefix, and the scripts compute them. In a cluster the tag of
+the user's partition follows the prefix; a policy, epoch, scheme and lock are stored under each tag, and an action has a
+second key, under the tag of its tenant: `a:<action>:of` with its subject.
 """
 
 from __future__ import annotations
@@ -607,15 +585,13 @@ class Rebuild:
                     await self._run(own_tags[tag], "UNLINK", *some[first : first + _SCANNED])
             for tag in foreign.keys() - {b""}:
                 own = self._state.prefix + tag.decode()
-                await self._run(
-                    0, "EXISTS", self._state.prefixes[0] + _LOCK
-                )  # scripts fence their own tag only
+                # a script fences the keys of its own tag only
+                await self._run(0, "EXISTS", self._state.prefixes[0] + _LOCK)
                 if tag not in stopped:  # first, as above
                     await self._server.call("UNLINK", own + "epoch", own + "scheme", own + "q")
                     stopped.add(tag)
                 await self._remove_foreign(foreign[tag], start + len(tag))
         await self._run_everywhere(lambda own: ("PEXPIRE", own + _LOCK, self._milliseconds))
-        await self._insist_unmoved("cleared")
 
     async def _remove_foreign(self, keys: Sequence[bytes], start: int) -> None:
         """Remove keys of a tag that is none of ours; policies are copied first. `start`: where their names begin."""
@@ -635,7 +611,8 @@ class Rebuild:
 
     async def start_epoch(self, epoch: str) -> None:
         """Set epoch and scheme: workers decide again. Raises: StateUnavailable, also if servers changed meanwhile."""
-        await self._insist_unmoved("loaded")
+        if await self._runs_now() != self._runs:
+            raise StateUnavailable("slots were moved, or a server took over or restarted, during the rebuild")
         scheme = self._state.scheme
         await self._run_everywhere(lambda own: ("MSET", own + "epoch", epoch, own + "scheme", scheme))
 
@@ -643,12 +620,6 @@ class Rebuild:
         """Return the run of the server of each partition."""
         await self._server.refresh_layout()
         return [await self._server.server_run(partition) for partition in range(len(self._server.tags))]
-
-    async def _insist_unmoved(self, done: str) -> None:
-        if await self._runs_now() != self._runs:
-            raise StateUnavailable(
-                f"slots were moved, or a server took over or restarted, while state was {done}"
-            )
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from agents.outputs import outputs
 from groundwire.checks.dedup.form import read_form
 from groundwire.errors import UsageError
 from groundwire.gate.types import AlreadyDeferred, DeadLetter, Decided, Deferred
@@ -24,6 +25,7 @@ from groundwire.keys.attestation import Keys
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import CitationState, EvidenceObject
 from groundwire.messages.headers import InboundRecord, LookupRetry, deferred_headers, deferred_record
+from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.replay.derive import rederive
 from groundwire.replay.inputs import Inputs, read_record
@@ -241,6 +243,15 @@ async def test_under_hmac_a_trusted_source_needs_a_signature_of_a_key_that_has_n
     assert first.approved
     assert (await world.decide(record))[0].to_bytes() == first.to_bytes()
     assert (await world.provisional(record)).to_bytes() == provisional.to_bytes()
+
+
+async def test_a_record_is_deferred_under_the_key_of_its_user_whatever_that_of_its_producer():
+    world = World()
+    record = dataclasses.replace(world.claim(user_id="bob"), key=b"by mistake")
+    gate = world.gate
+    decision, deferred = outputs(gate.provisional(await gate.prepare([record])))
+    assert (deferred.topic, deferred.key) == (TopicName.DEFERRED, decision.key)
+    assert deferred.cause.key == b"by mistake", "that of a dead letter"
 
 
 async def test_without_state_a_claim_is_decided_provisionally_and_never_approved():
