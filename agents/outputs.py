@@ -60,7 +60,7 @@ def followers(results: Sequence[Result]) -> list[Output]:
             value = claim.model_dump_json(exclude_unset=True).encode()
             outgoing.append(Output(TopicName.CLAIMS, key, value, headers, record))
         if request is not None:
-            time = format_time(decision.decided_at)
+            time = format_time(result.requested_at or decision.decided_at)
             headers = event_headers(
                 "regenerate", request.request_id, time, decision.subject_id, record.headers
             )

@@ -149,6 +149,10 @@ class Case(ABC):
         case.__dict__.update(self.__dict__, facts=facts)
         return case
 
+    def failed(self, error: Exception) -> Self:
+        """Return the case as one that could not be judged: a review, as an internal error (S0-23)."""
+        raise error
+
     @abstractmethod
     def judged(self, tier: IngestionTier, /) -> TreeOutcome:
         """Return a tier that state decided, before the queue, with its reason."""

@@ -238,6 +238,12 @@ class ClaimCase(Case):
         ]
         """The citations that were checked and exist."""
 
+    def failed(self, error: Exception) -> Self:
+        update: dict[str, Any] = {"error": type(error).__name__, "relevance": None}
+        if self.facts.review is None:
+            update["dedup"] = DedupFacts(status="failed", scheme=self.dedup.scheme, matches=[])
+        return type(self)(self.claim, UNREAD, self.policy, self.facts.model_copy(update=update), {})
+
     @property
     def dedup(self) -> DedupFacts:
         return self.facts.dedup or _DISABLED

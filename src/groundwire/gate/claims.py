@@ -25,7 +25,15 @@ from groundwire.gate.claim_case import (
     read_claim,
 )
 from groundwire.gate.kinds import GateRules, KindGate, Step, decide_provisionally
-from groundwire.gate.record import ClaimPayload, HumanDecision, claim_of, derive, record_of
+from groundwire.gate.record import (
+    ClaimPayload,
+    HumanDecision,
+    claim_of,
+    derive,
+    derive_one,
+    or_failed,
+    record_of,
+)
 from groundwire.gate.types import (
     NOT_PUBLISHED,
     DeadLetter,
@@ -61,7 +69,10 @@ Answers = dict[tuple[str, str], CitationCheck]
 """Tenant and label of a citation -> what checking it gave; one that is missing could not be checked."""
 
 
-class ClaimGate(KindGate[PreparedClaim, ClaimCase]):
+ClaimStep = Step[PreparedClaim, ClaimCase, ClaimPayload]
+
+
+class ClaimGate(KindGate[PreparedClaim, ClaimCase, ClaimPayload]):
     def __init__(self, rules: GateRules, verifier: CitationVerifier, patience: float) -> None:
         super().__init__(rules)
         self._patience = patience
@@ -146,7 +157,7 @@ class ClaimGate(KindGate[PreparedClaim, ClaimCase]):
     def _signer(self, entry: PreparedClaim) -> dict[str, Any]:
         return {"tenant": entry.claim.tenant_id, "source": entry.claim.source}
 
-    def _step(self, entry: PreparedClaim) -> Step[PreparedClaim, ClaimCase]:
+    def _step(self, entry: PreparedClaim) -> ClaimStep:
         claim, inputs = entry.claim, entry.inputs
         case = ClaimCase(
             claim, entry.reading, self._policy, inputs.facts(entry.record.clock), inputs.findings
@@ -189,10 +200,12 @@ class ClaimGate(KindGate[PreparedClaim, ClaimCase]):
         reading = entry.reading if as_read else read_claim(claim.content, policy)
         return payload.case(claim, reading, policy, recorded), payload
 
-    async def decide(
-        self, answered: Sequence[tuple[Step[PreparedClaim, ClaimCase], Outcome]]
-    ) -> list[Decided]:
-        decisions = derive([await self._known(step, recorded) for step, recorded in answered])
+    async def decide(self, answered: Sequence[tuple[ClaimStep, Outcome]]) -> list[Decided]:
+        known = [await self._known(step, recorded) for step, recorded in answered]
+        try:
+            decisions = derive(known)
+        except Exception:  # noqa: BLE001 - one that breaks takes no other along
+            decisions = [or_failed(derive_one, one) for one in known]
         return [
             Decided(step.entry.record, decision, recorded.fresh)
             for (step, recorded), decision in zip(answered, decisions, strict=True)
@@ -369,7 +382,8 @@ class ClaimReviews:
         record = payload.human.record if payload.human else ""
         claim = payload.as_decided(decode_claim(record.encode()))
         reading, _, _ = self._read(claim, policy)
-        return derive([(payload.case(claim, reading, policy, recorded), payload, recorded)])[0]
+        case = payload.case(claim, reading, policy, recorded)
+        return or_failed(derive_one, (case, payload, recorded))
 
     def _read(self, claim: Claim, policy: Policy) -> tuple[ClaimReading, DedupQuery | None, bool]:
         try:

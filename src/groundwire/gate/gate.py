@@ -81,7 +81,7 @@ class Gate:
         self._claims = ClaimGate(rules, lookups.verifier, lookups.patience)
         models = ModelQuestions(lookups.assessor, policy) if lookups.assessor is not None else None
         self._responses = ResponseGate(rules, lookups.resolver, models, fan_out=fan_out)
-        self._kinds: dict[type, KindGate[Any, Any]] = {
+        self._kinds: dict[type, KindGate[Any, Any, Any]] = {
             PreparedClaim: self._claims,
             PreparedResponse: self._responses,
         }
@@ -125,7 +125,7 @@ class Gate:
         Raises:
             StateUnavailable, StateLost: nothing is known of the batch.
         """
-        steps: list[Step[Any, Any]] = []
+        steps: list[Step[Any, Any, Any]] = []
         answers: list[StepAnswer] = []
         due: list[Prepared] = of_kind(batch, PreparedClaim, PreparedResponse)
         for portion in portions(due, _replaced):
@@ -173,7 +173,7 @@ class Gate:
         except RecordError as error:
             return DeadLetter(record, error)
 
-    async def _decided(self, answered: Sequence[tuple[Step[Any, Any], StepAnswer]]) -> list[Result]:
+    async def _decided(self, answered: Sequence[tuple[Step[Any, Any, Any], StepAnswer]]) -> list[Result]:
         results: dict[int, Result] = {}
         for kind, gate in self._kinds.items():
             due = {

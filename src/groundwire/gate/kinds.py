@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from groundwire.gate.build import Case, Envelope, Stamp, build_decision
-from groundwire.gate.record import Payload
+from groundwire.gate.record import ClaimPayload, ResponsePayload
 from groundwire.gate.types import Decided, Deferred, Prepared, PreparedClaim, PreparedResponse
 from groundwire.keys.attestation import Keys
 from groundwire.logs import report_fault, write_event
@@ -20,6 +20,7 @@ from groundwire.state.model import Outcome, StepRequest
 _T = TypeVar("_T")
 _Entry = TypeVar("_Entry", PreparedClaim, PreparedResponse)
 _Case = TypeVar("_Case", bound=Case)
+_Payload = TypeVar("_Payload", ClaimPayload, ResponsePayload)
 
 
 class Policies(Protocol):
@@ -49,23 +50,23 @@ class GateRules(NamedTuple):
         return max(record.clock, self.now())
 
 
-class Step(NamedTuple, Generic[_Entry, _Case]):
+class Step(NamedTuple, Generic[_Entry, _Case, _Payload]):
     """A record as it is put to state; `case` is what was known of it then."""
 
     entry: _Entry
     case: _Case
-    payload: Payload
+    payload: _Payload
     request: StepRequest
 
 
-class KindGate(ABC, Generic[_Entry, _Case]):
+class KindGate(ABC, Generic[_Entry, _Case, _Payload]):
     """Decides records of one kind. What breaks on the way makes them reviews (S0-23)."""
 
     def __init__(self, rules: GateRules) -> None:
         self._rules = rules
         self._policy, self._now = rules.policy, rules.now
 
-    def request_of(self, entry: _Entry) -> Step[_Entry, _Case]:
+    def request_of(self, entry: _Entry) -> Step[_Entry, _Case, _Payload]:
         return self._or_failed(self._step, entry)
 
     def provisional(self, entry: _Entry) -> Decision:
@@ -85,30 +86,35 @@ class KindGate(ABC, Generic[_Entry, _Case]):
             report_fault(f"{entry.subject.kind}.unjudged", exc, offset=entry.record.offset)
             return decide(entry.failed(exc))
 
-    async def _known(self, step: Step[_Entry, _Case], recorded: Outcome) -> tuple[_Case, Payload, Outcome]:
+    async def _known(
+        self, step: Step[_Entry, _Case, _Payload], recorded: Outcome
+    ) -> tuple[_Case, _Payload, Outcome]:
         """Return what a decision is derived from; what this very step recorded need not be read back."""
         if recorded.fresh:
             return step.case.with_facts(step.payload.facts(recorded)), step.payload, recorded
-        return *await self._recorded(step.entry, recorded), recorded
+        case, payload = await self._recorded(step.entry, recorded)
+        return case, payload, recorded
 
     @abstractmethod
     async def check(self, entries: Sequence[_Entry], *, ask_network: bool) -> Sequence[_Entry | Deferred]: ...
 
     @abstractmethod
-    async def decide(self, answered: Sequence[tuple[Step[_Entry, _Case], Outcome]]) -> list[Decided]: ...
+    async def decide(
+        self, answered: Sequence[tuple[Step[_Entry, _Case, _Payload], Outcome]]
+    ) -> list[Decided]: ...
 
     @abstractmethod
     def _signer(self, entry: _Entry) -> dict[str, Any]:
         """Return who may sign a record, as arguments of `Keys.check`."""
 
     @abstractmethod
-    def _step(self, entry: _Entry) -> Step[_Entry, _Case]: ...
+    def _step(self, entry: _Entry) -> Step[_Entry, _Case, _Payload]: ...
 
     @abstractmethod
     def _provisional(self, entry: _Entry) -> Decision: ...
 
     @abstractmethod
-    async def _recorded(self, entry: _Entry, recorded: Outcome) -> tuple[_Case, Payload]:
+    async def _recorded(self, entry: _Entry, recorded: Outcome) -> tuple[_Case, _Payload]:
         """Return the case and the payload by which an earlier step decided a record."""
 
 

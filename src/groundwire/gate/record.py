@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pydantic_core import to_json
 
@@ -34,6 +34,7 @@ from groundwire.gate.build import (
 from groundwire.gate.claim_case import CheckFinding, ClaimCase, ClaimInputs, ClaimReading
 from groundwire.gate.response_checks import NO_INPUTS, CheckInputs
 from groundwire.gate.tree import TIERS, TreeOutcome, queued, reviewed
+from groundwire.logs import report_fault
 from groundwire.messages.base import (
     format_time,
     from_microseconds,
@@ -51,10 +52,12 @@ from groundwire.messages.decisions import (
     Origin,
     ReasonCode,
 )
-from groundwire.messages.identity import fingerprint, subject_of_decision
+from groundwire.messages.identity import decision_id, fingerprint, subject_of_decision
 from groundwire.messages.records import Claim
 from groundwire.policy import Policy
 from groundwire.state.model import Outcome, RecordOrigin, SubjectState
+
+_T = TypeVar("_T")
 
 _TIMES: Final = ("t", "d")
 
@@ -165,7 +168,7 @@ class ResponsePayload:
     extraction: list[str] | None = None
     reply_to: dict[str, Any] | None = None
     review: dict[str, Any] | None = None  # once a person decided, the action
-    superseded_at: datetime | None = None  # then, when the revision before was decided
+    gate_decided_at: datetime | None = None  # then, when the gate did
 
     def facts(self, recorded: Outcome) -> Facts:
         return Facts(
@@ -191,7 +194,7 @@ class ResponsePayload:
             "x": self.inputs.error,
             "a": self.inputs.attestation,
             "w": self.review,
-            "q": to_microseconds(self.superseded_at) if self.superseded_at else None,
+            "q": to_microseconds(self.gate_decided_at) if self.gate_decided_at else None,
         }
         kept = {name: value for name, value in fields.items() if value is not None}
         return _write_line(_context(*self.stamp[1:]), kept)
@@ -207,7 +210,7 @@ class ResponsePayload:
             extraction=fields.get("c"),
             reply_to=fields.get("o"),
             review=fields.get("w"),
-            superseded_at=from_microseconds(fields["q"]) if "q" in fields else None,
+            gate_decided_at=from_microseconds(fields["q"]) if "q" in fields else None,
         )
 
 
@@ -245,6 +248,25 @@ def derive(given: Sequence[Recorded]) -> list[Decision]:
     stay.
     """
     return fit([_drafted(*one) for one in given])
+
+
+def or_failed(decide: Callable[[Recorded], _T], known: Recorded) -> _T:
+    """Decide a record; what breaks makes it an internal error, but for what a person decided."""
+    try:
+        return decide(known)
+    except Exception as exc:  # noqa: BLE001 - fails closed, and takes no other record along
+        case, payload, recorded = known
+        report_fault(
+            f"{case.subject.kind}.underived", exc, decision_id=decision_id(case.subject, recorded.revision)
+        )
+        case = case.failed(exc)
+        if payload.review is None:
+            recorded = replace(recorded, tier=case.before_queue().number, state=SubjectState.REVIEW)
+        return decide((case, payload, recorded))
+
+
+def derive_one(known: Recorded) -> Decision:
+    return derive([known])[0]
 
 
 def _drafted(case: Case, payload: Payload, recorded: Outcome) -> Build:
@@ -345,4 +367,4 @@ def next_decision(before: Decision, recorded: Outcome, payload: ResponsePayload)
             "review": payload.review,
         }
     )
-    return derive([(PublishedCase(before).with_facts(facts), payload, recorded)])[0]
+    return derive_one((PublishedCase(before).with_facts(facts), payload, recorded))

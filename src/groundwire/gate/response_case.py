@@ -79,6 +79,12 @@ class ResponseCase(Case):
         self.policy = policy
         self.facts = facts
 
+    def failed(self, error: Exception) -> Self:
+        reading, said = ResponseReading.failed(error)
+        extraction: list[str] | None = [] if self.facts.extraction is not None else None
+        facts = self.facts.model_copy(update={"error": said, "extraction": extraction})
+        return type(self)(self.response, reading, self.policy, facts)
+
     @cached_property
     def confidence(self) -> float:
         """What the generator reported, less what did not hold of sources and fields, 0..1, 4 decimals (S2-15, C-44)."""
@@ -258,8 +264,8 @@ _MAX_FLAGGED: Final = 100
 _MAX_CHARACTERS: Final = 500
 
 
-def regenerate_request(case: ResponseCase, decision: Decision) -> RegenerateRequest | None:
-    """Return the request that a response's decision brings, if any; the same decision gives the same one."""
+def regenerate_request(case: ResponseCase, decision: str) -> RegenerateRequest | None:
+    """Return the request that the decision of this id brings, if any; the same decision gives the same one."""
     asked = case.regeneration
     if asked is None:
         return None
@@ -276,11 +282,11 @@ def regenerate_request(case: ResponseCase, decision: Decision) -> RegenerateRequ
         ]
     while True:
         request = RegenerateRequest(
-            request_id=request_id(decision.decision_id),
-            response_id=decision.subject_id,
-            decision_id=decision.decision_id,
-            tenant_id=decision.tenant_id,
-            user_id=decision.user_id,
+            request_id=request_id(decision),
+            response_id=case.subject.subject_id,
+            decision_id=decision,
+            tenant_id=case.subject.tenant_id,
+            user_id=case.subject.user_id,
             query=query,
             mode=asked.mode,
             attempt=asked.attempt,

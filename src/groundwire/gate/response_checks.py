@@ -131,6 +131,13 @@ class ResponseReading:
     values: ValueReport | Skipped | Broken
     claims: ClaimReport | Skipped | Broken
 
+    @classmethod
+    def failed(cls, error: Exception) -> tuple[ResponseReading, str | None]:
+        """Return what is known where something but a check broke, and what `facts.error` says of it."""
+        name = type(error).__name__
+        said = list_broken({INTERNAL: name} | dict.fromkeys(CHECKS, name))
+        return cls(**{check: Broken(name) for check in CHECKS}), said
+
     @property
     def broken(self) -> Iterator[tuple[str, Broken]]:
         for name in CHECKS:

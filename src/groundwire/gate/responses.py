@@ -14,7 +14,7 @@ from groundwire.checks.quotes import threshold_advice
 from groundwire.gate.build import Stamp
 from groundwire.gate.kinds import GateRules, KindGate, Step, decide_provisionally
 from groundwire.gate.lookups import ModelQuestions, TenantCorpus, is_asked, resolvable, resolve, with_reading
-from groundwire.gate.record import ReplyAttempt, ResponsePayload, derive, next_decision
+from groundwire.gate.record import ReplyAttempt, ResponsePayload, derive_one, next_decision, or_failed
 from groundwire.gate.response_case import STATE, ResponseCase, extract, regenerate_request
 from groundwire.gate.response_checks import (
     CHECKS,
@@ -56,7 +56,10 @@ _FREE: Final = ("evidence", "current_revisions", "context", "hop_results")
 """Fields of a response that hold objects with keys of the sender's."""
 
 
-class ResponseGate(KindGate[PreparedResponse, ResponseCase]):
+ResponseStep = Step[PreparedResponse, ResponseCase, ResponsePayload]
+
+
+class ResponseGate(KindGate[PreparedResponse, ResponseCase, ResponsePayload]):
     def __init__(
         self,
         rules: GateRules,
@@ -125,7 +128,7 @@ class ResponseGate(KindGate[PreparedResponse, ResponseCase]):
     def _signer(self, entry: PreparedResponse) -> dict[str, Any]:
         return {"tenant": entry.response.tenant_id, "role": "grounding"}
 
-    def _step(self, entry: PreparedResponse) -> Step[PreparedResponse, ResponseCase]:
+    def _step(self, entry: PreparedResponse) -> ResponseStep:
         judged = entry
         if self._models is not None and not is_asked(entry):
             # its outcome is recorded; should state have forgotten that meanwhile, it is a review
@@ -177,30 +180,34 @@ class ResponseGate(KindGate[PreparedResponse, ResponseCase]):
         case = ResponseCase(entry.response, reading, policy, payload.facts(recorded))
         return case.recorded_as(payload.code), payload
 
-    async def decide(
-        self, answered: Sequence[tuple[Step[PreparedResponse, ResponseCase], Outcome]]
-    ) -> list[Decided]:
-        return [await self._decided(step, recorded) for step, recorded in answered]
-
-    async def _decided(self, step: Step[PreparedResponse, ResponseCase], recorded: Outcome) -> Decided:
-        entry, known = step.entry, await self._known(step, recorded)
-        case = known[0]
-        (decision,) = await run_in_thread(entry, partial(derive, [known]))
-        request = None
-        if case.facts.review is None:  # what a person decided asks for nothing more
-            request = await run_in_thread(entry, partial(regenerate_request, case, decision))
-        events = [
-            event
-            for check, result in (case.reading.results if recorded.fresh else ())
-            for event in check.events(result, entry.response.tenant_id, case.policy)
-        ]
-        return Decided(entry.record, decision, recorded.fresh, request, events)
+    async def decide(self, answered: Sequence[tuple[ResponseStep, Outcome]]) -> list[Decided]:
+        decided = []
+        for step, recorded in answered:
+            known = await self._known(step, recorded)
+            deciding = partial(or_failed, partial(_decided, step.entry.record), known)
+            decided.append(await run_in_thread(step.entry, deciding))
+        return decided
 
     def _provisional(self, entry: PreparedResponse) -> Decision:
         entry = _by_rules(entry)
         missing = dict.fromkeys((STATE, *resolvable(entry.response, self._resolver)), "StateUnavailable")
         more = {check: error for check, error in entry.inputs.broken.items() if check not in missing}
         return provisional_response(entry, self._policy, missing | more)
+
+
+def _decided(record: InboundRecord, known: tuple[ResponseCase, ResponsePayload, Outcome]) -> Decided:
+    case, payload, recorded = known
+    decision = derive_one(known)
+    # a person asks for nothing: what the gate's own revision asked for may not be published yet
+    own = recorded.revision - actions_of_people(payload.review)
+    request = regenerate_request(case, decision_id(case.subject, own))
+    events = [
+        event
+        for check, result in (case.reading.results if recorded.fresh else ())
+        for event in check.events(result, decision.tenant_id, case.policy)
+    ]
+    requested_at = payload.gate_decided_at or payload.stamp.decided_at
+    return Decided(record, decision, recorded.fresh, request, requested_at, events)
 
 
 def prepare_response(record: InboundRecord, response: LlmResponse) -> PreparedResponse:
@@ -250,6 +257,14 @@ def reply_to(parent: Subject, payload: bytes | None) -> dict[str, Any]:
     }
 
 
+def actions_of_people(review: Mapping[str, Any] | None) -> int:
+    """Count the revisions of a response since the gate's own that has a request; `review` is the last action."""
+    if review is None:
+        return 0
+    # the gate asks for nothing where it approves, so a person approved what was retracted
+    return 2 if review["action"] == ReviewAction.RETRACT else 1
+
+
 def publishable(extraction: list[str] | None, tier: IngestionTier) -> list[str] | None:
     """Return the extracted claims that are published: none of a blocked response, they go nowhere."""
     return [] if extraction is not None and tier == IngestionTier.BLOCK else extraction
@@ -291,7 +306,7 @@ class ResponseReviews:
             stamp=before.stamp._replace(decided_at=self._now()),
             code=reviewed(entry.action, expired=False, duplicate=False).code,
             review=entry.fact(edited=False),
-            superseded_at=before.stamp.decided_at,
+            gate_decided_at=before.gate_decided_at or before.stamp.decided_at,
         )
         return ReviewPlan(payload=payload.to_bytes(), before=published)
 
@@ -311,7 +326,7 @@ class ResponseReviews:
             found = await self._find(
                 [
                     DecisionQuery(decided, own, payload.stamp.decided_at),
-                    DecisionQuery(rested_on, superseded, payload.superseded_at),
+                    DecisionQuery(rested_on, superseded, payload.gate_decided_at),
                 ]
             )
             if own in found:

@@ -14,15 +14,12 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.claim_case import UNREAD, ClaimInputs, ClaimReading
 from groundwire.gate.response_checks import (
-    CHECKS,
-    INTERNAL,
     NO_INPUTS,
     Broken,
     CheckInputs,
     ClaimReport,
     ResponseReading,
     Skipped,
-    list_broken,
 )
 from groundwire.messages.base import InputRecord, canonical_json, immutable, to_milliseconds
 from groundwire.messages.decisions import Decision, Kind, RegenerateRequest, Verdict
@@ -103,11 +100,9 @@ class PreparedResponse(NamedTuple):
 
     def failed(self, error: Exception) -> PreparedResponse:
         """Return the response as one that could not be judged: a review, as an internal error (S0-23)."""
-        name = type(error).__name__
-        inputs = self.inputs._replace(error=list_broken({INTERNAL: name} | dict.fromkeys(CHECKS, name)))
-        reading = ResponseReading(**{check: Broken(name) for check in CHECKS})
+        reading, said = ResponseReading.failed(error)
         extraction: list[str] | None = [] if self.extraction is not None else None
-        return self._replace(reading=reading, inputs=inputs, extraction=extraction)
+        return self._replace(reading=reading, inputs=self.inputs._replace(error=said), extraction=extraction)
 
     @property
     def subject(self) -> Subject:
@@ -237,7 +232,9 @@ class Decided:
     record: InboundRecord
     decision: Decision
     fresh: bool  # whether this record brought it about
-    request: RegenerateRequest | None = None  # of a response, what its generator is asked for
+    # of a response, what the gate's own revision asks its generator for, and when it was decided
+    request: RegenerateRequest | None = None
+    requested_at: datetime | None = None
     events: Sequence[Event] = ()  # what its checks have to report, where the decision is fresh
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import ExitStack
 from dataclasses import fields, replace
 from datetime import timedelta
 from unittest.mock import patch
@@ -13,16 +14,18 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
-from groundwire.gate import build, record
+from groundwire.gate import build, claim_case, record, response_case
 from groundwire.gate.build import Stamp
 from groundwire.gate.claim_case import ClaimInputs
 from groundwire.gate.types import DeadLetter, Decided
 from groundwire.messages.decisions import Decision, EvidenceObject, Kind, PolicyName, ReasonCode
 from groundwire.policy import Policy
+from groundwire.replay.derive import rederive
+from groundwire.replay.inputs import Inputs, read_record
 from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
 from groundwire.state.policies import PolicyStore
-from tests.unit.gate.world import NOW, RESPONSES, World, adr_folder, summary, verifier
+from tests.unit.gate.world import GROUNDED, NOW, RESPONSES, World, adr_folder, summary, verifier
 
 TEXT = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
 
@@ -188,6 +191,45 @@ async def test_a_refused_claim_is_decided_afresh_by_a_later_record_and_another_u
     record = world.claim()
     results = await world.results(record, record)
     assert [result.fresh for result in results if isinstance(result, Decided)] == [True, False]
+
+
+async def test_a_record_whose_decision_cannot_be_built_is_an_internal_error_and_takes_no_other_along(world):
+    """Its bytes are the same whenever it is sent again, and follow from the record and its facts."""
+    text = SCRIPT[0][1]
+    claims = [
+        world.claim("first", text, source="user"),
+        world.claim("pending", "The API returns XML"),
+        *(world.claim(f"poor{n}", f"{text} {n}", source="user") for n in range(2)),
+        world.claim("poor-duplicate", text + ".", source="user"),
+        world.claim("poor-joined", "The API returns XML!"),
+        world.claim("poor-expired", "Old", validity_horizon="2025-01-01T00:00:00Z"),
+    ]
+    responses = [world.response("good", **GROUNDED), world.response("poor", **GROUNDED, fan_out=True)]
+    records = [*claims, *responses]
+    with ExitStack() as stack:
+        for module, name in ((claim_case, "list_checks"), (response_case, "list_response_checks")):
+            listed = getattr(module, name)
+
+            def broken(case, *, listed=listed, **given):
+                if "poor" in case.subject.subject_id and not case.facts.error:
+                    raise KeyError("text")
+                return listed(case, **given)
+
+            stack.enter_context(patch.object(module, name, broken))
+        decisions = await world.decide(*records)
+        same(await world.decide(*records), decisions)
+    codes = [summary(decision) for decision in decisions]
+    error = "tier_2", "internal_error"
+    assert codes[:2] + codes[7:8] == [
+        ("tier_1", "trusted_source"),
+        ("tier_2", "ungrounded"),
+        ("tier_1", "grounded"),
+    ]
+    assert codes[2:6] + codes[8:] == [error] * 5
+    assert codes[6] == ("tier_3", "expired")
+    for record_, decision in zip(records, decisions, strict=True):
+        inputs = Inputs(record_.value, read_record(record_.value))
+        assert rederive(decision, inputs, world.policy).to_bytes() == decision.to_bytes()
 
 
 async def test_what_is_no_final_decision_of_a_claim_is_not_stored_and_what_was_not_compared_is_not_indexed(

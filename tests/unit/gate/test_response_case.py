@@ -40,7 +40,7 @@ from groundwire.gate.response_checks import (
     read_response,
     result_of,
 )
-from groundwire.messages.decisions import Decision, Facts
+from groundwire.messages.decisions import Facts
 from groundwire.messages.records import Chunk, LlmResponse
 from groundwire.policy import Policy
 from tests.unit.gate.builders import (
@@ -61,7 +61,7 @@ from tests.unit.gate.builders import (
     values_of,
     versions_of,
 )
-from tests.unit.gate.world import NOW, World
+from tests.unit.gate.world import NOW
 
 
 def ran(section: Any) -> Any:
@@ -503,10 +503,7 @@ def test_an_answer_may_cite_the_file_of_a_source_beside_its_context() -> None:
         assert [claim.flag_reason for claim in claims.report.claims] == [reason]
 
 
-async def a_decision() -> Decision:
-    world = World()
-    (decision,) = await world.decide(world.response())
-    return decision
+DECISION = "the id of a decision"
 
 
 def asking(*, confidence: float = 0.45, **changed: Any) -> ResponseCase:
@@ -520,12 +517,11 @@ def chunk_of(name: str, text: str) -> Chunk:
     return Chunk(chunk_id=name, file="a.py", content=text, start_line=3, end_line=3)
 
 
-async def test_a_request_names_what_is_wrong_claims_first_and_a_hundred_things_at_most() -> None:
-    decision = await a_decision()
+def test_a_request_names_what_is_wrong_claims_first_and_a_hundred_things_at_most() -> None:
 
     def asked(**found: Any) -> list[str]:
         case = clean_case(reading=clean_reading(**found), confidence=0.45)
-        request = regenerate_request(case, decision)
+        request = regenerate_request(case, DECISION)
         assert request is not None
         assert (request.mode, request.attempt, request.why) == ("instant", 1, "low_confidence")
         return request.flagged
@@ -537,32 +533,31 @@ async def test_a_request_names_what_is_wrong_claims_first_and_a_hundred_things_a
     long = [claim_of(n, "contradicted", 4.9).model_copy(update={"claim_text": "x" * 600}) for n in range(3)]
     report = ClaimReport(build_report("r", long, VerificationConfig()), 3)
     assert asked(claims=report) == ["x" * 500] * 3
-    assert regenerate_request(clean_case(), decision) is None
+    assert regenerate_request(clean_case(), DECISION) is None
     case = clean_case(reading=clean_reading(fields=FieldCheckResult(["a"], ["x" * 600], 0.4)))
-    request = regenerate_request(case, await a_decision())
+    request = regenerate_request(case, DECISION)
     assert request is not None
     assert request.flagged == [f"Unverified fields: [{'x' * 600}"[:500]]
     case = clean_case(reading=clean_reading(claims=claims_of(0, 0, 120)), confidence=0.45)
-    request = regenerate_request(case, await a_decision())
+    request = regenerate_request(case, DECISION)
     assert request is not None
     assert "It has 100 parts." in request.prompt
     assert "It has 101 parts." not in request.prompt
 
 
-async def test_a_request_is_cut_to_its_limit_chunks_from_the_last_one_on_and_shows_file_and_lines(
+def test_a_request_is_cut_to_its_limit_chunks_from_the_last_one_on_and_shows_file_and_lines(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    decision = await a_decision()
     case = clean_case(reading=clean_reading(claims=claims_of(0, 1, 1)), confidence=0.45)
     case.response = LlmResponse.model_validate(WHOLE | {"confidence": 0.45})
-    whole = regenerate_request(case, decision)
+    whole = regenerate_request(case, DECISION)
     assert whole is not None
     monkeypatch.setattr(response_case, "MAX_REQUEST_BYTES", len(whole.model_dump_json().encode()))
-    assert regenerate_request(case, decision) == whole
+    assert regenerate_request(case, DECISION) == whole
     monkeypatch.setattr(response_case, "MAX_REQUEST_BYTES", len(whole.model_dump_json().encode()) - 1)
-    assert regenerate_request(case, decision) != whole
+    assert regenerate_request(case, DECISION) != whole
     monkeypatch.setattr(response_case, "MAX_REQUEST_BYTES", 1)
-    request = regenerate_request(case, decision)
+    request = regenerate_request(case, DECISION)
     assert request is not None
     assert "user.name" not in request.prompt
     assert "It has" not in request.prompt
@@ -570,19 +565,18 @@ async def test_a_request_is_cut_to_its_limit_chunks_from_the_last_one_on_and_sho
     monkeypatch.undo()
     chunks = [chunk_of(f"k{n}", f"This is passage {n}.") for n in range(8)]
     case = asking(chunks=chunks)
-    decision = await a_decision()
-    whole = regenerate_request(case, decision)
+    whole = regenerate_request(case, DECISION)
     assert whole is not None
     limit = len(whole.model_dump_json().encode()) - 1
     monkeypatch.setattr(response_case, "MAX_REQUEST_BYTES", limit)
-    request = regenerate_request(case, decision)
+    request = regenerate_request(case, DECISION)
     assert request is not None
     assert len(request.model_dump_json().encode()) <= limit
     assert "This is passage 0." in request.prompt
     assert "This is passage 7." not in request.prompt
     monkeypatch.undo()
     case = asking(chunks=[chunk_of("k", "This is the passage.")], context={"span": "This is the context."})
-    request = regenerate_request(case, await a_decision())
+    request = regenerate_request(case, DECISION)
     assert request is not None
     assert '"a.py", lines 3-3\n' in request.prompt
     assert "This is the passage." in request.prompt

@@ -8,7 +8,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from agents.outputs import outputs
+from agents.outputs import followers, outputs
+from groundwire.gate import claim_case
 from groundwire.gate import claims as claims_module
 from groundwire.gate.reviews import Finder
 from groundwire.gate.types import Acted, DeadLetter, DecisionQuery, Refused, Result
@@ -17,12 +18,14 @@ from groundwire.messages.decisions import Decision, Verdict
 from groundwire.messages.headers import header
 from groundwire.messages.identity import Subject, event_id, expire_id, retraction_id
 from groundwire.messages.topics import TopicName
+from groundwire.policy import Limits
 from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
 from tests.unit.gate.office import ASKING, KEYS, TEXT, Office
 from tests.unit.gate.world import NOW, chunk
 
 EDIT = {"content": "Uploads are retried twice"}
+FULL = ASKING.model_copy(update={"limits": Limits(review_per_user=0)})
 
 
 async def pending_claim(office, **fields):
@@ -234,6 +237,27 @@ async def test_an_action_id_has_one_outcome_and_what_is_no_review_decision_is_a_
         assert isinstance(result, DeadLetter)
 
 
+async def test_what_a_person_decided_of_a_claim_that_breaks_the_gate_is_so_and_so_is_what_others_did(
+    monkeypatch,
+):
+    office = Office()
+    claims = await office.decide(office.claim("a", TEXT), office.claim("poor", "The API returns XML"))
+    records = [office.action("approve", claim) for claim in claims]
+    listed = claim_case.list_checks
+
+    def broken(case, **given):
+        if case.subject.subject_id == "poor" and not case.facts.error:
+            raise KeyError("text")
+        return listed(case, **given)
+
+    monkeypatch.setattr(claim_case, "list_checks", broken)
+    decisions = [result.decision for result in await office.carry_out(*records)]
+    assert [(each.reason_code, each.facts.error) for each in decisions] == [
+        ("human_approved", None),
+        ("human_approved", "KeyError"),
+    ]
+
+
 async def test_a_response_that_asks_is_decided_by_a_person_from_its_published_decision():
     for action, verdict in (("approve", "approved"), ("reject", "blocked")):
         office = Office()
@@ -250,6 +274,30 @@ async def test_a_response_that_asks_is_decided_by_a_person_from_its_published_de
         await office.state.reassert([stored_outcome(decision.to_bytes(), office.policy)])
         rebuilt = await asked_response(office)
         assert {one.to_bytes() for one in (again.decision, resent, rebuilt)} == {decision.to_bytes()}
+
+
+async def test_a_response_that_is_sent_again_asks_for_what_it_first_asked_for_whoever_decided_it_since():
+    """The request may be on its topic and in no seal: the worker was killed before that was published."""
+    for refused_first in (False, True):
+        office = Office(policy=FULL if refused_first else ASKING)
+        weak = {"answer": "Yes, it is.", "confidence": 0.4, "query": "Is it?"}
+        records = [office.response("r1", **weak)]
+        asked = [followers(await office.results(*records))]
+        if refused_first:
+            office.policy = ASKING
+            records.append(office.response("r1", **weak))
+            asked.append(followers(await office.results(records[1])))
+        (current,) = await office.decide(records[-1])
+        for action in ("approve", "retract"):
+            office.now = lambda: NOW + timedelta(days=1)
+            current = (await office.act(action, current)).decision
+            assert [result.decision for result in await office.results(records[-1])] == [current]
+            assert [followers(await office.results(record)) for record in records] == asked
+        assert [output.topic for outputs_ in asked for output in outputs_] == ["regenerate"] * len(records)
+        office.state = MemoryState()
+        await office.state.reassert([stored_outcome(current.to_bytes(), office.policy)])
+        (rebuilt,) = followers(await office.results(records[-1]))
+        assert rebuilt.value == asked[-1][0].value
 
 
 async def test_a_response_can_be_withdrawn_but_not_edited_and_is_looked_up_once():
