@@ -195,7 +195,7 @@ class ClaimInputs(NamedTuple):
 _DISABLED: Final = DedupFacts(status="disabled", scheme="", matches=[])
 
 
-def verdict_of(matches: Sequence[DedupMatch], rules: MatchRules) -> dict[MatchKind | None, DedupMatch]:
+def first_matches(matches: Sequence[DedupMatch], rules: MatchRules) -> dict[MatchKind | None, DedupMatch]:
     """Return the first match of each kind, in the order of the facts (C-08, C-09)."""
     return {kind_of(match, rules): match for match in reversed(matches)}
 
@@ -248,10 +248,10 @@ class ClaimCase(Case):
     def dedup(self) -> DedupFacts:
         return self.facts.dedup or _DISABLED
 
-    @property
+    @cached_property
     def matches(self) -> dict[MatchKind | None, DedupMatch]:
         found = self.dedup.matches
-        return verdict_of(found, match_rules(self.policy)) if found else {}
+        return first_matches(found, match_rules(self.policy)) if found else {}
 
     @property
     def duplicate(self) -> bool:  # type: ignore[override]

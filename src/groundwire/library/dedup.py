@@ -23,7 +23,7 @@ from groundwire.checks.dedup.signature import (
     overlap,
     signature,
 )
-from groundwire.gate.claim_case import verdict_of
+from groundwire.gate.claim_case import first_matches
 from groundwire.messages.decisions import DedupFacts, MatchClass
 from groundwire.state.matching import Indexed, Match, MatchKind, choose
 from groundwire.state.model import MatchRules
@@ -126,7 +126,7 @@ class DedupChecker:
                 dedup_failed=True,
                 error=type(exc).__name__,
             )
-        found = verdict_of(report(matches, self._rules).matches, self._rules)
+        found = first_matches(report(matches, self._rules).matches, self._rules)
         match = found.get(MatchKind.DUPLICATE) or found.get(MatchKind.CONFLICT)
         nearest = max((Fraction(m.inter, m.union) for m in matches), default=Fraction(0))
         return DuplicateResult(

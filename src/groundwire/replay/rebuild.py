@@ -21,6 +21,7 @@ import structlog
 from aiokafka import TopicPartition
 
 from groundwire.checks.citations import CitationDetector
+from groundwire.checks.hedges import HedgeAction
 from groundwire.config import Settings
 from groundwire.errors import UsageError
 from groundwire.gate.build import Stamp
@@ -35,7 +36,7 @@ from groundwire.gate.record import (
     record_of,
 )
 from groundwire.gate.response_checks import CheckInputs
-from groundwire.gate.tree import cap
+from groundwire.gate.tree import evaluate_tree
 from groundwire.gate.types import LARGE, parents_of
 from groundwire.kafka.reader import Positions, Start, TopicReader, TopicSpan, follow, open_reader
 from groundwire.keys.seal_keys import required_seal_keys
@@ -276,8 +277,19 @@ def _stored_claim(decision: Decision, policy: Policy) -> StoredOutcome | None:
         except Exception as exc:  # noqa: BLE001 - one text must not keep all others from coming back
             report_fault("rebuild.unreadable", exc)
     code = ReasonCode(decision.reason_code)
-    # as a cap, this code follows grounds that no decision names; as a base it has another sentence
-    capped = decision.reason == cap(ReasonCode.CITATION_UNVERIFIED).reason
+    base = code
+    if (
+        code == ReasonCode.CITATION_UNVERIFIED
+    ):  # a branch of the tree, or a cap on what another branch approves
+        trusted = any(check.startswith("trusted_source: ") for check in decision.checks_passed)
+        grounds = evaluate_tree(
+            HedgeAction.CONTINUE,
+            has_verified_citation=any(each.state == CitationState.VERIFIED for each in decision.citations),
+            source=claim.source,
+            memory_type=claim.memory_type,
+            trusted_sources={claim.source} if trusted else (),
+        )
+        base = code if grounds.code == ReasonCode.UNGROUNDED else grounds.code
     human = None
     if facts.review:
         edited = claim.content if facts.review.get("edited") else None
@@ -285,7 +297,7 @@ def _stored_claim(decision: Decision, policy: Policy) -> StoredOutcome | None:
     payload = ClaimPayload(
         stamp=_stamp(decision),
         scheme=facts.dedup.scheme if facts.dedup else "",
-        base=ReasonCode.VERIFIED_CITATION if capped else code,
+        base=base,
         cap=code if decision.tier == IngestionTier.FLAG_REVIEW else None,
         capture_time=evidence.capture_time,
         metadata=evidence.metadata,

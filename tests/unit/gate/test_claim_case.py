@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 from datetime import timedelta
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.hedges import HedgeAction
+from groundwire.gate import claim_case
+from groundwire.gate.build import Limits
 from groundwire.gate.claim_case import CheckFinding, ClaimCase, list_checks, read_claim
 from groundwire.gate.claims import as_finding
 from groundwire.gate.tree import cap, determine_tier, explain, is_code, reviewed
@@ -97,6 +100,19 @@ def test_of_the_caps_that_apply_the_first_is_the_reason():
     ):
         found = [outcome_of(case(text, **parts)) for text in ("It is so", "It may fail", "I think it fails")]
         assert found == [("tier_2", "ungrounded"), HEDGE, SPECULATION]
+
+
+def test_the_matches_of_a_claim_are_told_apart_once_and_anew_once_state_has_answered():
+    matches = [match(difference="number"), match(match_class="rejected")]
+    found = case(matches=matches, fields=TRUSTED)
+    kind_of = patch.object(claim_case, "kind_of", wraps=claim_case.kind_of)
+    with kind_of as told:
+        judged = found.before_queue()
+        assert judged.code == "conflicting_near_duplicate"
+        list_checks(found)
+        found.fields(judged, Limits(100, 500))
+    assert told.call_count == 2
+    assert not found.with_facts(case(matches=[]).facts).matches
 
 
 def test_relevance_is_asked_of_every_verified_citation():

@@ -6,7 +6,7 @@ import gc
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from datetime import timedelta
-from unittest.mock import patch
+from unittest.mock import DEFAULT, patch
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,8 @@ from pydantic_core import PydanticSerializationError
 
 from groundwire.gate import build, claim_case, record, response_case
 from groundwire.gate.build import Stamp
-from groundwire.gate.claim_case import ClaimInputs
+from groundwire.gate.claim_case import ClaimInputs, read_claim
+from groundwire.gate.response_checks import read_response
 from groundwire.gate.types import DeadLetter, Decided
 from groundwire.messages.decisions import Decision, EvidenceObject, Kind, PolicyName, ReasonCode
 from groundwire.policy import Policy
@@ -191,6 +192,37 @@ async def test_a_refused_claim_is_decided_afresh_by_a_later_record_and_another_u
     record = world.claim()
     results = await world.results(record, record)
     assert [result.fresh for result in results if isinstance(result, Decided)] == [True, False]
+
+
+async def test_a_fault_while_a_record_is_read_again_changes_nothing_of_its_decision(world):
+    records = [
+        world.claim("g", "Per ADR-003 it holds and may snow"),
+        world.response("r", **GROUNDED, fan_out=True),
+    ]
+    decisions = await world.decide(*records)
+    faults = [MemoryError, MemoryError, DEFAULT]
+    twice = patch("groundwire.gate.claims.read_claim", side_effect=faults, wraps=read_claim)
+    once = patch("groundwire.gate.responses.read_response", side_effect=faults[1:], wraps=read_response)
+    for broken in (twice, once):
+        with broken:
+            same(await world.decide(*records), decisions)
+
+
+async def test_what_is_rebuilt_has_its_reason_by_its_code_however_an_engine_words_it(world):
+    world.policy = Policy(failed_citation_overrides_trust=True, auto_approve_ai_synthesis=False)
+    cited = "as ADR-999 says"
+    records = [
+        world.claim("branch", f"It holds, {cited}", source="chat"),
+        world.claim("trusted", f"It snows, {cited}", source="user"),
+        world.claim("verified", f"It rains per ADR-003, {cited}", source="chat"),
+        world.claim("stated", f"We chose Go, {cited}", source="conversation", memory_type="decision"),
+    ]
+    decisions = await world.decide(*records)
+    assert {str(decision.reason_code) for decision in decisions} == {"citation_unverified"}
+    reworded = [decision.model_copy(update={"reason": "In other words"}) for decision in decisions]
+    world.state = MemoryState()
+    await world.state.reassert([stored_outcome(one.to_bytes(), world.policy) for one in reworded])
+    same(await world.decide(*records), decisions)
 
 
 async def test_a_record_whose_decision_cannot_be_built_is_an_internal_error_and_takes_no_other_along(world):
