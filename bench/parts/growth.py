@@ -148,7 +148,7 @@ def _example(policy: Policy) -> Iterator[StepRequest]:
     gate = new_gate(policy)
     for entry in gate._prepare(next(batches(claims(1)))):  # noqa: SLF001 - as prepare does
         assert isinstance(entry, PreparedClaim)  # noqa: S101 - it is one
-        yield gate._claims.request_of(entry).request  # noqa: SLF001 - as apply_step does
+        yield gate._claims.step_of(entry).request  # noqa: SLF001 - as apply_step does
 
 
 def _of(users: Sequence[str], record: InboundRecord) -> InboundRecord:

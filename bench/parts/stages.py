@@ -62,7 +62,7 @@ async def run(options: Options) -> AsyncIterator[Figure]:
         _checks(clock, values, policy, partition)
         prepared = await clock.wait(_SUM[0], gate.prepare(batch))
         asked = [entry for entry in prepared if isinstance(entry, PreparedClaim)]
-        clock.each("&nbsp; step: prejudge, payload", gate._claims.request_of, asked)  # noqa: SLF001 - a stage of its own
+        clock.each("&nbsp; step: prejudge, payload", gate._claims.step_of, asked)  # noqa: SLF001 - a stage of its own
         settled = await clock.wait(_SUM[1], gate.apply_step(prepared))
         decided = [result.decision for result in settled if isinstance(result, Decided)]
         clock.each("&nbsp; of outputs: the decision's JSON", lambda decision: decision.to_bytes(), decided)

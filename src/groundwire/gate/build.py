@@ -169,23 +169,23 @@ class Case(ABC):
         return queued(self.before_queue(), self.facts.place, joins=self.joins)
 
     @abstractmethod
-    def fields(self, judged: TreeOutcome, limits: Limits, /) -> Fields:
+    def fields(self, outcome: TreeOutcome, limits: Limits, /) -> Fields:
         """Return the fields that say what was found of the record, checks included, within limits."""
 
 
 Build = Callable[[Limits], Decision]
 
 
-def build_decision(case: Case, envelope: Envelope, judged: TreeOutcome) -> Decision:
+def build_decision(case: Case, envelope: Envelope, outcome: TreeOutcome) -> Decision:
     """Build the Decision of a claim or a response; equal arguments give equal bytes."""
-    return fit([draft(case, envelope, judged)])[0]
+    return fit([draft(case, envelope, outcome)])[0]
 
 
-def draft(case: Case, envelope: Envelope, judged: TreeOutcome) -> Build:
-    frame = _frame(case.subject, envelope, judged)
+def draft(case: Case, envelope: Envelope, outcome: TreeOutcome) -> Build:
+    frame = _frame(case.subject, envelope, outcome)
 
     def build(limits: Limits) -> Decision:
-        fields, truncated = case.fields(judged, limits)
+        fields, truncated = case.fields(outcome, limits)
         return Decision.made(**frame, **fields, truncated=truncated or None)
 
     return build
@@ -206,7 +206,7 @@ def fit(builds: Sequence[Build]) -> list[Decision]:
     return decisions
 
 
-def _frame(subject: Subject, envelope: Envelope, judged: TreeOutcome) -> dict[str, Any]:
+def _frame(subject: Subject, envelope: Envelope, outcome: TreeOutcome) -> dict[str, Any]:
     stamp, origin = envelope.stamp, envelope.origin
     if envelope.revision:
         name = decision_id(subject, envelope.revision)
@@ -222,12 +222,12 @@ def _frame(subject: Subject, envelope: Envelope, judged: TreeOutcome) -> dict[st
         "tenant_id": subject.tenant_id,
         "user_id": subject.user_id,
         "fingerprint": envelope.fingerprint,
-        "tier": judged.tier,
-        "verdict": Verdict.of(judged.tier),
-        "approved": judged.tier == IngestionTier.AUTO_APPROVE,
-        "reason": judged.reason,
-        "reason_code": str(judged.code),
-        "retryable": judged.code == ReasonCode.REVIEW_QUEUE_FULL,
+        "tier": outcome.tier,
+        "verdict": Verdict.of(outcome.tier),
+        "approved": outcome.tier == IngestionTier.AUTO_APPROVE,
+        "reason": outcome.reason,
+        "reason_code": str(outcome.code),
+        "retryable": outcome.code == ReasonCode.REVIEW_QUEUE_FULL,
         "policy": _policy_name(stamp.policy_version, stamp.policy_sha256),
         "engine": stamp.engine,
         "origin": envelope.origin,

@@ -211,13 +211,6 @@ _UNAPPROVED: Final = {
 }
 """The codes of `ClaimCase.base` that do not approve a claim, with their tiers."""
 
-_APPROVING: Final = {
-    ReasonCode.VERIFIED_CITATION,
-    ReasonCode.TRUSTED_SOURCE,
-    ReasonCode.STATED_DECISION,
-    ReasonCode.STATED_PREFERENCE,
-}
-
 
 class ClaimCase(Case):
     def __init__(
@@ -321,13 +314,12 @@ class ClaimCase(Case):
             return ReasonCode.CITATION_UNVERIFIED
         return None
 
-    def recorded_as(self, base: ReasonCode, own_cap: ReasonCode | None) -> Self:
+    def recorded_as(self, base_code: ReasonCode, own_cap: ReasonCode | None) -> Self:
         """Set what state decided from: `policy` and engine may be others since."""
         # a source that counts as AI synthesis may be trusted as such
         source = self.source if self.source in self.policy.trusted_sources else self.claim.source
-        self.base = explain(_UNAPPROVED.get(base, IngestionTier.AUTO_APPROVE), base, source)
-        # a payload that was rebuilt has the published reason as its base, whichever that was
-        self.own_cap = own_cap or (None if base in _UNAPPROVED or base in _APPROVING else base)
+        self.base = explain(_UNAPPROVED.get(base_code, IngestionTier.AUTO_APPROVE), base_code, source)
+        self.own_cap = own_cap
         return self
 
     def before_queue(self) -> TreeOutcome:
@@ -360,10 +352,10 @@ class ClaimCase(Case):
         relevant = {entry["start"] for entry in self.facts.relevance or () if entry["relevant"]}
         return [c.label for c in self.verified if c.start == first[c.label] and c.start not in relevant]
 
-    def fields(self, judged: TreeOutcome, limits: Limits) -> Fields:
+    def fields(self, outcome: TreeOutcome, limits: Limits) -> Fields:
         claim, facts, reading = self.claim, self.facts, self.reading
-        match = self.conflicting(judged.code)
-        checks = list_checks(self, joined=judged.code == ReasonCode.PENDING_DUPLICATE)
+        match = self.conflicting(outcome.code)
+        checks = list_checks(self, joined=outcome.code == ReasonCode.PENDING_DUPLICATE)
         lists, truncated = checks.within(limits)
         if facts.parents and limits.characters < max(len(parent.id) for parent in facts.parents):
             # `derived_from` holds the ids whole, in the same order; the other facts are short
@@ -404,7 +396,7 @@ class ClaimCase(Case):
             "evidence": EvidenceObject(
                 claim=claim.content,
                 capture_time=claim.captured_at or facts.clock,
-                confidence=CONFIDENCE[judged.tier],
+                confidence=CONFIDENCE[outcome.tier],
                 source_id=source_id[:MAX_SOURCE_ID] if source_id is not None else None,
                 validity_horizon=claim.validity_horizon,
                 metadata=claim.metadata,

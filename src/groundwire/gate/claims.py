@@ -35,14 +35,12 @@ from groundwire.gate.record import (
     record_of,
 )
 from groundwire.gate.types import (
-    NOT_PUBLISHED,
     DeadLetter,
     Decided,
     DecisionQuery,
     Deferred,
     PreparedClaim,
     PreparedReview,
-    ReviewPlan,
     canonical_form,
     horizon_of,
     of_kind,
@@ -58,7 +56,7 @@ from groundwire.messages.headers import InboundRecord, LookupRetry
 from groundwire.messages.identity import Subject, decision_id
 from groundwire.messages.records import Claim
 from groundwire.policy import Policy
-from groundwire.state.model import DedupQuery, HeldEntry, Outcome, ReviewAction, StepRequest
+from groundwire.state.model import DedupQuery, HeldEntry, Outcome, ReviewAction, ReviewRequest, StepRequest
 from groundwire.verify.citations import NETWORK, CitationVerifier
 from groundwire.verify.results import CitationCheck
 
@@ -83,12 +81,7 @@ class ClaimGate(KindGate[PreparedClaim, ClaimCase, ClaimPayload]):
     def prepare(self, given: Sequence[tuple[InboundRecord, Claim]]) -> list[PreparedClaim | DeadLetter]:
         """Read claims' texts; one that has no canonical form is a dead letter."""
         entries = [self._unread(record, claim) for record, claim in given]
-        claims = of_kind(entries, PreparedClaim)
-        try:
-            read = self._read(claims)
-        except Exception:  # noqa: BLE001 - one that breaks takes no other along
-            read = [self._read_alone(entry) for entry in claims]
-        return put_back(entries, read, PreparedClaim)
+        return put_back(entries, self._read(of_kind(entries, PreparedClaim)), PreparedClaim)
 
     def _unread(self, record: InboundRecord, claim: Claim) -> PreparedClaim | DeadLetter:
         try:
@@ -101,37 +94,34 @@ class ClaimGate(KindGate[PreparedClaim, ClaimCase, ClaimPayload]):
     def _read(self, entries: Sequence[PreparedClaim]) -> list[PreparedClaim]:
         """Read texts, each step for all claims: what it needs stays in the processor's caches, which saves a fifth."""
         claims = [entry.claim for entry in entries]
-        readings = [read_claim(claim.content, self._policy) for claim in claims]
-        queries = dedup_queries(claims, self._policy)
+        try:
+            readings = [read_claim(claim.content, self._policy) for claim in claims]
+            queries = dedup_queries(claims, self._policy)
+        except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
+            if len(entries) > 1:  # one that breaks takes no other along
+                return [read for entry in entries for read in self._read([entry])]
+            report_fault("claim.unreadable", exc, offset=entries[0].record.offset)
+            return [entries[0].failed(exc)]
         return [
             entry._replace(reading=reading, dedup=query)
             for entry, reading, query in zip(entries, readings, queries, strict=True)
         ]
 
-    def _read_alone(self, entry: PreparedClaim) -> PreparedClaim:
-        try:
-            return self._read([entry])[0]
-        except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
-            report_fault("claim.unreadable", exc, offset=entry.record.offset)
-            return entry.failed(exc)
-
     async def check(
         self, entries: Sequence[PreparedClaim], *, ask_network: bool
     ) -> list[PreparedClaim | Deferred]:
         """Look up what claims cite; without `ask_network`, what is not cached is left for later."""
-        found: list[PreparedClaim | Deferred] = []
-        for entry in await self._lookup.look_up(entries, ask_network=ask_network):
-            if ask_network:
-                again = self._postponed(entry)
-                found.append(entry if again is None else Deferred(again))
-            else:
-                # a host that failed a moment ago is no answer: the claim waits with those that met it
-                helps = self._patience > 0 and self._would_help(entry)
-                found.append(entry._replace(wait=entry.wait or helps))
-        return found
+        found = await self._lookup.look_up(entries, ask_network=ask_network)
+        if ask_network:
+            return [self._or_postponed(entry) for entry in found]
+        # a host that failed a moment ago is no answer: the claim waits with those that met it
+        return [
+            entry._replace(wait=True) if self._patience > 0 and self._would_help(entry) else entry
+            for entry in found
+        ]
 
-    def _postponed(self, entry: PreparedClaim) -> InboundRecord | None:
-        """Return the record as it goes to `deferred` again, where a host failed and might still make a difference.
+    def _or_postponed(self, entry: PreparedClaim) -> PreparedClaim | Deferred:
+        """Send a claim to `deferred` again, where a host failed and might still make a difference.
 
         Pauses double, from a twentieth of the patience (in seconds) on; the last look-up is at its end.
         """
@@ -139,9 +129,9 @@ class ClaimGate(KindGate[PreparedClaim, ClaimCase, ClaimPayload]):
         first = min(entry.record.retry.first, now) if entry.record.retry else now
         end = first + round(1000 * self._patience)
         if now >= end or not self._would_help(entry):
-            return None
+            return entry
         due = min(now + max(round(50 * self._patience), now - first), end)
-        return replace(entry.record, retry=LookupRetry(first, due))
+        return Deferred(replace(entry.record, retry=LookupRetry(first, due)))
 
     def _would_help(self, entry: PreparedClaim) -> bool:
         """Say whether a claim that goes to a person now would be approved if what failed were verified."""
@@ -151,7 +141,7 @@ class ClaimGate(KindGate[PreparedClaim, ClaimCase, ClaimPayload]):
         findings_if_verified = {**entry.inputs.findings, **dict.fromkeys(entry.unanswered, verified)}
         relevant = [{"start": c.start, "score": 1.0, "relevant": True} for c in entry.reading.verifiable]
         inputs = entry.inputs._replace(findings=findings_if_verified, relevance=relevant)
-        now, then = self.request_of(entry).request, self.request_of(entry._replace(inputs=inputs)).request
+        now, then = self.step_of(entry).request, self.step_of(entry._replace(inputs=inputs)).request
         return (now.base_tier, now.capped) != (then.base_tier, then.capped) == (1, False)
 
     def _signer(self, entry: PreparedClaim) -> dict[str, Any]:
@@ -166,7 +156,7 @@ class ClaimGate(KindGate[PreparedClaim, ClaimCase, ClaimPayload]):
         payload = ClaimPayload(
             stamp=Stamp.of(self._policy, self._now()),
             scheme=self._scheme,
-            base=base.code,
+            base_code=base.code,
             cap=own_cap,
             capture_time=claim.captured_at or entry.record.clock,
             metadata=claim.metadata,
@@ -333,7 +323,7 @@ class ClaimReviews:
         superseded = decision_id(entry.subject, held.revision)
         return DecisionQuery(Verdict.APPROVED, superseded, payload.stamp.decided_at)
 
-    def plan(self, entry: PreparedReview, held: HeldEntry, published: Decision | None) -> ReviewPlan:
+    def request(self, entry: PreparedReview, held: HeldEntry, published: Decision | None) -> ReviewRequest:
         """Work out what an action on a claim would come to; `published` is the decision that `query` named."""
         before = ClaimPayload.from_bytes(held.payload)
         record = held.record or (before.human.record.encode() if before.human else b"")
@@ -342,7 +332,7 @@ class ClaimReviews:
         elif published is not None:
             first = claim_of(published)
         else:
-            return NOT_PUBLISHED
+            return entry.request("not_published", forget=True)  # it may be when the action comes again
         payload = self._next_payload(entry, before, first)
         claim = payload.as_decided(first)
         reading, dedup, failed = self._read(claim, self._policy)
@@ -352,7 +342,7 @@ class ClaimReviews:
         if entry.action is ReviewAction.EDIT:
             speculates = case.hedge == HedgeAction.BLOCK
             refused = "unreadable" if failed else "personal_speculation" if speculates else ""
-        return ReviewPlan(
+        return entry.request(
             refused,
             expired=case.expired,
             dedup=None if entry.action in _WITHOUT_TEXT else dedup,

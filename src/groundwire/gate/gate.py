@@ -132,9 +132,7 @@ class Gate:
             responses = await self._responses.look_up(of_kind(portion, PreparedResponse), self._state)
             looked_up = put_back(portion, responses, PreparedResponse)
             taken = [
-                self._kinds[type(entry)].request_of(entry)
-                async for part in _parts(looked_up)
-                for entry in part
+                self._kinds[type(entry)].step_of(entry) async for part in _parts(looked_up) for entry in part
             ]
             requests = [step.request for step in taken]
             answers += await self._state.step(requests, self._limits, deferred=deferred)
@@ -174,18 +172,19 @@ class Gate:
             return DeadLetter(record, error)
 
     async def _decided(self, answered: Sequence[tuple[Step[Any, Any, Any], StepAnswer]]) -> list[Result]:
-        results: dict[int, Result] = {}
-        for kind, gate in self._kinds.items():
-            due = {
-                n: (step, answer)
-                for n, (step, answer) in enumerate(answered)
-                if isinstance(answer, Outcome) and isinstance(step.entry, kind)
-            }
-            results |= zip(due, await gate.decide(list(due.values())), strict=True)
-        return [
-            _undecided(step.entry, answer) if not isinstance(answer, Outcome) else results[n]
-            for n, (step, answer) in enumerate(answered)
+        results: list[Any] = [
+            (step, answer) if isinstance(answer, Outcome) else _undecided(step.entry, answer)
+            for step, answer in answered
         ]
+        for kind, gate in self._kinds.items():
+            due = [
+                n
+                for n, one in enumerate(results)
+                if isinstance(one, tuple) and isinstance(one[0].entry, kind)
+            ]
+            for n, decided in zip(due, await gate.decide([results[n] for n in due]), strict=True):
+                results[n] = decided
+        return results
 
 
 def _undecided(entry: Prepared, answer: Conflict | GivenUp | Waiting) -> Result:

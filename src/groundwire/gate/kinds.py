@@ -66,7 +66,7 @@ class KindGate(ABC, Generic[_Entry, _Case, _Payload]):
         self._rules = rules
         self._policy, self._now = rules.policy, rules.now
 
-    def request_of(self, entry: _Entry) -> Step[_Entry, _Case, _Payload]:
+    def step_of(self, entry: _Entry) -> Step[_Entry, _Case, _Payload]:
         return self._or_failed(self._step, entry)
 
     def provisional(self, entry: _Entry) -> Decision:
@@ -77,7 +77,7 @@ class KindGate(ABC, Generic[_Entry, _Case, _Payload]):
         """Check the header `gw-attestation` of a record."""
         signed, value = header(entry.record.headers, ATTESTATION), entry.record.value or b""
         found = self._rules.keys.check(signed, value, at=at, **self._signer(entry))
-        return entry._replace(inputs=entry.inputs._replace(attestation=found.fact() if found else None))
+        return entry._replace(inputs=entry.inputs._replace(attestation=found.fact())) if found else entry
 
     def _or_failed(self, decide: Callable[[_Entry], _T], entry: _Entry) -> _T:
         try:

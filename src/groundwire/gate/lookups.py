@@ -85,13 +85,15 @@ def resolvable(response: LlmResponse, resolver: TenantCorpus | None) -> tuple[st
     return tuple(check for check, parts in asked.items() if parts is not None)
 
 
-async def resolve(entry: PreparedResponse, resolver: TenantCorpus) -> PreparedResponse:
+async def resolve(entry: PreparedResponse, resolver: TenantCorpus | None, policy: Policy) -> PreparedResponse:
     """Ask the corpus for what a response names; what cannot be answered makes its check unavailable.
 
     A corpus that is out of reach raises StateUnavailable: it is asked again.
     """
-    inputs = entry.inputs
-    for check in resolvable(entry.response, resolver):
+    inputs, checks = entry.inputs, resolvable(entry.response, resolver)
+    if resolver is None or not checks:
+        return entry
+    for check in checks:
         try:
             answer = await _ask(check, entry.response, resolver.corpus)
             inputs = inputs._replace(**{check: answer})
@@ -100,7 +102,8 @@ async def resolve(entry: PreparedResponse, resolver: TenantCorpus) -> PreparedRe
         except Exception as exc:  # noqa: BLE001 - fails closed: the check is unavailable
             report_fault("resolver.failed", exc, check=check, offset=entry.record.offset)
             inputs = inputs.with_broken({check: type(exc).__name__})
-    return entry._replace(inputs=inputs)
+    read = partial(read_again, entry.reading, ("entities", "relations"), entry.response, policy, inputs)
+    return with_reading(entry._replace(inputs=inputs), await run_in_thread(entry, read))
 
 
 async def _ask(check: str, response: LlmResponse, corpus: Corpus) -> Any:  # noqa: ANN401 - a JSON value, handed on

@@ -74,7 +74,7 @@ class ClaimPayload:
 
     stamp: Stamp
     scheme: str  # that of the deduplication
-    base: ReasonCode  # see `ClaimCase.base`
+    base_code: ReasonCode  # see `ClaimCase.base`
     cap: ReasonCode | None  # see `ClaimCase.own_cap`
     capture_time: datetime
     metadata: dict[str, Any]
@@ -100,7 +100,7 @@ class ClaimPayload:
     def case(self, claim: Claim, reading: ClaimReading, policy: Policy, recorded: Outcome) -> ClaimCase:
         """Return the case of a recorded decision, of the text that was decided."""
         case = ClaimCase(claim, reading, policy, self.facts(recorded), self.inputs.findings)
-        return case.recorded_as(self.base, self.cap)
+        return case.recorded_as(self.base_code, self.cap)
 
     def as_decided(self, claim: Claim) -> Claim:
         """Return a claim as it was decided: a re-send may differ in some fields, and a reviewer may edit its text."""
@@ -116,7 +116,7 @@ class ClaimPayload:
         fields = {
             "t": to_microseconds(self.capture_time),
             "d": to_microseconds(self.stamp.decided_at),
-            "b": str(self.base),
+            "b": str(self.base_code),
             "k": str(self.cap) if self.cap else None,
             "m": self.metadata,
             "c": found,
@@ -140,7 +140,7 @@ class ClaimPayload:
         return cls(
             stamp=_stamp(fields),
             scheme=fields["s"],
-            base=ReasonCode(fields["b"]),
+            base_code=ReasonCode(fields["b"]),
             cap=ReasonCode(fields["k"]) if "k" in fields else None,
             capture_time=from_microseconds(fields["t"]),
             metadata=fields.get("m", {}),
@@ -162,7 +162,7 @@ class ResponsePayload:
     """The facts of a response that state does not answer itself."""
 
     stamp: Stamp
-    code: ReasonCode  # the reason before the queue
+    base_code: ReasonCode  # the reason before the queue
     attempt: ReplyAttempt
     inputs: CheckInputs = NO_INPUTS
     extraction: list[str] | None = None
@@ -183,7 +183,7 @@ class ResponsePayload:
     def to_bytes(self) -> bytes:
         fields = {
             "d": to_microseconds(self.stamp.decided_at),
-            "b": self.code,
+            "b": self.base_code,
             "g": self.attempt.asked_mode,
             "n": self.attempt.number,
             "i": self.inputs.entities,
@@ -204,7 +204,7 @@ class ResponsePayload:
         fields = _read_line(data)
         return cls(
             stamp=_stamp(fields),
-            code=ReasonCode(fields["b"]),
+            base_code=ReasonCode(fields["b"]),
             attempt=ReplyAttempt(fields.get("g"), fields.get("n")),
             inputs=CheckInputs(*map(fields.get, ("i", "r", "m", "x", "a"))),
             extraction=fields.get("c"),
@@ -251,9 +251,11 @@ def derive(given: Sequence[Recorded]) -> list[Decision]:
 
 
 def or_failed(decide: Callable[[Recorded], _T], known: Recorded) -> _T:
-    """Decide a record; what breaks makes it an internal error, but for what a person decided."""
+    """Decide a record; what breaks makes it an internal error, but for what a person decided. Raises: MemoryError."""
     try:
         return decide(known)
+    except MemoryError:  # says nothing of the record: another process decides it
+        raise
     except Exception as exc:  # noqa: BLE001 - fails closed, and takes no other record along
         case, payload, recorded = known
         report_fault(
@@ -272,9 +274,9 @@ def derive_one(known: Recorded) -> Decision:
 def _drafted(case: Case, payload: Payload, recorded: Outcome) -> Build:
     tier, review = TIERS[recorded.tier - 1], payload.review
     if review is not None:
-        judged = reviewed(review["action"], expired=case.expired, duplicate=tier == IngestionTier.BLOCK)
+        outcome = reviewed(review["action"], expired=case.expired, duplicate=tier == IngestionTier.BLOCK)
     else:
-        judged = queued(case.judged(tier), recorded.place, joins=recorded.state is SubjectState.JOINED)
+        outcome = queued(case.judged(tier), recorded.place, joins=recorded.state is SubjectState.JOINED)
     envelope = Envelope(
         revision=recorded.revision,
         fingerprint=recorded.fingerprint,
@@ -282,7 +284,7 @@ def _drafted(case: Case, payload: Payload, recorded: Outcome) -> Build:
         subject_origin=as_origin(recorded.first_origin) if recorded.first_origin else None,
         stamp=payload.stamp,
     )
-    return draft(case, envelope, judged)
+    return draft(case, envelope, outcome)
 
 
 def as_origin(origin: RecordOrigin) -> Origin:
@@ -345,7 +347,7 @@ class PublishedCase(Case):
     def before_queue(self) -> TreeOutcome:
         return self.judged(self.decision.tier)
 
-    def fields(self, _judged: TreeOutcome, limits: Limits) -> Fields:
+    def fields(self, _outcome: TreeOutcome, limits: Limits) -> Fields:
         before = self.decision
         passed = [check for check in before.checks_passed if check != REVIEW_PLACE]
         checks = Checks(passed, before.checks_failed, before.checks_skipped)

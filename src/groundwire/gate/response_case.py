@@ -122,18 +122,18 @@ class ResponseCase(Case):
         return explain(*(first or (IngestionTier.AUTO_APPROVE, ReasonCode.GROUNDED)))
 
     @cached_property
-    def base(self) -> ReasonCode:
+    def base_code(self) -> ReasonCode:
         return self.before_queue().code
 
-    def recorded_as(self, base: ReasonCode) -> Self:
+    def recorded_as(self, base_code: ReasonCode) -> Self:
         """Set what state decided from: `policy` and engine may be others since."""
-        self.base = base
+        self.base_code = base_code
         return self
 
     def judged(self, tier: IngestionTier) -> TreeOutcome:
-        return explain(tier, self.base)
+        return explain(tier, self.base_code)
 
-    def fields(self, _judged: TreeOutcome, limits: Limits) -> Fields:
+    def fields(self, _outcome: TreeOutcome, limits: Limits) -> Fields:
         return response_fields(list_response_checks(self), self._report, self.facts, limits)
 
     @cached_property

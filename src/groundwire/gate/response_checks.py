@@ -412,10 +412,9 @@ def _source_section(found: SourceReport, _: LlmResponse) -> dict[str, Any]:
     return {"results": results, "confidence": round(found.confidence, 4)}
 
 
-Verdict = tuple[IngestionTier, ReasonCode]
 _BLOCK, _REVIEW = IngestionTier.BLOCK, IngestionTier.FLAG_REVIEW
 
-VERDICTS: Final[Sequence[Verdict]] = (
+VERDICTS: Final[Sequence[tuple[IngestionTier, ReasonCode]]] = (
     (_BLOCK, ReasonCode.ENTITY_GROUNDING_FAILED),
     (_BLOCK, ReasonCode.RELATION_PRESERVATION_FAILED),
     (_BLOCK, ReasonCode.QUOTES_REJECTED),

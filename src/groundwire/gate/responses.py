@@ -28,13 +28,11 @@ from groundwire.gate.response_checks import (
 )
 from groundwire.gate.tree import reviewed
 from groundwire.gate.types import (
-    NOT_PUBLISHED,
     Decided,
     DecisionQuery,
     Find,
     PreparedResponse,
     PreparedReview,
-    ReviewPlan,
     canonical_form,
     record_origin,
     run_in_thread,
@@ -46,7 +44,15 @@ from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, decision_id
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
-from groundwire.state.model import HeldEntry, Outcome, ReviewAction, State, StepRequest, SubjectState
+from groundwire.state.model import (
+    HeldEntry,
+    Outcome,
+    ReviewAction,
+    ReviewRequest,
+    State,
+    StepRequest,
+    SubjectState,
+)
 
 MAX_ID: Final = 190
 """Characters of a response's id: a longer `in_reply_to` names none, and a decision has no room for it."""
@@ -107,7 +113,7 @@ class ResponseGate(KindGate[PreparedResponse, ResponseCase, ResponsePayload]):
 
     async def look_up(self, responses: Sequence[PreparedResponse], state: State) -> list[PreparedResponse]:
         """Ask the corpus for what responses name, all at once, and state for those that they replace."""
-        resolved = await asyncio.gather(*map(self._resolve, responses))
+        resolved = await asyncio.gather(*(resolve(one, self._resolver, self._policy) for one in responses))
         parents = [entry.parent for entry in resolved if entry.parent]
         if not parents:
             return resolved
@@ -116,14 +122,6 @@ class ResponseGate(KindGate[PreparedResponse, ResponseCase, ResponsePayload]):
             entry._replace(reply_to=reply_to(entry.parent, payloads[entry.parent])) if entry.parent else entry
             for entry in resolved
         ]
-
-    async def _resolve(self, entry: PreparedResponse) -> PreparedResponse:
-        if self._resolver is None or not resolvable(entry.response, self._resolver):
-            return entry
-        entry = await resolve(entry, self._resolver)
-        checks, policy = ("entities", "relations"), self._policy
-        read = partial(read_again, entry.reading, checks, entry.response, policy, entry.inputs)
-        return with_reading(entry, await run_in_thread(entry, read))
 
     def _signer(self, entry: PreparedResponse) -> dict[str, Any]:
         return {"tenant": entry.response.tenant_id, "role": "grounding"}
@@ -143,7 +141,7 @@ class ResponseGate(KindGate[PreparedResponse, ResponseCase, ResponsePayload]):
         base, asked = case.before_queue(), case.regeneration
         payload = ResponsePayload(
             stamp=Stamp.of(self._policy, self._now()),
-            code=base.code,
+            base_code=base.code,
             attempt=ReplyAttempt(asked.mode if asked else None, case.attempt),
             inputs=judged.inputs,
             extraction=publishable(entry.extraction, base.tier),
@@ -154,14 +152,7 @@ class ResponseGate(KindGate[PreparedResponse, ResponseCase, ResponsePayload]):
             fingerprint=entry.fingerprint,
             origin=record_origin(entry.record),
             base_tier=base.number,
-            capped=False,
-            wait=False,
-            dedup=None,
-            dedup_failed=False,
-            parents=[],
-            horizon=0,
-            payload=payload.to_bytes(),
-            record=b"",  # what people decide of a response rests on its published decision
+            payload=payload.to_bytes(),  # without the record: people decide on the published decision
             queued=self._policy.verification.on_failure == "ask",
         )
         return Step(entry, case, payload, request)
@@ -178,7 +169,7 @@ class ResponseGate(KindGate[PreparedResponse, ResponseCase, ResponsePayload]):
             read = partial(read_again, reading, checks, entry.response, policy, payload.inputs)
             reading = await run_in_thread(entry, read)
         case = ResponseCase(entry.response, reading, policy, payload.facts(recorded))
-        return case.recorded_as(payload.code), payload
+        return case.recorded_as(payload.base_code), payload
 
     async def decide(self, answered: Sequence[tuple[ResponseStep, Outcome]]) -> list[Decided]:
         decided = []
@@ -295,20 +286,20 @@ class ResponseReviews:
         since = ResponsePayload.from_bytes(held.payload).stamp.decided_at
         return DecisionQuery(verdict, decision_id(entry.subject, held.revision), since)
 
-    def plan(self, entry: PreparedReview, held: HeldEntry, published: Decision | None) -> ReviewPlan:
+    def request(self, entry: PreparedReview, held: HeldEntry, published: Decision | None) -> ReviewRequest:
         if entry.action is ReviewAction.EDIT:
-            return ReviewPlan("not_editable")
+            return entry.request("not_editable")
         if published is None:
-            return NOT_PUBLISHED
+            return entry.request("not_published", forget=True)  # it may be when the action comes again
         before = ResponsePayload.from_bytes(held.payload)
         payload = replace(
             before,
             stamp=before.stamp._replace(decided_at=self._now()),
-            code=reviewed(entry.action, expired=False, duplicate=False).code,
+            base_code=reviewed(entry.action, expired=False, duplicate=False).code,
             review=entry.fact(edited=False),
             gate_decided_at=before.gate_decided_at or before.stamp.decided_at,
         )
-        return ReviewPlan(payload=payload.to_bytes(), before=published)
+        return entry.request(payload=payload.to_bytes())
 
     async def next_decision(
         self, subject: Subject, recorded: Outcome, before: Decision | None

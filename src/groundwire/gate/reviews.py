@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -21,11 +21,9 @@ from groundwire.gate.types import (
     PreparedReview,
     Refused,
     Result,
-    ReviewPlan,
     of_kind,
     portions,
     put_back,
-    record_origin,
 )
 from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Decision, Kind
@@ -148,8 +146,8 @@ class ReviewGate:
         if held is None:
             return True
         parents = self._of_kind(entry).parents(held)
-        plan = ReviewPlan("worker_crash", only_recorded=True, parents=parents)
-        (answer,) = await self._state.review([_request(entry, plan)])
+        request = entry.request("worker_crash", only_recorded=True, parents=parents)
+        (answer,) = await self._state.review([request])
         return isinstance(answer, RefusedAction)
 
     def _prepare(self, record: InboundRecord) -> ReviewEntry:
@@ -190,32 +188,29 @@ class ReviewGate:
             if found and not _already_refused(entry, found)
         ]
         published = await self._find([query for query in queries if query])
-        plans = [self._plan(entry, found, published) for entry, found in entries]
-        requests = [_request(entry, plan) for entry, plan in zip(portion, plans, strict=True)]
-        answers = await self._state.review(requests)
-        return [
-            await self._result(entry, plan, answer)
-            for entry, plan, answer in zip(portion, plans, answers, strict=True)
+        before = [
+            published.get(decision_id(entry.subject, found.revision)) if found else None
+            for entry, found in entries
         ]
+        requests = [self._request(*one, rests_on) for one, rests_on in zip(entries, before, strict=True)]
+        answers = await self._state.review(requests)
+        return [await self._result(*one) for one in zip(portion, before, answers, strict=True)]
 
-    def _plan(
-        self, entry: PreparedReview, held: HeldEntry | None, published: Mapping[str, Decision]
-    ) -> ReviewPlan:
-        refused, unentitled = _already_refused(entry, held), bool(entry.refused)
-        if held is None:
-            return ReviewPlan(refused, only_recorded=unentitled)
-        if refused:
-            parents = self._of_kind(entry).parents(held)
-            return ReviewPlan(refused, only_recorded=unentitled, parents=parents)
-        rests_on = published.get(decision_id(entry.subject, held.revision))
-        return self._of_kind(entry).plan(entry, held, rests_on)
+    def _request(
+        self, entry: PreparedReview, held: HeldEntry | None, before: Decision | None
+    ) -> ReviewRequest:
+        refused = _already_refused(entry, held)
+        if held is None or refused:
+            parents = self._of_kind(entry).parents(held) if held else ()
+            return entry.request(refused, only_recorded=bool(entry.refused), parents=parents)
+        return self._of_kind(entry).request(entry, held, before)
 
-    async def _result(self, entry: PreparedReview, plan: ReviewPlan, answer: ReviewAnswer) -> Result:
+    async def _result(self, entry: PreparedReview, before: Decision | None, answer: ReviewAnswer) -> Result:
         if isinstance(answer, RefusedAction):
             waits = answer.current is not None and answer.current.state is SubjectState.WAITING
             code = "waiting" if waits and answer.code == "unknown" else answer.code
             return Refused(entry.record, entry.review, code, answer.current, answer.at)
-        decision = await self._of_kind(entry).next_decision(entry.subject, answer.outcome, plan.before)
+        decision = await self._of_kind(entry).next_decision(entry.subject, answer.outcome, before)
         if decision is None:
             return Refused(entry.record, entry.review, "not_published", None, answer.at)
         self._find.remember(decision)
@@ -240,20 +235,6 @@ def _already_refused(entry: PreparedReview, held: HeldEntry | None) -> str:
     if entry.action is ReviewAction.RETRACT:
         return "" if held.state is SubjectState.APPROVED else "not_approved"
     return "" if held.state is SubjectState.PENDING else "not_pending"
-
-
-def _request(entry: PreparedReview, plan: ReviewPlan) -> ReviewRequest:
-    asked = plan._asdict()
-    del asked["before"]
-    return ReviewRequest(
-        subject=entry.subject,
-        action_id=entry.review.action_id,
-        action=entry.action,
-        expected_revision=entry.review.expected_revision,
-        origin=record_origin(entry.record),
-        decisive=entry.decisive,
-        **asked,
-    )
 
 
 def _retraction(entry: PreparedReview, answer: Reviewed, decision: Decision) -> Retraction:

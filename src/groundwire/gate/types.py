@@ -1,4 +1,4 @@
-"""The types that pass through the gate: prepared records, plans of reviews, and the results of both.
+"""The types that pass through the gate: prepared records and reviews, and the results of both.
 
 All of them are immutable: a step that learns more returns a new value.
 """
@@ -27,7 +27,7 @@ from groundwire.messages.events import Event
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, decisive, digest
 from groundwire.messages.records import Claim, LlmResponse, Retraction, ReviewDecision
-from groundwire.state.model import DedupQuery, RecordOrigin, ReviewAction, SubjectStatus
+from groundwire.state.model import DedupQuery, RecordOrigin, ReviewAction, ReviewRequest, SubjectStatus
 
 _T = TypeVar("_T")
 
@@ -171,13 +171,20 @@ class PreparedReview:
     def action(self) -> ReviewAction:
         return ReviewAction(self.review.action)
 
-    @property
-    def decisive(self) -> bytes:
-        """16 bytes that tell another action under the same id."""
+    def request(self, refused: str = "", **more: Any) -> ReviewRequest:  # noqa: ANN401 - as of ReviewRequest
+        """Return what state is asked; `refused`: why the action changes nothing, `more`: what it would come to."""
         review = self.review
         content = [] if review.content is None else [review.content]
-        return digest(
-            review.action, str(review.expected_revision), review.reviewer, review.reason or "", *content
+        own = review.action, str(review.expected_revision), review.reviewer, review.reason or ""
+        return ReviewRequest(
+            subject=self.subject,
+            action_id=review.action_id,
+            action=self.action,
+            expected_revision=review.expected_revision,
+            origin=record_origin(self.record),
+            decisive=digest(*own, *content),
+            refused=refused,
+            **more,
         )
 
     def fact(self, *, edited: bool) -> dict[str, Any]:
@@ -190,25 +197,6 @@ class PreparedReview:
             "key_id": self.key_id,
             "edited": edited,
         }
-
-
-class ReviewPlan(NamedTuple):
-    """What state is asked beside the action itself; see `groundwire.state.model.ReviewRequest`."""
-
-    refused: str = ""
-    only_recorded: bool = False
-    forget: bool = False
-    expired: bool = False
-    dedup: DedupQuery | None = None
-    dedup_failed: bool = False
-    parents: Sequence[tuple[str, Subject]] = ()
-    horizon: int = 0
-    payload: bytes = b""
-    before: Decision | None = None  # the published one that a response's next one is made from
-
-
-NOT_PUBLISHED: Final = ReviewPlan("not_published", forget=True)
-"""The decision that an action rests on is on no topic, yet: it may be when the action comes again."""
 
 
 class DecisionQuery(NamedTuple):

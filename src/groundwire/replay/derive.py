@@ -297,7 +297,7 @@ def review_response(recorded: Decision, inputs: Inputs, action: ReviewDecision, 
     fact = review_fact(recorded, inputs.value, action, edited=False)
     payload = ResponsePayload(
         stamp=Stamp.of(policy, recorded.decided_at),
-        code=ReasonCode(before.reason_code),
+        base_code=ReasonCode(before.reason_code),
         attempt=ReplyAttempt(None, None),
         review=fact,
     )

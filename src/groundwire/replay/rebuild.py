@@ -297,8 +297,8 @@ def _stored_claim(decision: Decision, policy: Policy) -> StoredOutcome | None:
     payload = ClaimPayload(
         stamp=_stamp(decision),
         scheme=facts.dedup.scheme if facts.dedup else "",
-        base=base,
-        cap=code if decision.tier == IngestionTier.FLAG_REVIEW else None,
+        base_code=base,
+        cap=None if state in {SubjectState.APPROVED, SubjectState.BLOCKED} else code,
         capture_time=evidence.capture_time,
         metadata=evidence.metadata,
         inputs=ClaimInputs(_findings(decision), facts.attestation, facts.relevance, facts.error),
@@ -324,7 +324,7 @@ def _stored_response(decision: Decision) -> StoredOutcome | None:
     facts = decision.facts
     payload = ResponsePayload(
         stamp=_stamp(decision),
-        code=ReasonCode(decision.reason_code),
+        base_code=ReasonCode(decision.reason_code),
         attempt=ReplyAttempt((report.get("regenerate") or {}).get("mode"), report.get("attempt")),
         inputs=CheckInputs(facts.entities, facts.relations, facts.verifier, facts.error, facts.attestation),
         extraction=facts.extraction,

@@ -131,14 +131,14 @@ class StepRequest:
     fingerprint: str
     origin: RecordOrigin
     base_tier: int
-    capped: bool
-    wait: bool
-    dedup: DedupQuery | None
-    dedup_failed: bool
-    parents: Sequence[tuple[str, Subject]]
-    horizon: int
     payload: bytes
-    record: bytes
+    record: bytes = b""
+    capped: bool = False
+    wait: bool = False
+    dedup: DedupQuery | None = None
+    dedup_failed: bool = False
+    parents: Sequence[tuple[str, Subject]] = ()
+    horizon: int = 0
     queued: bool = True
 
     @property
@@ -234,13 +234,13 @@ class ReviewRequest:
     action: ReviewAction
     expected_revision: int
     origin: RecordOrigin
-    refused: str
-    expired: bool
-    dedup: DedupQuery | None
-    dedup_failed: bool
-    parents: Sequence[tuple[str, Subject]]
-    horizon: int
-    payload: bytes
+    refused: str = ""
+    expired: bool = False
+    dedup: DedupQuery | None = None
+    dedup_failed: bool = False
+    parents: Sequence[tuple[str, Subject]] = ()
+    horizon: int = 0
+    payload: bytes = b""
     decisive: bytes = b""
     only_recorded: bool = False
     forget: bool = False

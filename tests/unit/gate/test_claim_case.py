@@ -509,7 +509,6 @@ def test_each_recorded_tier_keeps_its_reason():
         ((REVIEW, "verified_citation", "ai_synthesis_held"), {"parents": approved}, "ai_synthesis_held"),
         ((REVIEW, "trusted_source"), {"parents": approved}, "conflicting_near_duplicate"),
         # of a rebuilt payload only the published reason is known
-        ((REVIEW, "ai_synthesis_held"), {"parents": approved}, "ai_synthesis_held"),
         (
             (REVIEW, "ai_synthesis_held", "ai_synthesis_held"),
             {"matches": ["approved"]},

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
-from groundwire.gate import build, claim_case, record, response_case
+from groundwire.gate import build, claim_case, claims, record, response_case, responses
 from groundwire.gate.build import Stamp
 from groundwire.gate.claim_case import ClaimInputs, read_claim
 from groundwire.gate.response_checks import read_response
@@ -200,11 +200,8 @@ async def test_a_fault_while_a_record_is_read_again_changes_nothing_of_its_decis
         world.response("r", **GROUNDED, fan_out=True),
     ]
     decisions = await world.decide(*records)
-    faults = [MemoryError, MemoryError, DEFAULT]
-    twice = patch("groundwire.gate.claims.read_claim", side_effect=faults, wraps=read_claim)
-    once = patch("groundwire.gate.responses.read_response", side_effect=faults[1:], wraps=read_response)
-    for broken in (twice, once):
-        with broken:
+    for module, read in ((claims, read_claim), (responses, read_response)):
+        with patch.object(module, read.__name__, side_effect=[MemoryError, DEFAULT], wraps=read):
             same(await world.decide(*records), decisions)
 
 
@@ -228,7 +225,7 @@ async def test_what_is_rebuilt_has_its_reason_by_its_code_however_an_engine_word
 async def test_a_record_whose_decision_cannot_be_built_is_an_internal_error_and_takes_no_other_along(world):
     """Its bytes are the same whenever it is sent again, and follow from the record and its facts."""
     text = SCRIPT[0][1]
-    claims = [
+    sent = [
         world.claim("first", text, source="user"),
         world.claim("pending", "The API returns XML"),
         *(world.claim(f"poor{n}", f"{text} {n}", source="user") for n in range(2)),
@@ -236,8 +233,7 @@ async def test_a_record_whose_decision_cannot_be_built_is_an_internal_error_and_
         world.claim("poor-joined", "The API returns XML!"),
         world.claim("poor-expired", "Old", validity_horizon="2025-01-01T00:00:00Z"),
     ]
-    responses = [world.response("good", **GROUNDED), world.response("poor", **GROUNDED, fan_out=True)]
-    records = [*claims, *responses]
+    sent += [world.response("good", **GROUNDED), world.response("poor", **GROUNDED, fan_out=True)]
     with ExitStack() as stack:
         for module, name in ((claim_case, "list_checks"), (response_case, "list_response_checks")):
             listed = getattr(module, name)
@@ -248,8 +244,10 @@ async def test_a_record_whose_decision_cannot_be_built_is_an_internal_error_and_
                 return listed(case, **given)
 
             stack.enter_context(patch.object(module, name, broken))
-        decisions = await world.decide(*records)
-        same(await world.decide(*records), decisions)
+        decisions = await world.decide(*sent)
+        same(await world.decide(*sent), decisions)
+    with patch.object(claim_case, "list_checks", side_effect=MemoryError), pytest.raises(MemoryError):
+        await world.decide(*sent)
     codes = [summary(decision) for decision in decisions]
     error = "tier_2", "internal_error"
     assert codes[:2] + codes[7:8] == [
@@ -259,7 +257,7 @@ async def test_a_record_whose_decision_cannot_be_built_is_an_internal_error_and_
     ]
     assert codes[2:6] + codes[8:] == [error] * 5
     assert codes[6] == ("tier_3", "expired")
-    for record_, decision in zip(records, decisions, strict=True):
+    for record_, decision in zip(sent, decisions, strict=True):
         inputs = Inputs(record_.value, read_record(record_.value))
         assert rederive(decision, inputs, world.policy).to_bytes() == decision.to_bytes()
 
