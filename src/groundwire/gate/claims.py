@@ -24,14 +24,13 @@ from groundwire.gate.claim_case import (
     load_dedup,
     read_claim,
 )
-from groundwire.gate.kinds import GateRules, KindGate, Step, decide_provisionally
+from groundwire.gate.kinds import GateRules, KindGate, Step, decide_provisionally, or_failed
 from groundwire.gate.record import (
     ClaimPayload,
     HumanDecision,
     claim_of,
     derive,
     derive_one,
-    or_failed,
     record_of,
 )
 from groundwire.gate.types import (

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from groundwire.gate.build import Case, Envelope, Stamp, build_decision
-from groundwire.gate.record import ClaimPayload, ResponsePayload
+from groundwire.gate.record import ClaimPayload, Recorded, ResponsePayload
 from groundwire.gate.types import Decided, Deferred, Prepared, PreparedClaim, PreparedResponse
 from groundwire.keys.attestation import Keys
 from groundwire.logs import report_fault, write_event
 from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import ATTESTATION, InboundRecord, header
+from groundwire.messages.identity import decision_id
 from groundwire.policy import Policy
-from groundwire.state.model import Outcome, StepRequest
+from groundwire.state.model import Outcome, StepRequest, SubjectState
 
 _T = TypeVar("_T")
 _Entry = TypeVar("_Entry", PreparedClaim, PreparedResponse)
@@ -116,6 +118,23 @@ class KindGate(ABC, Generic[_Entry, _Case, _Payload]):
     @abstractmethod
     async def _recorded(self, entry: _Entry, recorded: Outcome) -> tuple[_Case, _Payload]:
         """Return the case and the payload by which an earlier step decided a record."""
+
+
+def or_failed(decide: Callable[[Recorded], _T], known: Recorded) -> _T:
+    """Decide a record; what breaks makes it an internal error, but for what a person decided. Raises: MemoryError."""
+    try:
+        return decide(known)
+    except MemoryError:  # says nothing of the record: another process decides it
+        raise
+    except Exception as exc:  # noqa: BLE001 - fails closed, and takes no other record along
+        case, payload, recorded = known
+        report_fault(
+            f"{case.subject.kind}.underived", exc, decision_id=decision_id(case.subject, recorded.revision)
+        )
+        case = case.failed(exc)
+        if payload.review is None:
+            recorded = replace(recorded, tier=case.before_queue().number, state=SubjectState.REVIEW)
+        return decide((case, payload, recorded))
 
 
 def decide_provisionally(case: Case, entry: Prepared, policy: Policy) -> Decision:

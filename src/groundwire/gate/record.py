@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from pydantic_core import to_json
 
@@ -34,7 +34,6 @@ from groundwire.gate.build import (
 from groundwire.gate.claim_case import CheckFinding, ClaimCase, ClaimInputs, ClaimReading
 from groundwire.gate.response_checks import NO_INPUTS, CheckInputs
 from groundwire.gate.tree import TIERS, TreeOutcome, queued, reviewed
-from groundwire.logs import report_fault
 from groundwire.messages.base import (
     format_time,
     from_microseconds,
@@ -52,12 +51,10 @@ from groundwire.messages.decisions import (
     Origin,
     ReasonCode,
 )
-from groundwire.messages.identity import decision_id, fingerprint, subject_of_decision
+from groundwire.messages.identity import fingerprint, subject_of_decision
 from groundwire.messages.records import Claim
 from groundwire.policy import Policy
 from groundwire.state.model import Outcome, RecordOrigin, SubjectState
-
-_T = TypeVar("_T")
 
 _TIMES: Final = ("t", "d")
 
@@ -248,23 +245,6 @@ def derive(given: Sequence[Recorded]) -> list[Decision]:
     stay.
     """
     return fit([_drafted(*one) for one in given])
-
-
-def or_failed(decide: Callable[[Recorded], _T], known: Recorded) -> _T:
-    """Decide a record; what breaks makes it an internal error, but for what a person decided. Raises: MemoryError."""
-    try:
-        return decide(known)
-    except MemoryError:  # says nothing of the record: another process decides it
-        raise
-    except Exception as exc:  # noqa: BLE001 - fails closed, and takes no other record along
-        case, payload, recorded = known
-        report_fault(
-            f"{case.subject.kind}.underived", exc, decision_id=decision_id(case.subject, recorded.revision)
-        )
-        case = case.failed(exc)
-        if payload.review is None:
-            recorded = replace(recorded, tier=case.before_queue().number, state=SubjectState.REVIEW)
-        return decide((case, payload, recorded))
 
 
 def derive_one(known: Recorded) -> Decision:

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from groundwire.checks.quotes import threshold_advice
 from groundwire.gate.build import Stamp
-from groundwire.gate.kinds import GateRules, KindGate, Step, decide_provisionally
+from groundwire.gate.kinds import GateRules, KindGate, Step, decide_provisionally, or_failed
 from groundwire.gate.lookups import ModelQuestions, TenantCorpus, is_asked, resolvable, resolve, with_reading
-from groundwire.gate.record import ReplyAttempt, ResponsePayload, derive_one, next_decision, or_failed
+from groundwire.gate.record import ReplyAttempt, ResponsePayload, derive_one, next_decision
 from groundwire.gate.response_case import STATE, ResponseCase, extract, regenerate_request
 from groundwire.gate.response_checks import (
     CHECKS,
