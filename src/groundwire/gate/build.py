@@ -155,18 +155,14 @@ class Case(ABC):
         raise error
 
     @abstractmethod
-    def judged(self, tier: IngestionTier, /) -> TreeOutcome:
-        """Return a tier that state decided, before the queue, with its reason."""
-
-    @abstractmethod
-    def before_queue(self) -> TreeOutcome:
-        """Return tier and reason before the queue, by the facts alone."""
+    def judged(self, tier: IngestionTier | None = None, /) -> TreeOutcome:
+        """Return tier and reason before the queue: the tier that state decided, or that by the facts alone."""
 
     def outcome(self) -> TreeOutcome:
         """Return tier and reason as published, by the facts alone: what a person decided, else judged and queued."""
         if self.facts.review is not None:
             return reviewed(self.facts.review["action"], expired=self.expired, duplicate=self.duplicate)
-        return queued(self.before_queue(), self.facts.place, joins=self.joins)
+        return queued(self.judged(), self.facts.place, joins=self.joins)
 
     @abstractmethod
     def fields(self, outcome: TreeOutcome, limits: Limits, /) -> Fields:

@@ -322,10 +322,7 @@ class ClaimCase(Case):
         self.own_cap = own_cap
         return self
 
-    def before_queue(self) -> TreeOutcome:
-        return self.judged(None)
-
-    def judged(self, tier: IngestionTier | None) -> TreeOutcome:
+    def judged(self, tier: IngestionTier | None = None) -> TreeOutcome:
         """Lower `base` by a duplicate or by the first cap that applies; a tier that is not given follows from that."""
         duplicate = tier == IngestionTier.BLOCK if tier else self.duplicate
         found = compared(self.base, is_duplicate=duplicate, dedup_failed=self.dedup.status == "failed")

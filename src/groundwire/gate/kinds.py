@@ -133,7 +133,7 @@ def or_failed(decide: Callable[[Recorded], _T], known: Recorded) -> _T:
         )
         case = case.failed(exc)
         if payload.review is None:
-            recorded = replace(recorded, tier=case.before_queue().number, state=SubjectState.REVIEW)
+            recorded = replace(recorded, tier=case.judged().number, state=SubjectState.REVIEW)
         return decide((case, payload, recorded))
 
 

@@ -321,11 +321,9 @@ class PublishedCase(Case):
         self.decision = decision
         self.facts = decision.facts
 
-    def judged(self, tier: IngestionTier) -> TreeOutcome:
-        return TreeOutcome(tier, self.decision.reason, ReasonCode(self.decision.reason_code))
-
-    def before_queue(self) -> TreeOutcome:
-        return self.judged(self.decision.tier)
+    def judged(self, tier: IngestionTier | None = None) -> TreeOutcome:
+        before = self.decision
+        return TreeOutcome(tier or before.tier, before.reason, ReasonCode(before.reason_code))
 
     def fields(self, _outcome: TreeOutcome, limits: Limits) -> Fields:
         before = self.decision

@@ -130,8 +130,8 @@ class ResponseCase(Case):
         self.base_code = base_code
         return self
 
-    def judged(self, tier: IngestionTier) -> TreeOutcome:
-        return explain(tier, self.base_code)
+    def judged(self, tier: IngestionTier | None = None) -> TreeOutcome:
+        return explain(tier, self.base_code) if tier else self.before_queue()
 
     def fields(self, _outcome: TreeOutcome, limits: Limits) -> Fields:
         return response_fields(list_response_checks(self), self._report, self.facts, limits)

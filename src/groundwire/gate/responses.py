@@ -189,8 +189,10 @@ class ResponseGate(KindGate[PreparedResponse, ResponseCase, ResponsePayload]):
 def _decided(record: InboundRecord, known: tuple[ResponseCase, ResponsePayload, Outcome]) -> Decided:
     case, payload, recorded = known
     decision = derive_one(known)
-    # a person asks for nothing: what the gate's own revision asked for may not be published yet
-    own = recorded.revision - actions_of_people(payload.review)
+    # People ask for nothing, and what the gate's own revision asked for may not be published yet. It asks for nothing
+    # where it approves: a person approved what was retracted.
+    action = payload.review and payload.review["action"]
+    own = recorded.revision - (2 if action == ReviewAction.RETRACT else 1 if action else 0)
     request = regenerate_request(case, decision_id(case.subject, own))
     events = [
         event
@@ -246,14 +248,6 @@ def reply_to(parent: Subject, payload: bytes | None) -> dict[str, Any]:
         "mode": known.asked_mode,
         "attempt": known.number,
     }
-
-
-def actions_of_people(review: Mapping[str, Any] | None) -> int:
-    """Count the revisions of a response since the gate's own that has a request; `review` is the last action."""
-    if review is None:
-        return 0
-    # the gate asks for nothing where it approves, so a person approved what was retracted
-    return 2 if review["action"] == ReviewAction.RETRACT else 1
 
 
 def publishable(extraction: list[str] | None, tier: IngestionTier) -> list[str] | None:

@@ -116,7 +116,7 @@ def decide_claim(recorded: Decision, value: bytes, claim: Claim, policy: Policy)
         error=facts.error,
     )
     case = ClaimCase(claim, reading, policy, given, findings)
-    if given.place != Place.NOT_NEEDED and case.before_queue().tier != IngestionTier.FLAG_REVIEW:
+    if given.place != Place.NOT_NEEDED and case.judged().tier != IngestionTier.FLAG_REVIEW:
         without_place = given.model_copy(update={"place": Place.NOT_NEEDED})
         case = ClaimCase(claim, reading, policy, without_place, findings)
     frame = envelope(

@@ -207,7 +207,7 @@ async def test_a_decision_above_the_limit_has_its_lists_cut_as_far_as_it_must_an
             stamp=stamp,
         )
         case = PublishedCase(decision)
-        return build_decision(case, again, case.before_queue())
+        return build_decision(case, again, case.judged())
 
     whole = await exactly(LIMIT)
     assert built_again(whole).to_bytes() == whole.to_bytes()

@@ -107,7 +107,7 @@ def test_the_matches_of_a_claim_are_told_apart_once_and_anew_once_state_has_answ
     found = case(matches=matches, fields=TRUSTED)
     kind_of = patch.object(claim_case, "kind_of", wraps=claim_case.kind_of)
     with kind_of as told:
-        judged = found.before_queue()
+        judged = found.judged()
         assert judged.code == "conflicting_near_duplicate"
         list_checks(found)
         found.fields(judged, Limits(100, 500))
