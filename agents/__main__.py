@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from functools import partial
+from inspect import cleandoc
 from typing import Final
 
 import click
@@ -12,7 +14,36 @@ import click
 from groundwire import __version__
 from groundwire.errors import naming_extra
 
-_DECLARE: Final = click.option("--declare", is_flag=True, help="Create the topics that are missing first.")
+_ROLES: Final = {
+    "claims": """Decide claims as they come in.
+
+    What claims cite is looked up in GROUNDWIRE_ADR_DIR and GROUNDWIRE_REPO, or for single tenants where
+    GROUNDWIRE_TENANTS_FILE says; citations that have to ask the network go to `deferred`.
+
+    Example: GROUNDWIRE_ADR_DIR=docs/adrs GROUNDWIRE_REPO=. groundwire worker claims
+    """,
+    "deferred": """Decide claims that cite URLs and issues: asks the network first, as GROUNDWIRE_ALLOW_NETWORKS allows.
+
+    Example: GROUNDWIRE_ALLOW_PORTS=80,443 groundwire worker deferred
+    """,
+    "responses": """Decide responses of language models, and send the claims in them on.
+
+    GROUNDWIRE_CORPUS names the tenants whose responses are checked against what `groundwire corpus load` loaded.
+    GROUNDWIRE_MODEL_API names a language model that is asked about claims too; without one, rules verify them.
+
+    Example: GROUNDWIRE_CORPUS=acme groundwire worker responses
+    """,
+    "reviews": """Carry out what people decide: approve, edit, reject and retract, as they come on review-decisions.
+
+    Needs GROUNDWIRE_KEYS_FILE: the keys that review decisions are signed with, made by `groundwire keys new NAME
+    --tenant TENANT --role reviewer`, and the reviewers who are delegated; without, every decision is refused. With
+    GROUNDWIRE_REVIEW_KEY, the id of a key of its own, it lets expire what nobody reviewed within GROUNDWIRE_REVIEW_TTL
+    days; without, nothing expires.
+
+    Example: GROUNDWIRE_KEYS_FILE=keys.toml GROUNDWIRE_REVIEW_KEY=gate groundwire worker reviews
+    """,
+}
+"""What each role does, by its name."""
 
 
 @click.group()
@@ -25,57 +56,6 @@ def main() -> None:
 
     Example: GROUNDWIRE_METRICS_PORT=9100 groundwire worker claims
     """
-
-
-@main.command()
-@_DECLARE
-def claims(*, declare: bool) -> None:
-    """Decide claims as they come in.
-
-    What claims cite is looked up in GROUNDWIRE_ADR_DIR and GROUNDWIRE_REPO, or for single tenants where
-    GROUNDWIRE_TENANTS_FILE says; citations that have to ask the network go to `deferred`.
-
-    Example: GROUNDWIRE_ADR_DIR=docs/adrs GROUNDWIRE_REPO=. groundwire worker claims
-    """
-    _work("claims", declare=declare)
-
-
-@main.command()
-@_DECLARE
-def deferred(*, declare: bool) -> None:
-    """Decide claims that cite URLs and issues: asks the network first, as GROUNDWIRE_ALLOW_NETWORKS allows.
-
-    Example: GROUNDWIRE_ALLOW_PORTS=80,443 groundwire worker deferred
-    """
-    _work("deferred", declare=declare)
-
-
-@main.command()
-@_DECLARE
-def responses(*, declare: bool) -> None:
-    """Decide responses of language models, and send the claims in them on.
-
-    GROUNDWIRE_CORPUS names the tenants whose responses are checked against what `groundwire corpus load` loaded.
-    GROUNDWIRE_MODEL_API names a language model that is asked about claims too; without one, rules verify them.
-
-    Example: GROUNDWIRE_CORPUS=acme groundwire worker responses
-    """
-    _work("responses", declare=declare)
-
-
-@main.command()
-@_DECLARE
-def reviews(*, declare: bool) -> None:
-    """Carry out what people decide: approve, edit, reject and retract, as they come on review-decisions.
-
-    Needs GROUNDWIRE_KEYS_FILE: the keys that review decisions are signed with, made by `groundwire keys new NAME
-    --tenant TENANT --role reviewer`, and the reviewers who are delegated; without, every decision is refused. With
-    GROUNDWIRE_REVIEW_KEY, the id of a key of its own, it lets expire what nobody reviewed within GROUNDWIRE_REVIEW_TTL
-    days; without, nothing expires.
-
-    Example: GROUNDWIRE_KEYS_FILE=keys.toml GROUNDWIRE_REVIEW_KEY=gate groundwire worker reviews
-    """
-    _work("reviews", declare=declare)
 
 
 def _work(role: str, *, declare: bool) -> None:
@@ -94,6 +74,13 @@ def _work(role: str, *, declare: bool) -> None:
     gc.freeze()
     gc.enable()
     run(role, declare_topics=declare)
+
+
+for _name, _help in _ROLES.items():
+    _declare = click.Option(["--declare"], is_flag=True, help="Create the topics that are missing first.")
+    main.add_command(
+        click.Command(_name, callback=partial(_work, _name), params=[_declare], help=cleandoc(_help))
+    )
 
 
 if __name__ == "__main__":

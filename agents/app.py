@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from faust.auth import Credentials, SASLCredentials, SSLCredentials
 
-from agents.faust_patches import BatchApp, NoTables, check_versions, raw_topic
-from agents.partitions import PartitionWorkers
+from agents.faust_patches import NoTables, WorkerApp, check_versions
 from groundwire.config import Settings, kafka_security
 from groundwire.kafka import name_client
 from groundwire.kafka.connection import MAX_RECORD_BYTES
@@ -24,13 +23,14 @@ class WorkerRole:
     """What differs between workers: each role reads one input topic in its own consumer group.
 
     Attributes:
-        max_records: of a fetch, and of a portion.
+        max_records: of a fetch, and of a batch.
         deferred: reads `deferred`: may use the network, and waits for state (X-14, C-14).
         provisional: decides without state after the grace period if the policy says `state_outage = "defer"`.
         original: the record to decide for the one read.
-        max_bytes: of a portion, smallest first (half a second of CPU); None: all that are not large.
+        max_bytes: of a batch, smallest first (half a second of CPU); None: all that are not large.
     """
 
+    name: str
     topic: TopicName
     max_records: int
     deferred: bool = False
@@ -40,11 +40,14 @@ class WorkerRole:
 
 
 ROLES: Final = {
-    "claims": WorkerRole(TopicName.CLAIMS, 500, provisional=True),
-    "deferred": WorkerRole(TopicName.DEFERRED, 100, deferred=True, original=deferred_record),
-    # a kilobyte of a response takes up to seven milliseconds
-    "responses": WorkerRole(TopicName.LLM_RESPONSES, 50, provisional=True, max_bytes=64_000),
-    "reviews": WorkerRole(TopicName.REVIEW_DECISIONS, 100),
+    role.name: role
+    for role in (
+        WorkerRole("claims", TopicName.CLAIMS, 500, provisional=True),
+        WorkerRole("deferred", TopicName.DEFERRED, 100, deferred=True, original=deferred_record),
+        # a kilobyte of a response takes up to seven milliseconds
+        WorkerRole("responses", TopicName.LLM_RESPONSES, 50, provisional=True, max_bytes=64_000),
+        WorkerRole("reviews", TopicName.REVIEW_DECISIONS, 100),
+    )
 }
 """The roles by the names that `groundwire worker` takes."""
 
@@ -56,7 +59,7 @@ def topics_of(name: str) -> list[TopicName]:
 
 
 MAX_RECORDS_WITH_MODEL: Final = 8
-"""Records of a fetch and of a portion if a language model is asked about each: a portion waits for all answers."""
+"""Records of a fetch and of a batch if a language model is asked about each: a batch waits for all answers."""
 
 
 def role_of(name: str, *, with_model: bool = False) -> WorkerRole:
@@ -64,7 +67,7 @@ def role_of(name: str, *, with_model: bool = False) -> WorkerRole:
     return replace(role, max_records=MAX_RECORDS_WITH_MODEL) if with_model else role
 
 
-def build_app(name: str, settings: Settings, *, with_model: bool = False) -> BatchApp:
+def build_app(name: str, settings: Settings, *, with_model: bool = False) -> WorkerApp:
     """Build the app of a role. Raises: UsageError: another Faust, or unreadable GROUNDWIRE_KAFKA_... files."""
     check_versions()
     broker = ";".join(f"kafka://{address}" for address in settings.bootstrap)
@@ -79,7 +82,7 @@ def build_app(name: str, settings: Settings, *, with_model: bool = False) -> Bat
         )
     elif security.encrypted:
         credentials = SSLCredentials(context=security.context())
-    return BatchApp(
+    return WorkerApp(
         settings.group_prefix + name,
         broker=broker,
         broker_client_id=name_client(settings.topic_prefix, name),
@@ -112,14 +115,15 @@ def build_app(name: str, settings: Settings, *, with_model: bool = False) -> Bat
     )
 
 
-def declare_agent(app: BatchApp, name: str, topic_prefix: str, workers: PartitionWorkers) -> None:
-    """Declare the one agent of a role: it hands batches to the partition workers."""
+def declare_agent(app: WorkerApp, name: str, topic_prefix: str, submit: Callable[[Any], None]) -> None:
+    """Declare the one agent of a role: it submits each fetch, undecoded, so that a bad record is a dead letter."""
     topic = ROLES[name].topic
+    raw = app.topic(topic_prefix + topic, value_serializer="raw", allow_empty=True, internal=False)
 
-    @app.agent(raw_topic(app, topic_prefix + topic), name=topic)
-    async def submit_batches(batches: Any) -> None:  # noqa: ANN401 - a Faust stream
-        async for event in batches.noack().events():
-            workers.submit(event)
+    @app.agent(raw, name=topic)
+    async def submit_fetches(fetches: Any) -> None:  # noqa: ANN401 - a Faust stream
+        async for event in fetches.noack().events():
+            submit(event)
 
 
 def quiet_faust() -> None:

@@ -1,6 +1,6 @@
 """The records of one partition, from fetch to commit.
 
-One rule says what may start: no earlier undone record has its key, it is due, and it fits the bytes of a portion. The
+One rule says what may start: no earlier undone record has its key, it is due, and it fits the bytes of a batch. The
 offset to commit is the end of the done prefix; the crash mark covers what has started.
 """
 
@@ -60,8 +60,8 @@ class PartitionBook:
     """Every record of a partition that is fetched and not done.
 
     Args:
-        max_bytes: of a portion, smallest records of a fetch first; None: any number of small records, one large one.
-        max_records: of a portion.
+        max_bytes: of a batch, smallest records of a fetch first; None: any number of small records, one large one.
+        max_records: of a batch.
         due: returns the time of the clock before which a record does not start.
         clock: in seconds.
 
@@ -120,7 +120,7 @@ class PartitionBook:
         return self._bytes < READ_AHEAD and not self._may_start and not small_runs
 
     def isolate(self, mark: InFlightMark | None) -> None:
-        """Suspect the records under the mark that a dead worker left; until all are done, portions run one by one."""
+        """Suspect the records under the mark that a dead worker left; until all are done, batches run one by one."""
         self._crash_mark = mark
         for entry in self._entries.values():
             entry.crashes = self._crashes(entry.record)
@@ -146,12 +146,12 @@ class PartitionBook:
         self._end = end
 
     def take(self, *, large: bool, most: int | None = None) -> list[Entry]:
-        """Return the next portion of small or of large records, of at most `most`; empty if none may start."""
-        portion = self._startable(large=large)[:most]
-        self._running.update(portion)
+        """Return the next batch of small or of large records, of at most `most`; empty if none may start."""
+        batch = self._startable(large=large)[:most]
+        self._running.update(batch)
         if not large:
             self._may_start = False
-        return portion
+        return batch
 
     def done(self, entries: Iterable[Entry]) -> None:
         """Settle records: the broker has acknowledged everything that follows from them."""
@@ -169,7 +169,7 @@ class PartitionBook:
         self._may_start = True
 
     def _small(self, records: Sequence[InboundRecord]) -> set[int]:
-        """Return the offsets of the records of a fetch that run first: the smallest, up to the bytes of a portion."""
+        """Return the offsets of the records of a fetch that run first: the smallest, up to the bytes of a batch."""
         budget = float("inf") if self._max_bytes is None else self._max_bytes
         small: set[int] = set()
         for record in sorted(records, key=_size):
@@ -195,27 +195,27 @@ class PartitionBook:
             return []
         now = self._clock()
         budget = self._max_bytes if self._max_bytes is not None else 0 if large else float("inf")
-        portion: list[Entry] = []
+        batch: list[Entry] = []
         held: set[bytes | None] = set()
         size = 0
         for entry in self._entries.values():
             key = entry.record.key
             if last is not None and entry.record.offset > last:
-                return portion
+                return batch
             waits = entry in self._running or entry.due > now
             if entry.crashes >= ALONE:  # nothing passes it
-                free = not (self._running or held or portion or waits)
-                return [entry] if free and entry.large == large else portion
+                free = not (self._running or held or batch or waits)
+                return [entry] if free and entry.large == large else batch
             follows = key in held or (key is None and bool(held))
-            fits = not portion or size + entry.size <= budget
+            fits = not batch or size + entry.size <= budget
             if entry.large == large and fits and not (waits or follows):
-                portion.append(entry)
+                batch.append(entry)
                 size += entry.size
-                if len(portion) == self._max_records:
-                    return portion
+                if len(batch) == self._max_records:
+                    return batch
             else:
                 held.add(key)
-        return portion
+        return batch
 
 
 def _size(record: InboundRecord) -> int:

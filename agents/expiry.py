@@ -17,8 +17,8 @@ from typing import Final
 import structlog
 from pydantic import ValidationError
 
+from agents.health import Health
 from agents.outputs import Output
-from agents.partitions import Health
 from agents.publisher import ProducerBroken, Publisher
 from groundwire.errors import BrokerUnavailable, StateError, StateUnavailable, UsageError
 from groundwire.gate.reviews import GATE

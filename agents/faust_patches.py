@@ -1,12 +1,29 @@
-"""What Groundwire replaces in Faust and aiokafka: a fetch is one event, and offsets are tracked here.
+"""What Groundwire replaces in Faust and aiokafka: a fetch is one event, and offsets are tracked by `agents.book`.
 
-Stock Faust passes every record through conductor, channel, event and stream, and its offset tracking commits past an
-unfinished event. Here `getmany` yields **one** message per fetched partition: its value is the list of records, its
-offset the last one read, transaction markers included. Offsets are committed up to the first undone one of the book.
+| what | why: Faust or aiokafka else | test |
+|---|---|---|
+| `FetchConsumer.getmany`, `_drain_messages` | pass each record through conductor, channel, event and stream | B `a_fetch_is_one_event` |
+| `FetchConsumer.force_commit` | commits past an unfinished event, and aborted records and markers stay as lag | U `the_done_prefix`, B `never_commits_past` |
+| `FetchConsumer.wait_empty` | waits for acks, and a commit that runs counts as one that begins | B `graceful_stop`, `settled_while` |
+| `FetchConsumer.perform_seek` | seeks again after a rebalance: records are read twice | B `nothing_fetched_around_it` |
+| `FetchConsumer.resume_flow` | resumes an assignment that is being revoked | B `begun_before_a_rebalance` |
+| `FetchConsumer.on_partitions_*` | forgets offsets before what runs is finished and committed | B `settled_while`, U `ends_after_a_revocation` |
+| `LoopConsumer` | runs in a thread: fetches, commits and waits compete for the GIL | B all |
+| `LoopConsumer.on_stop` | waits for ever for a fetch from a lost node | U `node_that_is_away` |
+| `LoopConsumer._create_worker_consumer` | waits 1.5 s for silent partitions, reads uncommitted records, commits no metadata | U `busy_partition`, S |
+| `LoopConsumer.on_start` | pauses a broker for 0.1 s while records of one partition are buffered; forgets what was committed at the start | U `busy_partition`, `commits_later` |
+| `LoopConsumer.wake` | reads a partition that has room again only with the next fetch | U `has_room_again` |
+| `NoTables` | sleeps for a second, and subscribes agents that come later after 45 s | U `topics_are_subscribed_once` |
+| `PatientProducer` | drops a batch whose partition has no leader for long; the broker refuses all that follow | U `no_leader` |
+| `IdempotentProducer` | is idempotent only with Faust's transactions | B all |
+| `WorkerApp._create_directories` | writes to the file system, which may be read-only | `tests/unit/deploy` |
 
-This holds for the versions below. Before upgrading, read `faust/transport/consumer.py` again and run
-`tests/stream/test_batches.py`; docs/develop/faust.md lists what else Faust would lose, duplicate or delay.
+B: tests/stream/test_batches.py, S: tests/stream/test_seals.py, U: tests/unit/agents/test_faust_patches.py, which also fails
+if the source of anything replaced changes. This holds for the versions below; docs/develop/faust.md lists what else
+Faust would lose, duplicate or delay.
 """
+
+# ruff: noqa: E501 - a table
 
 # ruff: noqa: SLF001 - bound to the internals of these versions
 
@@ -15,13 +32,12 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import faust
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -29,13 +45,16 @@ from aiokafka.errors import ConsumerStoppedError, UnsupportedCodecError
 from aiokafka.structs import OffsetAndMetadata
 from faust.tables.manager import TableManager
 from faust.transport.drivers import aiokafka as driver
-from faust.types import TP, TopicT
-from faust.utils import venusian
+from faust.types import TP
 from mode.utils.futures import maybe_async
 
 from agents.book import PartitionBook
+from agents.hooks import Commits
 from groundwire.errors import UsageError
 from groundwire.kafka.connection import ISOLATION, back_off, codec_missing, inbound
+
+if TYPE_CHECKING:
+    from agents.partitions import Partitions
 
 VERSIONS: Final = {"faust-streaming": "0.15.3", "mode-streaming": "0.7.1", "aiokafka": "0.14.0"}
 
@@ -43,7 +62,7 @@ FETCH_WAIT: Final = 100
 """Milliseconds that the broker may hold a fetch.
 
 aiokafka keeps one fetch per broker in flight, for partitions without buffered records; with Faust's 1.5 s a busy
-partition beside silent ones got one batch in 1.5 s.
+partition beside silent ones was fetched once in 1.5 s.
 """
 
 _SHORT_WAIT: Final = 10
@@ -58,9 +77,6 @@ _PREFETCH_PAUSE: Final = 0.005
 With aiokafka's 0.1 s, half of the records beside a busy partition were 50 ms old when they were read.
 """
 
-# Faust's bookkeeping for a scan that no worker makes would read the sources of all modules
-venusian.attach = lambda *_noted, **_options: None
-
 
 def check_versions() -> None:
     """Refuse versions of Faust that this file was not written for. Raises: UsageError."""
@@ -70,35 +86,10 @@ def check_versions() -> None:
             raise UsageError(
                 f"{package} is {found}, workers need {expected}: install groundwire[worker] as locked"
             )
-    try:
-        from faust._cython.streams import StreamIterator  # noqa: F401, PLC0415 - only its presence matters
-    except ImportError:
-        raise UsageError(
-            "Faust's compiled extension is missing, and without it records are acked differently: "
-            "install a wheel of faust-streaming, without NO_CYTHON"
-        ) from None
-
-
-class RawSchema(faust.Schema[Any, Any]):
-    """Passes keys and values through: the gate decodes them, so that a bad record is a dead letter."""
-
-    def loads_key(self, app: Any, message: Any, **_options: Any) -> Any:  # noqa: ANN401, ARG002 - Faust's signature
-        return message.key
-
-    def loads_value(self, app: Any, message: Any, **_options: Any) -> Any:  # noqa: ANN401, ARG002
-        return message.value
-
-
-def raw_topic(app: faust.App, name: str) -> TopicT:
-    """Return an existing topic to read raw batches from."""
-    return app.topic(name, schema=RawSchema(), allow_empty=True, internal=False)
 
 
 class NoTables(TableManager):
-    """Subscribes as soon as all agents know their topics; no worker has a table.
-
-    Faust sleeps for a second instead, and subscribes agents that come later after 45 s.
-    """
+    """Subscribes as soon as all agents know their topics; no worker has a table."""
 
     async def on_start(self) -> None:
         def agents_read() -> bool:
@@ -113,17 +104,14 @@ class NoTables(TableManager):
 
 
 class LoopConsumer(driver.AIOKafkaConsumerThread):
-    """Faust's consumer thread without the thread: fetches return soon, and it stops without a broker too.
-
-    Between threads, fetches, commits and waits compete with the pipeline for the GIL, and handing over a batch took
-    milliseconds. Nothing in the pipeline blocks the event loop for long.
+    """Faust's consumer thread without the thread, as nothing in a worker blocks the event loop for long.
 
     On stop, aiokafka leaves the group and cancels its fetches; one that backs off from an unreachable broker passes the
     cancellation on to the caller.
     """
 
-    seals: Mapping[TP, tuple[int, str]] = MappingProxyType({})
-    """End offset and hash of the last seal of each partition."""
+    commits: Commits = MappingProxyType({})
+    """The offsets that are committed next, with their metadata, which Faust leaves empty."""
 
     def __init__(self, consumer: Any, *, loop: Any, beacon: Any) -> None:  # noqa: ANN401 - Faust's own arguments
         super().__init__(consumer, loop=loop, thread_loop=loop, beacon=beacon)
@@ -148,20 +136,15 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         await self._default_stop_futures()
 
     def _create_worker_consumer(self, transport: Any) -> Any:  # noqa: ANN401 - Faust's transport, aiokafka's consumer
-        consumer = super()._create_worker_consumer(transport)
+        consumer: Any = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = FETCH_WAIT  # Faust has no setting for it
         consumer._isolation_level = ISOLATION  # Faust ties it to transactions of its own
-        worker_consumer: Any = consumer  # mypy guards methods
-        commit: Any = consumer.commit
+        commit = consumer.commit
 
-        async def commit_sealed(offsets: Mapping[Any, OffsetAndMetadata]) -> None:
-            """Commit offsets with the hash of the seal that ends there as metadata, which Faust leaves empty."""
-            seals = {(*tp, end): seal for tp, (end, seal) in self.seals.items()}
-            await commit(
-                {tp: OffsetAndMetadata(at, seals.get((*tp, at), "")) for tp, (at, _) in offsets.items()}
-            )
+        async def commit_with_metadata(offsets: Mapping[Any, OffsetAndMetadata]) -> None:
+            await commit({tp: OffsetAndMetadata(*self.commits[TP(*tp)]) for tp in offsets})
 
-        worker_consumer.commit = commit_sealed
+        consumer.commit = commit_with_metadata
         return back_off(consumer)
 
     async def on_start(self) -> None:
@@ -172,7 +155,6 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         actions, update = fetcher._get_actions_per_node, fetcher._update_fetch_positions
 
         def hurry(assignment: Any) -> Any:  # noqa: ANN401 - aiokafka's
-            """Shorten the wait of fetches while records are buffered, then do as aiokafka."""
             since = time.monotonic() - _SHORT_FOR
             in_hurry = any(waiting._created > since for waiting in fetcher._records.values())
             fetcher._fetch_max_wait_ms = _SHORT_WAIT if in_hurry else FETCH_WAIT
@@ -209,15 +191,8 @@ def _positions(assignment: Any, tps: Iterable[tuple[str, int]]) -> dict[TP, int]
     return {tp: state.position for tp, state in states.items() if state and state.has_valid_position}
 
 
-class _NoOffsetsRead(defaultdict[Any, Any]):
-    """Disables Faust's memory of read offsets: it drops records that a rebalance reads again."""
-
-    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401 - a partition and an offset
-        """Forget."""
-
-
-class BatchConsumer(driver.Consumer):
-    """Yields batches, and commits up to the first one that is not done."""
+class FetchConsumer(driver.Consumer):
+    """Yields fetches, and commits up to the first record that is not done."""
 
     app: Any
 
@@ -226,7 +201,6 @@ class BatchConsumer(driver.Consumer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Faust's own arguments
         super().__init__(*args, **kwargs)
-        self._read_offset = _NoOffsetsRead(lambda: None)
         self._held = False
         #: Fetchable partitions; the fetch in flight sees changes.
         self._ready: set[TP] = set()
@@ -235,15 +209,12 @@ class BatchConsumer(driver.Consumer):
         self.positions: dict[TP, int] = {}
         #: What was committed when the assignment began, offset -1 for nothing; who holds a partition next commits more.
         self.starts: dict[TP, OffsetAndMetadata] = {}
-        self._forget()
-
-    def _forget(self) -> None:
         #: Every record that is fetched and not done, by partition.
         self.books: dict[TP, PartitionBook] = {}
 
     def _book(self, tp: TP) -> PartitionBook:
         if tp not in self.books:
-            self.books[tp] = self.app.new_book()
+            self.books[tp] = self.app.partitions.new_book()
         return self.books[tp]
 
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:  # noqa: ASYNC109 - Faust's signature
@@ -270,7 +241,7 @@ class BatchConsumer(driver.Consumer):
             yield tp, message
 
     async def _drain_messages(self, fetcher: Any) -> None:  # noqa: ANN401 - Faust's
-        """Hand on fetched batches until the worker ends; Faust creates four tasks per message for that."""
+        """Hand on what is fetched until the worker ends."""
         try:
             while not (self.should_stop or fetcher.should_stop):
                 async for _, message in self.getmany(timeout=1.0):
@@ -309,11 +280,6 @@ class BatchConsumer(driver.Consumer):
             thread: Any = self._thread
             thread.wake()
 
-    def release(self, message: Any) -> None:  # noqa: ANN401 - Faust's message
-        """Have Faust forget a message: the book keeps its records."""
-        message.acked = True
-        self._unacked_messages.discard(message)
-
     def partitions_of(self, topic: str) -> int:
         """Return the number of a topic's partitions, as of the last metadata; 0 if it is unknown."""
         return len(self._thread._ensure_consumer().partitions_for_topic(topic) or ())
@@ -333,37 +299,27 @@ class BatchConsumer(driver.Consumer):
                 records += max(0, state.lso - book.committable)
         return records, time.monotonic() - min(fetched_at) if fetched_at else 0.0
 
-    def ack(self, message: Any) -> bool:  # noqa: ANN401, ARG002
-        return False
-
     async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:  # noqa: ANN401, ARG002, FBT001, FBT002 - Faust's
-        """Commit what is done of each partition, sealed first; what cannot be sealed is tried at the next commit."""
-        ends = {tp: (book.committable, book.first_offset or 0) for tp, book in self.books.items()}
-        offsets = {
-            tp: end
-            for tp, (end, begin) in ends.items()
-            if end is not None and end > max(begin, self._committed_offset.get(tp) or 0)
-        }
-        if offsets and self.app.seal is not None:
-            thread: Any = self._thread
-            thread.seals = await self.app.seal(offsets)
-            offsets = {tp: end for tp, (end, _) in thread.seals.items()}
-        return bool(offsets) and await self._commit_offsets(offsets)
+        """Commit what is done of each partition; what a hook holds back is tried at the next commit."""
+        commits: Commits = {}
+        for tp, book in self.books.items():  # 1. take the end of the done prefix of each partition
+            known = max(book.first_offset or 0, self._committed_offset.get(tp) or 0)
+            if book.committable is not None and book.committable > known:
+                commits = {**commits, tp: (book.committable, "")}
+        if commits:  # 2. have hooks seal what led there
+            commits = await self.app.partitions.before_commit(commits)
+        thread: Any = self._thread
+        thread.commits = commits  # 3. commit with the hashes of the seals, 4. and remember what is committed
+        return bool(commits) and await self._commit_offsets({tp: end for tp, (end, _) in commits.items()})
 
     async def wait_empty(self) -> None:
-        """Wait until nothing runs, and commit what is done.
-
-        Faust's commit does nothing if another one is running, which may have begun too early.
-        """
-        await self.app.finish_running()
+        """Wait until nothing runs, and commit what is done: a commit that is running may have begun too early."""
+        await self.app.partitions.finish()
         await self.maybe_wait_for_commit_to_finish()
         await self.commit()
 
     async def perform_seek(self) -> None:
-        """Do nothing: aiokafka starts each assignment at the committed offsets.
-
-        Faust seeks again before it resumes; records of the new assignment already handed out would be read twice.
-        """
+        """Do nothing: aiokafka starts each assignment at the committed offsets."""
 
     def resume_flow(self) -> None:
         """Resume unless partitions are being revoked: a late resumption of an earlier assignment is ignored."""
@@ -371,33 +327,29 @@ class BatchConsumer(driver.Consumer):
             super().resume_flow()
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Finish and commit what is in flight, then forget the partitions; Faust forgets first."""
+        """Finish and commit what is in flight, then forget the partitions."""
         self._held = False
-        self.app.before_revocation(set(revoked))
+        self.app.partitions.release()
         self.stop_flow()
         self.app.flow_control.suspend()
         self.app.flow_control.clear()
         await self.wait_empty()
         await super().on_partitions_revoked(revoked)
-        self.positions, self.starts = {}, {}  # not at assignment: reading may begin before that callback
-        self._forget()
+        # positions not at assignment: reading may begin before that callback
+        self.positions, self.starts, self.books = {}, {}, {}
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Take over partitions; everything read before the rebalance is forgotten."""
-        self._forget()
-        self._held = True
-        self.app.before_assignment(set(assigned))
+        self.books, self._held = {}, True
+        self.app.partitions.before_assignment()
         await super().on_partitions_assigned(assigned, generation_id)
         for tp in assigned:
             self.note_room(tp)
-        self.app.after_assignment(set(assigned))
+        self.app.partitions.after_assignment(set(assigned))
 
 
 class PatientProducer(AIOKafkaProducer):
-    """Keeps batches however long a partition has no leader; `Publisher` decides how long to wait.
-
-    aiokafka drops them after the request timeout, with their sequence numbers, and the broker refuses all that follow.
-    """
+    """Keeps batches however long a partition has no leader; `Publisher` decides how long to wait."""
 
     def __init__(self, **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[no-untyped-call]  # aiokafka's
@@ -406,8 +358,6 @@ class PatientProducer(AIOKafkaProducer):
 
 
 class IdempotentProducer(driver.Producer):
-    """An idempotent producer, which Faust only has with its transactions."""
-
     @property
     def _producer_type(self) -> type[AIOKafkaProducer]:
         return PatientProducer
@@ -416,37 +366,25 @@ class IdempotentProducer(driver.Producer):
         return {"acks": "all", "enable_idempotence": True, "linger_ms": 0}
 
 
-class BatchTransport(driver.Transport):
-    Consumer: ClassVar[Any] = BatchConsumer
+class WorkerTransport(driver.Transport):
+    Consumer: ClassVar[Any] = FetchConsumer
     Producer: ClassVar[Any] = IdempotentProducer
 
 
-class BatchApp(faust.App):
-    """A Faust app over BatchTransport.
+class WorkerApp(faust.App):
+    """A Faust app over WorkerTransport.
 
     Attributes:
-        new_book: makes the book of an assigned partition.
-        finish_running: waits until no record is being processed.
-        before_revocation: called before partitions are revoked, to end waiting work.
-        before_assignment: called with all partitions, before any record.
-        after_assignment: called with all partitions, once they can be read.
         give_up: called with the error that keeps the worker from reading on.
-        seal: seals offsets to commit, and returns those that may be committed with their hashes; None: no seals.
     """
 
-    new_book: Callable[[], PartitionBook]
-    finish_running: Callable[[], Awaitable[None]]
-    before_revocation: Callable[[set[TP]], None]
-    before_assignment: Callable[[set[TP]], None]
-    after_assignment: Callable[[set[TP]], None]
+    partitions: Partitions
     give_up: Callable[[UsageError], None]
-    seal: Callable[[Mapping[TP, int]], Awaitable[Mapping[TP, tuple[int, str]]]] | None = None
 
     def _create_directories(self) -> None:
         """Create none: the file system may be read-only."""
 
     def _new_transport(self) -> Any:  # noqa: ANN401
-        return BatchTransport(self.conf.broker_consumer, self)
+        return WorkerTransport(self.conf.broker_consumer, self)
 
-    def _new_producer_transport(self) -> Any:  # noqa: ANN401
-        return BatchTransport(self.conf.broker_producer, self)
+    _new_producer_transport = _new_transport

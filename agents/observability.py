@@ -1,27 +1,23 @@
-"""Metrics of batches, spans of records, and /metrics, /live and /ready."""
+"""Metrics of batches, spans of records, and the pause after internal errors in a row."""
 
 # ruff: noqa: PLC0415 - the packages of OpenTelemetry are optional
 
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final
-from wsgiref.simple_server import WSGIRequestHandler, make_server
+from typing import TYPE_CHECKING, Final
 
 import structlog
-from prometheus_client import make_wsgi_app
-from prometheus_client.exposition import ThreadingWSGIServer
 
+from agents.health import Health
+from agents.hooks import Batch, Hook
 from agents.outputs import Output
-from agents.partitions import Health
 from groundwire import metrics
 from groundwire.errors import ErrorCode, UsageError
 from groundwire.gate.types import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
@@ -37,56 +33,79 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-Carrier = Callable[[list[Output]], list[Output]]
-"""Sets `traceparent` of records to the span of their cause."""
+FIRST_TRIAL: Final = 5.0
+"""Seconds before a record is tried again after too many internal errors; doubled up to `LAST_TRIAL`."""
 
-STALL_SECONDS: Final = 120.0
-"""Seconds without progress after which a busy worker counts as dead."""
+LAST_TRIAL: Final = 300.0
 
 
-class FailureRun:
-    """Counts internal errors in a row, at most ten of one key, so that one producer stops nobody else.
+class InternalErrors(Hook):
+    """Pauses the worker while internal errors come in a row: the configuration is suspected, not the records.
 
-    Dead letters neither count nor end the run: they are the sender's errors.
-
-    Attributes:
-        fresh: whether an error came since the worker last paused.
+    Of one key at most ten count, so that one producer stops nobody else. Dead letters neither count nor end the run:
+    they are the sender's errors.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, health: Health) -> None:
+        self._health = health
         self._by_key: Counter[bytes | None] = Counter()
-        self.fresh = False
-
-    def count(self, result: Result) -> None:
-        if (
-            isinstance(result, Decided | Provisional)
-            and result.decision.reason_code == ReasonCode.INTERNAL_ERROR
-        ):
-            self.fresh = True
-            key = result.record.key
-            self._by_key[key] = min(self._by_key[key] + 1, 10)
-        elif not isinstance(result, DeadLetter):
-            self._by_key.clear()
+        self._is_new = False  # whether an error came since the worker last paused
+        self._trial = FIRST_TRIAL
 
     @property
-    def too_long(self) -> bool:
-        """Whether the worker should pause: the configuration is suspected, not the records."""
+    def alone(self) -> bool:  # type: ignore[override]  # an attribute of other hooks
+        """Whether there are too many, so that records are tried one at a time."""
         return self._by_key.total() >= 100
 
+    async def before_batch(self, batch: Batch) -> None:
+        if not (self.alone and self._is_new):
+            return
+        if "internal_errors" not in self._health.current:
+            hint = "the gate failed at 100 records in a row, of ten keys or more: check the version, policy and keys"
+            log.error("worker.paused", why="internal_errors", hint=hint)
+        self._health.begin("internal_errors")
+        await batch.loop.lease.pause(self._trial)
+        self._is_new = False
+        self._trial = min(2 * self._trial, LAST_TRIAL)
 
-class BatchMetrics:
+    def after_publish(self, batch: Batch) -> None:
+        for result in batch.results:
+            match result:
+                case Decided(decision=decision) | Provisional(decision=decision) if (
+                    decision.reason_code == ReasonCode.INTERNAL_ERROR
+                ):
+                    self._is_new = True
+                    key = result.record.key
+                    self._by_key[key] = min(self._by_key[key] + 1, 10)
+                case DeadLetter():
+                    pass
+                case _:
+                    self._by_key.clear()
+        if not self.alone:
+            self._trial = FIRST_TRIAL
+            self._health.end("internal_errors")
+
+
+class BatchMetrics(Hook):
+    """Counts what was published, and times the stages."""
+
     def __init__(self, role: str) -> None:
         self._latency = metrics.LATENCY.labels(role)
-        self.batch_records = metrics.BATCH_RECORDS.labels(role)
-        self.misplaced = metrics.MISPLACED.labels(role)
-        self.stage = cache(partial(metrics.STAGE.labels, role))
-        self.failures = FailureRun()
+        self._records = metrics.BATCH_RECORDS.labels(role)
+        self._stage = cache(partial(metrics.STAGE.labels, role))
         for code in ErrorCode:
             metrics.DEAD_LETTERS.labels(code)  # from 0, so that the first one is an increase
 
-    def count(self, results: Sequence[Result], fresh: AbstractSet[str]) -> None:
-        """Count a published batch; decisions in `fresh` are this worker's and count once, others are repeats."""
-        left = set(fresh)
+    async def before_batch(self, batch: Batch) -> None:
+        self._records.observe(len(batch.entries))
+
+    def during(self, stage: str, batch: Batch) -> AbstractContextManager[object]:  # noqa: ARG002 - as all hooks
+        timer: AbstractContextManager[object] = self._stage(stage).time()
+        return timer
+
+    def after_publish(self, batch: Batch) -> None:
+        """Count a batch; decisions in `fresh` are this worker's and count once, others are repeats."""
+        left = set(batch.fresh)
         decisions: Counter[tuple[str, str, str]] = Counter()
         checks: Counter[tuple[str, str]] = Counter()
 
@@ -94,10 +113,8 @@ class BatchMetrics:
             left.discard(decision.decision_id)
             decisions[decision.kind, decision.tier, decision.reason_code] += 1
             for result in ("passed", "failed", "skipped"):
-                # of a check only its name, what follows is text
-                checks.update(
-                    (check.partition(":")[0], result) for check in getattr(decision, f"checks_{result}")
-                )
+                for check in getattr(decision, f"checks_{result}"):
+                    checks[check.partition(":")[0], result] += 1  # what follows the name is text
             is_full = decision.reason_code == ReasonCode.REVIEW_QUEUE_FULL
             if is_full and decision.facts.place == Place.TENANT_FULL:
                 metrics.TENANT_REFUSALS.labels("review").inc()
@@ -108,8 +125,7 @@ class BatchMetrics:
             if record.key != record_key(decision.tenant_id, decision.user_id):
                 metrics.MISKEYED.inc()
 
-        for result in results:
-            self.failures.count(result)
+        for result in batch.results:
             match result:
                 case Decided(record=record, decision=decision) if decision.decision_id in left:
                     count_decided(record, decision)
@@ -136,14 +152,8 @@ class BatchMetrics:
                     metrics.DEFERRED.inc()
                 case DeadLetter(record=record, error=error):
                     metrics.DEAD_LETTERS.labels(error.code).inc()
-                    log.info(
-                        "record.dead",
-                        code=error.code,
-                        field=known_field(error.field),
-                        topic=record.topic,
-                        partition=record.partition,
-                        offset=record.offset,
-                    )
+                    where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+                    log.info("record.dead", code=error.code, field=known_field(error.field), **where)
         for labels, number in decisions.items():
             _decisions(*labels).inc(number)
         for name_and_result, number in checks.items():
@@ -164,35 +174,26 @@ def set_tenant_gauges(limit: str, used: Iterable[int], most: int) -> None:
     metrics.TENANTS_AT_LIMIT.labels(limit).set(sum(count >= 0.99 * most for count in counts))
 
 
-class Tracing:
-    """Traces batches; off by default, when `traceparent` is passed on unchanged.
+class Tracing(Hook):
+    """Opens a span for each record, child of the one in its `traceparent`.
 
-    With tracing on, a span covers a record from the fetch of its batch to the acknowledgement of its outputs.
+    It covers a record from the start of its batch to the acknowledgement of its outputs, which carry it.
     """
-
-    def began(self) -> int:
-        return 0
-
-    @contextmanager
-    def spans(self, results: Sequence[Result], began: int) -> Iterator[Carrier]:  # noqa: ARG002 - as OpenTelemetry
-        """Keep a span open for each result until its outputs are acknowledged."""
-        yield lambda outgoing: outgoing
-
-
-class OpenTelemetry(Tracing):
-    """One span per record, child of the one in its `traceparent`."""
 
     def __init__(self, role: str, tracer: Tracer) -> None:
         self._role = role
         self._tracer = tracer
 
-    def began(self) -> int:
-        return time.time_ns()
+    def during(self, stage: str, batch: Batch) -> AbstractContextManager[object]:
+        return self._spans(batch) if stage == "publish" else nullcontext()
 
     @contextmanager
-    def spans(self, results: Sequence[Result], began: int) -> Iterator[Carrier]:
+    def _spans(self, batch: Batch) -> Iterator[None]:
         with ExitStack() as opened:
-            spans = {id(result.record): opened.enter_context(self._span(result, began)) for result in results}
+            spans = {
+                id(result.record): opened.enter_context(self._span(result, batch.began))
+                for result in batch.results
+            }
 
             def carried(output: Output) -> Output:
                 """Set the context of a span; a dead letter keeps its record's headers."""
@@ -203,7 +204,8 @@ class OpenTelemetry(Tracing):
                 others = [(key, held) for key, held in output.headers if key != TRACEPARENT]
                 return replace(output, headers=[*others, (TRACEPARENT, value.encode())])
 
-            yield lambda outgoing: [carried(output) for output in outgoing]
+            batch.outputs = [[carried(output) for output in some] for some in batch.outputs]
+            yield
 
     @contextmanager
     def _span(self, result: Result, began: int) -> Iterator[Span]:
@@ -237,10 +239,8 @@ class OpenTelemetry(Tracing):
             span.end()
 
 
-def open_tracing(role: str, *, enabled: bool) -> Tracing:
+def open_tracing(role: str) -> Tracing:
     """Set up tracing from OpenTelemetry's own variables. Raises: UsageError: its packages are not installed."""
-    if not enabled:
-        return Tracing()
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
@@ -254,56 +254,19 @@ def open_tracing(role: str, *, enabled: bool) -> Tracing:
     provider = TracerProvider(resource=Resource.create({"service.name": service}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     tracer = provider.get_tracer("groundwire")
-    return OpenTelemetry(role, tracer)  # remaining spans are sent at exit
+    return Tracing(role, tracer)  # remaining spans are sent at exit
 
 
 def _outcome(result: Result) -> dict[str, str | int]:
     """Return the outcome of a record as codes: no span carries an id or text."""
     match result:
         case Decided(decision=decision) | Provisional(decision=decision) | Acted(decision=decision):
-            return {
-                "groundwire.outcome": "decided",
-                "groundwire.kind": str(decision.kind),
-                "groundwire.tier": str(decision.tier),
-                "groundwire.reason_code": str(decision.reason_code),
-                "groundwire.revision": decision.revision,
-            }
+            codes = {name: str(getattr(decision, name)) for name in ("kind", "tier", "reason_code")}
+            found: dict[str, str | int] = {"outcome": "decided", **codes, "revision": decision.revision}
         case DeadLetter(error=error):
-            return {"groundwire.outcome": "dead_letter", "groundwire.error": str(error.code)}
+            found = {"outcome": "dead_letter", "error": str(error.code)}
         case Refused(code=code):
-            return {"groundwire.outcome": "refused", "groundwire.reason_code": str(code)}
-        case Deferred():
-            return {"groundwire.outcome": "deferred"}
-    return {"groundwire.outcome": "standby"}
-
-
-def serve_health(host: str, port: int, health: Health) -> None:
-    """Serve /metrics, /live and /ready in a thread; port 0: not at all."""
-    if not port:
-        return
-    metrics_app = make_wsgi_app()  # answers whatever the path
-    answers: dict[str, Callable[[], bool]] = {
-        "/live": lambda: health.alive(STALL_SECONDS),
-        "/ready": health.ready,
-    }
-
-    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        answer = answers.get(environ["PATH_INFO"])
-        if answer is None and environ["PATH_INFO"] == "/metrics":
-            page: Iterable[bytes] = metrics_app(environ, start_response)
-            return page
-        if answer is None:
-            start_response("404 Not Found", [("Content-Type", "text/plain")])
-            return [b"not found: there are /metrics, /live and /ready"]
-        good = answer()
-        text = "ok" if good else "paused: " + ", ".join(sorted(health.waits_for) or ["no progress"])
-        start_response("200 OK" if good else "503 Service Unavailable", [("Content-Type", "text/plain")])
-        return [text.encode()]
-
-    server = make_server(host, port, app, server_class=ThreadingWSGIServer, handler_class=_QuietHandler)
-    threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
-
-
-class _QuietHandler(WSGIRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - the base class's signature
-        ...
+            found = {"outcome": "refused", "reason_code": str(code)}
+        case _:
+            found = {"outcome": "deferred" if isinstance(result, Deferred) else "standby"}
+    return {f"groundwire.{name}": value for name, value in found.items()}

@@ -156,16 +156,12 @@ def _dead_letter(record: InboundRecord, error: RecordError, *, with_headers: boo
 def _of_decision(
     record: InboundRecord, kind: AuditType, decision: Decision, detail: dict[str, Any]
 ) -> Output:
-    return _audit(
-        record,
-        kind,
-        decision.origin.__pydantic_serializer__.to_python(decision.origin, mode="json"),
-        decision.decided_at,
-        tenant_id=decision.tenant_id,
-        subject_id=decision.subject_id,
-        decision_id=decision.decision_id,
-        detail=detail,
-    )
+    cause = decision.origin.__pydantic_serializer__.to_python(decision.origin, mode="json")
+    return _audit(record, kind, cause, decision.decided_at, detail=detail, **_ids(decision))
+
+
+def _ids(of: Decision | Retraction) -> dict[str, str]:
+    return {name: getattr(of, name) for name in ("tenant_id", "subject_id", "decision_id")}
 
 
 def _acted(result: Acted) -> Output:
@@ -193,6 +189,8 @@ def _action(kind: AuditType, result: Acted | Refused, decision: str | None, deta
     come, so the record's origin names that event.
     """
     record, review = result.record, result.review
+    copied = ("action", "action_id", "kind", "user_id", "expected_revision")
+    reason = review.reason if review.reason and is_code(review.reason) else None
     return _audit(
         record,
         kind,
@@ -202,15 +200,7 @@ def _action(kind: AuditType, result: Acted | Refused, decision: str | None, deta
         actor=review.reviewer,
         subject_id=review.subject_id,
         decision_id=decision,
-        detail={
-            "action": review.action,
-            "action_id": review.action_id,
-            "kind": review.kind,
-            "user_id": review.user_id,
-            "expected_revision": review.expected_revision,
-            "reason": review.reason if review.reason and is_code(review.reason) else None,
-            **detail,
-        },
+        detail={**{name: getattr(review, name) for name in copied}, "reason": reason, **detail},
     )
 
 
@@ -222,17 +212,9 @@ def _retracted(record: InboundRecord, retraction: Retraction, action_id: str) ->
     value = retraction.__pydantic_serializer__.to_json(retraction)
     yield Output(TopicName.RETRACTIONS, key, value, headers, record)
     more = (retraction.truncated or {}).get("affected", 0)
-    yield _audit(
-        record,
-        "retraction",
-        action_id,
-        retraction.at,
-        tenant_id=retraction.tenant_id,
-        actor=retraction.actor,
-        subject_id=retraction.subject_id,
-        decision_id=retraction.decision_id,
-        detail={"affected": len(retraction.affected) + more, "kind": retraction.kind},
-    )
+    detail = {"affected": len(retraction.affected) + more, "kind": retraction.kind}
+    event = {"actor": retraction.actor, "detail": detail, **_ids(retraction)}
+    yield _audit(record, "retraction", action_id, retraction.at, **event)
 
 
 def _audit(record: InboundRecord, kind: AuditType, cause: Any, at: datetime, **fields: Any) -> Output:  # noqa: ANN401

@@ -11,35 +11,29 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import click
 import faust
 import structlog
 import uvloop
 from aiokafka.errors import KafkaError
-from faust.types import TP
 
-from agents.app import ROLES, quiet_faust, topics_of, tune_gc
-from agents.observability import serve_health, set_tenant_gauges
-from agents.partitions import Health
-from agents.wiring import Worker, build_worker
-from groundwire import __version__, metrics
+from agents.app import ROLES, quiet_faust, topics_of
+from agents.health import Health, serve_health
+from agents.wiring import Worker
 from groundwire.cli.environment import unknown_variables
 from groundwire.config import Settings, kafka_security, load_settings
-from groundwire.errors import BrokerUnavailable, SchemeMismatch, StateError, UsageError, binding
+from groundwire.errors import BrokerUnavailable, SchemeMismatch, UsageError, binding
 from groundwire.gate.responses import policy_advice
 from groundwire.kafka.connection import consumer, partitions_of
 from groundwire.logs import configure_logs, toggle_debug
 from groundwire.policy import Policy
-from groundwire.state.partitions import refuse_other_number
 from topics.declare import declare
 
 BROKER_SECONDS: Final = 10.0
 """How long a starting broker is waited for; then the worker exits, to be restarted."""
 
-_TICK: Final = 1.0
 _SWITCH: Final = 0.0005
 """Seconds after which a checking thread yields the GIL to the event loop; Python's default is ten times that.
 
@@ -192,7 +186,7 @@ def run(role: str, *, declare_topics: bool = False) -> None:
         uvloop.install()
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
-        worker = build_worker(role, settings)
+        worker = Worker(role, settings)
         for event, sentence in advice(role, worker.policy, settings):
             log.warning(event, advice=sentence)
         host, port = settings.metrics_host, settings.metrics_port
@@ -202,10 +196,11 @@ def run(role: str, *, declare_topics: bool = False) -> None:
         if declare_topics:
             loop.run_until_complete(declare(settings))
         found = loop.run_until_complete(await_topics(settings, role, worker.health))
-        loop.run_until_complete(_prepare(worker, settings, found))
+        loop.run_until_complete(worker.prepare(settings, found))
     except (UsageError, SchemeMismatch) as exc:
         _refuse(exc)
-    _add_tasks(worker, role)
+    share_time(role)
+    worker.add_tasks()
     Process(worker, settings, loop).execute_from_commandline()
 
 
@@ -214,93 +209,7 @@ def _refuse(error: Exception) -> NoReturn:
     sys.exit(2)
 
 
-async def _prepare(worker: Worker, settings: Settings, partitions: int) -> None:
-    """Open model and state before the first record; unreachable state is waited for later.
-
-    `partitions`: of the role's input. Raises: UsageError, SchemeMismatch.
-    """
-    if worker.state.is_cluster:
-        refuse_other_number(settings.partitions, partitions)
-    worker.policies.put_in_folder(worker.policy)
-    try:
-        if worker.model is not None:
-            await worker.model.open()
-            log.info("model.asked", model=worker.policy.verification.verification_model)
-        if await worker.state.open() is None:
-            await worker.recovery.begin()
-        await worker.policies.put(worker.policy)
-        worker.health.state_answered()
-    except StateError as exc:
-        if isinstance(exc, SchemeMismatch):
-            raise
-        log.warning("state.unavailable", error=str(exc))
-    log.info("policy.loaded", version=worker.policy.version, sha256=worker.policy.sha256)
-
-
-def _add_tasks(worker: Worker, role: str) -> None:
-    """Add what runs beside the agent: readiness, expiry, gauges, audit events."""
-    app, policy = worker.app, worker.policy
-    share_time(role)
-    metrics.BUILD.labels(__version__, policy.sha256, role).set(1)
-
-    def take_over(tps: set[TP]) -> None:
-        worker.partitions.take_over(tps)
-        if worker.sealer is not None:
-            worker.sealer.take_over()
-
-    def assigned(tps: set[TP]) -> None:
-        worker.health.partitions = len(tps)
-        metrics.PARTITIONS.set(len(tps))
-        tune_gc()
-        log.info("ready", role=role, partitions=sorted(tp.partition for tp in tps))
-
-    app.before_revocation = worker.partitions.release
-    app.before_assignment = take_over
-    app.after_assignment = assigned
-    if worker.expiry is not None:
-        app.task(partial(worker.expiry.run, worker.health))
-    app.task(worker.reconciler.watch)
-    app.task(partial(_watch, worker, role))
-    worker.audit.note("policy_loaded", {"version": policy.version, "sha256": policy.sha256}, recurs=True)
-
-    async def publish_audit() -> None:
-        while not app.should_stop:
-            await asyncio.sleep(_TICK)
-            await worker.audit.publish()
-
-    app.task(publish_audit)
-
-
 def share_time(role: str) -> None:
     """Give the event loop its turns sooner in roles whose checks run in threads."""
     if ROLES[role].max_bytes is not None:
         sys.setswitchinterval(_SWITCH)
-
-
-async def _watch(worker: Worker, role: str) -> None:
-    app: Any = worker.app
-    ticks = 0
-    while not app.should_stop:
-        before = asyncio.get_running_loop().time()
-        await asyncio.sleep(_TICK)
-        metrics.EVENT_LOOP_LAG.set(max(0.0, asyncio.get_running_loop().time() - before - _TICK))
-        worker.health.tick()
-        lag, age = app.consumer.backlog()
-        metrics.LAG.labels(role).set(lag)
-        metrics.COMMIT_AGE.labels(role).set(age)
-        if role == "deferred":  # the only role that uses the network
-            set_tenant_gauges("requests", worker.pacer.in_flight.values(), worker.pacer.limits.per_tenant)
-            metrics.PAUSED_HOSTS.set(worker.pacer.paused)
-        try:
-            metrics.REVIEW_DEPTH.set(await worker.state.queue_depth())
-            metrics.WAITING.set(await worker.state.waiting_count())
-            if role == "reviews" and ticks % 30 == 0:  # it reads all tenants' use of the queue
-                places, stored = await worker.state.tenants_use()
-                limits = worker.policy.limits
-                set_tenant_gauges("places", places.values(), limits.review_per_tenant)
-                set_tenant_gauges("bytes", stored.values(), limits.pending_bytes_per_tenant)
-        except StateError:
-            continue
-        ticks += 1
-        worker.health.state_answered()
-        worker.pipeline.state_answered()

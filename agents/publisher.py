@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import structlog
 from aiokafka import AIOKafkaProducer
@@ -21,13 +22,16 @@ from aiokafka.errors import (
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from faust.exceptions import NotReady
 
-from agents.faust_patches import BatchApp
+from agents.faust_patches import WorkerApp
 from agents.outputs import Output, of_worker, unpublishable
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable
 from groundwire.kafka.connection import MAX_LETTER_BYTES, MAX_RECORD_BYTES, partition_of
 from groundwire.messages.decisions import AuditType
 from groundwire.messages.topics import TopicName
+
+TELL: Final = 60.0
+"""Seconds between two log lines about the broker."""
 
 ACK_SECONDS: Final = 30.0
 """Seconds until an acknowledgement counts as missing, and all is published again."""
@@ -48,22 +52,14 @@ class ProducerBroken(Exception):
 class Publisher:
     """Sends through Faust's aiokafka producer.
 
-    Faust's own `send` returns before the acknowledgement, and gathered sends reorder records.
+    Faust's own `send` returns before the acknowledgement, and gathered sends reorder records. Usable once the app has
+    started its producer.
     """
 
-    def __init__(self, producer: Callable[[], Any], prefix: str) -> None:
-        self._producer = producer
+    def __init__(self, app: WorkerApp, prefix: str) -> None:
+        self._app: Any = app
         self._prefix = prefix
-
-    @classmethod
-    def of(cls, app: BatchApp, prefix: str) -> Self:
-        """Return a publisher that is usable once the app has started its producer."""
-
-        def producer() -> Any:  # noqa: ANN401 - aiokafka's, which the type of Faust's wrapper does not show
-            held: Any = app.producer
-            return held._ensure_producer()  # noqa: SLF001 - Faust's own send is not enough
-
-        return cls(producer, prefix)
+        self._tell_at = 0.0
 
     async def publish(self, outputs: Sequence[Output]) -> list[Output]:
         """Publish all outputs; those that can never be published become dead letters, and are returned.
@@ -72,8 +68,11 @@ class Publisher:
         """
         try:
             refused = await self._publish(outputs)
-        except BrokerUnavailable:
+        except BrokerUnavailable as exc:
             metrics.PUBLISH_ERRORS.labels("unavailable").inc()
+            if time.monotonic() >= self._tell_at:
+                self._tell_at = time.monotonic() + TELL
+                log.warning("broker.unavailable", error=str(exc), records=len(outputs))
             raise
         except ProducerBroken:
             metrics.PUBLISH_ERRORS.labels("broken").inc()
@@ -98,7 +97,7 @@ class Publisher:
         partitions: dict[str, list[int]] = {}
         try:
             async with asyncio.timeout(ACK_SECONDS):
-                producer = self._producer()
+                producer = self._app.producer._ensure_producer()  # noqa: SLF001 - Faust's own send is not enough
                 for output in fitting:
                     topic = self._prefix + output.topic
                     if topic not in partitions:
@@ -172,7 +171,7 @@ class AuditPublisher:
             BrokerUnavailable,
             ProducerBroken,
             NotReady,
-        ) as exc:  # NotReady: Faust's producer has not started
+        ) as exc:  # the last: Faust's producer has not started
             log.info("audit.waits", events=len(pending), error=str(exc))
             return
         for output in pending:

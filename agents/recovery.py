@@ -12,7 +12,8 @@ from typing import Final
 
 import structlog
 
-from agents.partitions import Health, PartitionLease
+from agents.health import Health
+from agents.lease import PartitionLease
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, SchemeMismatch, StateError, StateUnavailable, UsageError
 from groundwire.policy import Policy

@@ -13,23 +13,27 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice, pairwise
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import structlog
 from aiokafka.structs import OffsetAndMetadata
 from faust.types import TP
 
+from agents.health import Health
+from agents.hooks import Batch, Commits, Hook
 from agents.outputs import Output, of_seal
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, SealUnavailable
+from groundwire.keys.seal_keys import SealSigner
 from groundwire.messages.base import sha256_hex
-from groundwire.messages.headers import header
+from groundwire.messages.headers import InboundRecord, header
 from groundwire.messages.seals import MAX_AT_ONCE, MAX_OUTPUTS, SEALED, Seal, SealedOutput, SealHead, root_of
 
 log = structlog.get_logger()
 
 _MOST_HELD: Final = 200_000
 """Outputs waiting to be sealed, of 600 bytes each, above which only what seals wait for begins."""
+_RETRY: Final = 0.5
 _SEALED: Final = frozenset(SEALED)
 _HASH: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -47,66 +51,60 @@ class Committed(NamedTuple):
         return cls(committed.offset if committed.offset >= 0 else None, named[0] if named else None)
 
 
-class HeadSigner(Protocol):
-    def key_id(self, at: datetime) -> str:
-        """Return the key that is valid at a time. Raises: SealUnavailable."""
-        ...
-
-    async def sign(self, key_id: str, data: bytes) -> bytes:
-        """Sign with a key. Raises: SealUnavailable."""
-        ...
-
-
-class Sealer:
+class Sealer(Hook):
     """Collects what was published of partitions, and seals it when their offsets are committed.
 
     Args:
         publish: returns what the broker refused once it has the rest; raises BrokerUnavailable.
         committed: returns what was committed of a partition when its assignment began.
-        waits: called with the dependency that is waited for, or None.
     """
 
     def __init__(
         self,
-        signer: HeadSigner,
+        signer: SealSigner,
         publish: Callable[[Sequence[Output]], Awaitable[Sequence[Output]]],
         committed: Callable[[TP], Committed],
-        waits: Callable[[str | None], None],
+        health: Health,
         *,
         now: Callable[[], datetime],
     ) -> None:
         self._signer = signer
         self._publish = publish
         self._committed = committed
-        self._waits = waits
+        self._health = health
         self._now = now
         self._why: str | None = None
-        self.take_over()
+        self.before_assignment()
 
-    def take_over(self) -> None:
-        """Forget everything after a rebalance: what is not committed is read again."""
+    def before_assignment(self) -> None:
         self._outputs: defaultdict[TP, dict[int, dict[SealedOutput, None]]] = defaultdict(dict)
         self._held = 0
         self._reached: dict[TP, Committed] = {}
         self._began: dict[TP, int] = {}
 
-    def has_room(self, tp: TP, first: int) -> bool:
-        """Whether a portion may be published: there is room, or the next seal waits for its first record."""
-        sealed = self._reached[tp].offset if tp in self._reached else self._began.get(tp)
-        return self._held < _MOST_HELD or sealed == first
+    async def before_batch(self, batch: Batch) -> None:
+        """Note the first offset of a partition; wait for room, or until the next seal waits for this batch."""
+        tp = batch.loop.tp
+        self._began.setdefault(tp, batch.loop.book.first_offset or 0)
+        while self._held >= _MOST_HELD:
+            sealed = self._reached[tp].offset if tp in self._reached else self._began.get(tp)
+            if sealed == batch.first_offset:
+                return
+            await batch.loop.lease.pause(_RETRY)
 
-    def note_batch(self, tp: TP, first: int) -> None:
-        """Note the first offset of a batch."""
-        self._began.setdefault(tp, first)
-
-    def note(self, tp: TP, published: Iterable[tuple[int, Output]]) -> None:
+    def after_publish(self, batch: Batch) -> None:
         """Note acknowledged outputs with the offsets of their records.
 
         A record decided twice may have two different outputs: both were published, and both are sealed.
         """
-        held = self._outputs[tp]
-        for offset, output in published:
+        held = self._outputs[batch.loop.tp]
+        offsets = {
+            _place_of(record): entry.record.offset
+            for record, entry in zip(batch.originals, batch.entries, strict=True)
+        }
+        for output in batch.published:
             if output.topic in _SEALED:
+                offset = offsets[_place_of(output.cause)]
                 name = header(output.headers, "ce_id") or ""
                 digest = sha256_hex(output.value or b"")
                 of_record = held.setdefault(offset, {})
@@ -114,7 +112,7 @@ class Sealer:
                 of_record[SealedOutput(offset, output.topic.value, name, digest)] = None
                 self._held += len(of_record) - before
 
-    async def seal(self, offsets: Mapping[TP, int]) -> dict[TP, tuple[int, str]]:
+    async def before_commit(self, commits: Commits) -> Commits:
         """Seal partitions up to offsets; return those that may be committed, with the hash of their last seal.
 
         Without the key or the broker none may: the next commit tries again.
@@ -123,9 +121,10 @@ class Sealer:
         try:
             # from the end of each chain, as sealed here or as committed by its last holder
             sealing = [
-                self._seals(tp, self._reached.get(tp) or self._start(tp), end) for tp, end in offsets.items()
+                self._seals(tp, self._reached.get(tp) or self._start(tp), end)
+                for tp, (end, _) in commits.items()
             ]
-            sealed = dict(zip(offsets, await asyncio.gather(*sealing), strict=True))
+            sealed = dict(zip(commits, await asyncio.gather(*sealing), strict=True))
             if await self._publish([of_seal(seal) for seals in sealed.values() for seal in seals]):
                 why = "the broker refuses seals: is max.message.bytes of audit as declared?"
                 raise SealUnavailable(why)  # noqa: TRY301 - as without a key: the next commit tries again
@@ -133,10 +132,11 @@ class Sealer:
             if str(exc) != self._why:  # it is tried every second
                 log.warning("seal.waits", error=str(exc))
             self._why = str(exc)
-            self._waits("broker" if isinstance(exc, BrokerUnavailable) else "seal")
+            self._health.begin("broker" if isinstance(exc, BrokerUnavailable) else "seal")
             return {}
         self._why = None
-        self._waits(None)
+        self._health.end("seal")
+        self._health.end("broker")
         metrics.SEALS.inc(sum(map(len, sealed.values())))
         if self._began is not began:  # a rebalance came between
             return {}
@@ -190,3 +190,7 @@ def _stretches(
             parts.append([])
         parts[-1] += outputs[offset]
     return zip(pairwise([*cuts, end]), parts, strict=True)
+
+
+def _place_of(record: InboundRecord) -> tuple[str | None, int, int]:
+    return record.topic, record.partition, record.offset

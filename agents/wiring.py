@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import product
-from typing import Any, get_args
+from pathlib import Path
+from typing import Any, Final, get_args
 
 import structlog
 from faust.types import TP
 
 from agents.app import build_app, declare_agent, role_of
+from agents.crash_marks import CrashMarks
 from agents.expiry import ReviewExpiry
-from agents.faust_patches import BatchApp
-from agents.observability import open_tracing
-from agents.partitions import Health, PartitionWorkers
-from agents.pipeline import Handler, Pipeline, Services
+from agents.faust_patches import WorkerApp
+from agents.health import Health
+from agents.hooks import Hook
+from agents.loop import Handler, Services
+from agents.observability import BatchMetrics, InternalErrors, open_tracing, set_tenant_gauges
+from agents.partitions import Partitions
 from agents.publisher import AuditPublisher, Publisher
 from agents.recovery import StateReconciler, StateRecovery
 from agents.sealing import Committed, Sealer
-from groundwire import metrics
+from groundwire import __version__, metrics
 from groundwire.config import Settings
 from groundwire.epistemic.model import Fault
 from groundwire.epistemic.plan import VerifierFacts
-from groundwire.errors import UsageError, naming
+from groundwire.errors import SchemeMismatch, StateError, UsageError, naming
 from groundwire.gate.claim_case import dedup_scheme
 from groundwire.gate.gate import Gate, Lookups
 from groundwire.gate.lookups import Assessor, TenantCorpus, assessor_of
@@ -36,10 +40,11 @@ from groundwire.keys.seal_keys import SealSigner
 from groundwire.keys.watched import WatchedKeys
 from groundwire.messages.events import use_hash_key
 from groundwire.messages.topics import TopicName
-from groundwire.policy import Policy, load_policy
+from groundwire.policy import load_policy
 from groundwire.replay.reading import PublishedDecisions
 from groundwire.replay.rebuild import Rebuilder, published
 from groundwire.state.corpus import CorpusIndex
+from groundwire.state.partitions import refuse_other_number
 from groundwire.state.policies import PolicyStore
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
@@ -51,94 +56,135 @@ from groundwire.verify.url import UrlChecker
 
 log = structlog.get_logger()
 
+_TICK: Final = 1.0
 
-@dataclass(frozen=True, slots=True)
+
 class Worker:
-    app: BatchApp
-    policy: Policy
-    policies: PolicyStore
-    state: RedisState
-    model: HttpModel | None
-    recovery: StateRecovery
-    reconciler: StateReconciler
-    pipeline: Pipeline
-    partitions: PartitionWorkers
-    health: Health
-    expiry: ReviewExpiry | None
-    audit: AuditPublisher
-    pacer: Pacer
-    sealer: Sealer | None
+    """A worker of a role. Raises: UsageError: a setting, the policy, the keys or the tenants file is wrong."""
 
+    def __init__(self, name: str, settings: Settings) -> None:
+        self.policy = policy = load_policy(settings.policy_file, os.environ)
+        use_hash_key(settings.hash_key)
+        with naming("GROUNDWIRE_KEYS_FILE"):
+            keys = WatchedKeys(settings.keys_file) if settings.keys_file else Keys.empty()
+        scheme, partitions = dedup_scheme(policy), settings.partitions
+        self.state = RedisState(
+            connect(settings.redis_url), settings.topic_prefix, scheme=scheme, partitions=partitions
+        )
+        self.policies = policies = PolicyStore(settings.policies_dir, self.state)
+        self.model = load_model(network=not settings.no_network) if name == "responses" else None
+        self.role = role = role_of(name, with_model=self.model is not None)
+        self.app = build_app(name, settings, with_model=self.model is not None)
+        self.health = health = Health()
+        publisher = Publisher(self.app, settings.topic_prefix)
+        self.audit = AuditPublisher(publisher, now=_now)
+        self.expiry = build_expiry(settings, keys, self.state, publisher) if name == "reviews" else None
+        assessor = build_assessor(self.model, health) if self.model is not None else None
+        self.pacer = Pacer(on_refusal=lambda limit: metrics.TENANT_REFUSALS.labels(limit).inc())
+        verifier, resolver = build_verifier(settings, self.pacer), build_resolver(settings)
+        lookups = Lookups(verifier, resolver, assessor, settings.citation_patience)
+        gate = Gate(policy, policies, self.state, lookups, keys=keys, now=_now)
+        handler: Handler = gate
+        if name == "reviews":
+            find, own_key = PublishedDecisions(settings), settings.review_key
+            handler = ReviewGate(
+                policy, policies, self.state, keys=keys, find=find, own_key=own_key, now=_now
+            )
+        read = partial(published, settings)
+        rebuilder = Rebuilder.of(settings, self.state, policy, policies)
+        self.recovery = StateRecovery(self.state, rebuilder, read, health, self.audit.note)
 
-def build_worker(name: str, settings: Settings) -> Worker:
-    """Build a worker of a role. Raises: UsageError: a setting, the policy, the keys or the tenants file is wrong."""
-    policy = load_policy(settings.policy_file, os.environ)
-    use_hash_key(settings.hash_key)
-    with naming("GROUNDWIRE_KEYS_FILE"):
-        keys = WatchedKeys(settings.keys_file) if settings.keys_file else Keys.empty()
-    state = RedisState(
-        connect(settings.redis_url),
-        settings.topic_prefix,
-        scheme=dedup_scheme(policy),
-        partitions=settings.partitions,
-    )
-    policies = PolicyStore(settings.policies_dir, state)
-    model = load_model(network=not settings.no_network) if name == "responses" else None
-    app = build_app(name, settings, with_model=model is not None)
-    health = Health()
-    publisher = Publisher.of(app, settings.topic_prefix)
-    audit = AuditPublisher(publisher, now=_now)
-    expiry = build_expiry(settings, keys, state, publisher) if name == "reviews" else None
-    assessor = build_assessor(model, health) if model is not None else None
-    pacer = Pacer(on_refusal=lambda limit: metrics.TENANT_REFUSALS.labels(limit).inc())
-    gate = Gate(
-        policy,
-        policies,
-        state,
-        Lookups(
-            build_verifier(settings, pacer), build_resolver(settings), assessor, settings.citation_patience
-        ),
-        keys=keys,
-        now=_now,
-    )
-    handler: Handler = gate
-    if name == "reviews":
-        find, own_key = PublishedDecisions(settings), settings.review_key
-        handler = ReviewGate(policy, policies, state, keys=keys, find=find, own_key=own_key, now=_now)
-    read = partial(published, settings)
-    rebuilder = Rebuilder.of(settings, state, policy, policies)
-    recovery = StateRecovery(state, rebuilder, read, health, audit.note)
-    reconciler = StateReconciler(state, policy, policies, read)
-    tracing = open_tracing(name, enabled=settings.tracing)
-    sealer = build_sealer(settings, app, publisher, health)
-    role = role_of(name, with_model=model is not None)
-    pipeline = Pipeline(
-        role,
-        handler,
-        Services(state, publisher, recovery, reconciler, health, tracing, sealer),
-        partitions=partial(_partitions_of, app),
-        grace=settings.state_grace if role.provisional and policy.state_outage == "defer" else None,
-        ask_model=gate.ask_model if assessor is not None else None,
-    )
-    partitions = PartitionWorkers(pipeline.begin)
-    app.new_book, app.finish_running = pipeline.new_book, partitions.finish
-    declare_agent(app, name, settings.topic_prefix, partitions)
-    return Worker(
-        app,
-        policy,
-        policies,
-        state,
-        model,
-        recovery,
-        reconciler,
-        pipeline,
-        partitions,
-        health,
-        expiry,
-        audit,
-        pacer,
-        sealer,
-    )
+        def partitions_of(topic: str) -> int:
+            consumer: Any = self.app.consumer
+            return int(consumer.partitions_of(topic))
+
+        marks = CrashMarks(self.state, handler)
+        hooks: list[Hook] = [health, InternalErrors(health), BatchMetrics(role.topic), marks]
+        if settings.seal_key is not None:
+            hooks.append(build_sealer(settings.seal_key, self.app, publisher, health))
+        if settings.tracing:
+            hooks.append(open_tracing(name))
+        self.services = Services(
+            role,
+            handler,
+            self.state,
+            publisher,
+            self.recovery,
+            StateReconciler(self.state, policy, policies, read),
+            health,
+            hooks,
+            partitions_of,
+            grace=settings.state_grace if role.provisional and policy.state_outage == "defer" else None,
+            ask_model=gate.ask_model if assessor is not None else None,
+        )
+        self.app.partitions = self.partitions = Partitions(self.services)
+        declare_agent(self.app, name, settings.topic_prefix, self.partitions.submit)
+
+    async def prepare(self, settings: Settings, partitions: int) -> None:
+        """Open model and state before the first record; unreachable state is waited for later.
+
+        `partitions`: of the role's input. Raises: UsageError, SchemeMismatch.
+        """
+        policy = self.policy
+        if self.state.is_cluster:
+            refuse_other_number(settings.partitions, partitions)
+        self.policies.put_in_folder(policy)
+        try:
+            if self.model is not None:
+                await self.model.open()
+                log.info("model.asked", model=policy.verification.verification_model)
+            if await self.state.open() is None:
+                await self.recovery.begin()
+            await self.policies.put(policy)
+            self.health.state_answered()
+        except SchemeMismatch:
+            raise
+        except StateError as exc:
+            log.warning("state.unavailable", error=str(exc))
+        log.info("policy.loaded", version=policy.version, sha256=policy.sha256)
+        self.audit.note("policy_loaded", {"version": policy.version, "sha256": policy.sha256}, recurs=True)
+        metrics.BUILD.labels(__version__, policy.sha256, self.role.name).set(1)
+
+    def add_tasks(self) -> None:
+        """Add what runs beside the agent: readiness, expiry, gauges, audit events."""
+        if self.expiry is not None:
+            self.app.task(partial(self.expiry.run, self.health))
+        self.app.task(self.services.reconciler.watch)
+        self.app.task(self._watch)
+        self.app.task(self._publish_audit)
+
+    async def _publish_audit(self) -> None:
+        while not self.app.should_stop:
+            await asyncio.sleep(_TICK)
+            await self.audit.publish()
+
+    async def _watch(self) -> None:
+        consumer: Any = self.app.consumer
+        role, loop, ticks = self.role.name, asyncio.get_running_loop(), 0
+        while not self.app.should_stop:
+            before = loop.time()
+            await asyncio.sleep(_TICK)
+            metrics.EVENT_LOOP_LAG.set(max(0.0, loop.time() - before - _TICK))
+            self.health.tick()
+            lag, age = consumer.backlog()
+            metrics.LAG.labels(role).set(lag)
+            metrics.COMMIT_AGE.labels(role).set(age)
+            if role == "deferred":  # the only role that uses the network
+                set_tenant_gauges("requests", self.pacer.in_flight.values(), self.pacer.limits.per_tenant)
+                metrics.PAUSED_HOSTS.set(self.pacer.paused)
+            try:
+                metrics.REVIEW_DEPTH.set(await self.state.queue_depth())
+                metrics.WAITING.set(await self.state.waiting_count())
+                if role == "reviews" and ticks % 30 == 0:  # it reads all tenants' use of the queue
+                    places, stored = await self.state.tenants_use()
+                    limits = self.policy.limits
+                    set_tenant_gauges("places", places.values(), limits.review_per_tenant)
+                    set_tenant_gauges("bytes", stored.values(), limits.pending_bytes_per_tenant)
+            except StateError:
+                continue
+            ticks += 1
+            self.health.state_answered()
+            self.partitions.state_answered()
 
 
 def build_verifier(settings: Settings, pacer: Pacer | None = None) -> CitationVerifier:
@@ -179,27 +225,16 @@ def build_assessor(model: HttpModel, health: Health) -> Assessor:
     return assessor_of(model, note_asked)
 
 
-def build_sealer(settings: Settings, app: BatchApp, publisher: Publisher, health: Health) -> Sealer | None:
-    """Build the sealer; None without a key. Raises: UsageError: the keys file is unreadable, or no key may seal now."""
-    if settings.seal_key is None:
-        return None
+def build_sealer(key: Path, app: WorkerApp, publisher: Publisher, health: Health) -> Sealer:
+    """Build the sealer. Raises: UsageError: the keys file is unreadable, or no key may seal now."""
     with naming("GROUNDWIRE_SEAL_KEY"):
-        signer = SealSigner(settings.seal_key, now=_now)
+        signer = SealSigner(key, now=_now)
 
     def committed(tp: TP) -> Committed:
         consumer: Any = app.consumer
         return Committed.of(consumer.starts[tp]) if tp in consumer.starts else Committed(None, None)
 
-    def waits(dependency: str | None) -> None:
-        if dependency is not None:
-            health.begin(dependency)
-        else:
-            health.end("seal")
-            health.end("broker")
-
-    sealer = Sealer(signer, publisher.publish, committed, waits, now=_now)
-    app.seal = sealer.seal
-    return sealer
+    return Sealer(signer, publisher.publish, committed, health, now=_now)
 
 
 def build_expiry(
@@ -221,11 +256,6 @@ def build_expiry(
     read = partial(follow, settings.brokers, topic, TopicSpan("earliest"), 30.0)
     ttl = timedelta(days=settings.review_ttl)
     return ReviewExpiry(read, state, publisher, sign, ttl=ttl, now=_now)
-
-
-def _partitions_of(app: BatchApp, topic: str) -> int:
-    consumer: Any = app.consumer
-    return int(consumer.partitions_of(topic))
 
 
 def _now() -> datetime:

@@ -6,13 +6,16 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from faust.types import TP
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from agents.wiring import Worker, build_worker
+from agents.hooks import Batch
+from agents.loop import PartitionLoop
+from agents.wiring import Worker
 from bench.claims import claims
 from bench.inside import BATCH, batches, decide_all, fresh_state, new_gate
 from bench.measure import MICROSECONDS, Figure, Options, Part, Target
@@ -143,17 +146,19 @@ def _kept(method: str, found: dict[str, float]) -> Iterator[Figure]:
 
 
 async def _trips(url: str, prefix: str, cited: str) -> tuple[float, set[str]]:
-    """Let a worker's own pipeline process batches; return how many commands it waits for, a batch, and which."""
+    """Let a worker's own loop process batches; return how many commands it waits for, a batch, and which."""
     given = [_citing(batch, cited) for batch in batches(claims(6 * BATCH))]
     worker = _worker(url, prefix)
     if await worker.state.open() is None:
         await _first_epoch(worker)
     tp = TP(given[0][0].topic or "", given[0][0].partition)
-    loop = worker.pipeline.begin(tp, worker.pipeline.new_book())
+    # it has no broker here
+    services = replace(worker.services, publisher=_Nowhere(), partitions_of=lambda _topic: 0)  # type: ignore[arg-type]
+    loop = PartitionLoop(tp, worker.partitions.new_book(), services)
 
     async def process(batch: Sequence[InboundRecord]) -> None:
         loop.book.add(batch, batch[-1].offset + 1)
-        await worker.pipeline.process(tp, loop.book.take(large=False), loop)
+        await loop.process(Batch(loop, loop.book.take(large=False)))
 
     await process(given[0])  # a first batch asks for more: the server, what was in flight
     with counted() as sent:
@@ -186,9 +191,7 @@ def _citing(batch: Sequence[InboundRecord], cited: str) -> list[InboundRecord]:
 
 def _worker(url: str, prefix: str) -> Worker:
     os.environ |= {"GROUNDWIRE_REDIS_URL": url, "GROUNDWIRE_TOPIC_PREFIX": prefix}
-    worker = build_worker("claims", load_settings())
-    worker.pipeline._publisher = _Nowhere()  # type: ignore[assignment]  # noqa: SLF001 - it has no broker here
-    return worker
+    return Worker("claims", load_settings())
 
 
 class _Nowhere:

@@ -105,7 +105,7 @@ FAULTS: dict[str, Callable[[], None]] = {
     "before-step": lambda: in_call(die, RedisState, "review", is_asked),
     "after-step": lambda: in_call(die, RedisState, "review", is_asked, after=True),
     "after-publishing": lambda: in_call(die, Publisher, "publish", is_published, after=True),
-    "before-sealing": lambda: in_call(kill, Sealer, "seal", lambda _: True),
+    "before-sealing": lambda: in_call(kill, Sealer, "before_commit", lambda _: True),
 }
 
 if __name__ == "__main__":

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from faust.types import TP
 
 from agents import faust_patches
-from agents.app import build_app
+from agents.app import build_app, declare_agent
 from agents.book import PartitionBook
-from agents.faust_patches import BatchApp, BatchConsumer, check_versions, raw_topic
+from agents.faust_patches import FetchConsumer, WorkerApp, check_versions
+from agents.hooks import Commits
 from groundwire.config import Settings
 from groundwire.errors import UsageError
 from tests.stream.harness import SESSION, Deployment, until
@@ -23,28 +25,23 @@ pytestmark = [pytest.mark.stream, pytest.mark.slow]
 class Member:
     """An app whose agent keeps every event for the test to mark done."""
 
+    new_book = PartitionBook
+
     def __init__(self, deployment: Deployment) -> None:
         where = {"brokers": deployment.broker.bootstrap, "group_prefix": deployment.prefix}
         settings = Settings(**where, session_timeout=SESSION)
         self.events: list[Any] = []
         self.held: set[int] = set()
-        self.app: BatchApp = build_app("claims", settings)
-        self.app.new_book = PartitionBook
-        self.app.finish_running = self.finish_running
+        self.app: WorkerApp = build_app("claims", settings)
+        self.app.partitions = self  # type: ignore[assignment]
         self.finishing = asyncio.Event()
         self.finishing.set()
-        self.app.before_revocation = lambda _: None
-        self.app.before_assignment = lambda _: None
-        self.app.after_assignment = lambda tps: self.assigned({tp.partition for tp in tps})
-
-        @self.app.agent(raw_topic(self.app, deployment.prefix + "claims"), name="claims")
-        async def claims(stream: Any) -> None:
-            async for event in stream.noack().events():
-                self.events.append(event)
+        self.release: Callable[[], Any] = lambda: None
+        declare_agent(self.app, "claims", deployment.prefix, self.events.append)
 
     @property
-    def consumer(self) -> BatchConsumer:
-        consumer: BatchConsumer = self.app.consumer
+    def consumer(self) -> FetchConsumer:
+        consumer: FetchConsumer = self.app.consumer
         return consumer
 
     @property
@@ -67,11 +64,16 @@ class Member:
         assert book.take(large=False) == []
         self.consumer.note_room(event.message.tp)
 
-    async def finish_running(self) -> None:
+    async def finish(self) -> None:
         await self.finishing.wait()
 
-    def assigned(self, partitions: set[int]) -> None:
-        self.held = partitions
+    def before_assignment(self) -> None: ...
+
+    def after_assignment(self, tps: set[TP]) -> None:
+        self.held = {tp.partition for tp in tps}
+
+    async def before_commit(self, commits: Commits) -> Commits:
+        return commits
 
     async def start(self) -> None:
         await self.app.start()
@@ -212,7 +214,7 @@ async def test_what_is_settled_while_partitions_are_given_away_is_committed_firs
         first.mark_done(event)
         first.finishing.set()
 
-    first.app.before_revocation = lambda _: loop.call_later(0.3, finish)  # type: ignore[assignment, return-value]
+    first.release = lambda: loop.call_later(0.3, finish)
     await second.start()
     try:
         await until(lambda: len(first.held) == 2, "they share the partitions")

@@ -1,4 +1,4 @@
-"""A pipeline whose state, broker and gate fail as the test says."""
+"""A loop whose state, broker and gate fail as the test says."""
 
 # ruff: noqa: ARG002 - stand-ins take what the real parts take
 
@@ -12,9 +12,13 @@ from typing import Any
 from faust.types import TP
 
 from agents.app import ROLES
+from agents.crash_marks import CrashMarks
+from agents.health import Health
+from agents.lease import LeaseLost, PartitionLease
+from agents.loop import PartitionLoop, Services
+from agents.observability import BatchMetrics, InternalErrors
 from agents.outputs import Output
-from agents.partitions import Health, LeaseLost, PartitionLease
-from agents.pipeline import Pipeline, Services
+from agents.partitions import Partitions
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.gate import decode_record
 from groundwire.gate.types import DeadLetter, Decided, Provisional
@@ -38,15 +42,23 @@ class InstantLease(PartitionLease):
         if self.over:
             raise LeaseLost
 
-    async def changed(self, event: asyncio.Event, seconds: float | None) -> None:
-        if seconds is None or event.is_set():
-            await event.wait()
+
+class InstantLoop(PartitionLoop):
+    """A loop with an instant lease, which looks at records that wait for a time whenever nothing else happens."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.lease = InstantLease()
+
+    async def _wait_for_change(self, seconds: float | None) -> None:
+        if seconds is None or self._changed.is_set():
+            await self._changed.wait()
             return
         for _ in range(200):
             await asyncio.sleep(0)
-            if event.is_set():
+            if self._changed.is_set():
                 return
-        self.on_pause()
+        self.lease.on_pause()
         await asyncio.sleep(0)
 
 
@@ -57,7 +69,7 @@ async def turns(count: int = 200) -> None:
 
 
 class Bench:
-    """A pipeline over stand-ins; an error in a list is raised by the next call, `None` is a success."""
+    """A loop over stand-ins; an error in a list is raised by the next call, `None` is a success."""
 
     def __init__(self, role: str = "claims", grace: float | None = 10.0, **options: Any) -> None:
         self.now = self.slow = 0.0
@@ -74,17 +86,24 @@ class Bench:
         self.unreachable: set[int] = set()
         self.is_cluster = False
         self.server = self
-        self.health = Health()
-        services = Services(self, self, self, self, self.health)  # type: ignore[arg-type]
-        options = {"partitions": lambda _topic: 0, **options}
-        self.pipeline = Pipeline(ROLES[role], self, services, grace=grace, clock=lambda: self.now, **options)
+        self.health = Health(lambda: self.now)
+        hooks = [
+            self.health,
+            InternalErrors(self.health),
+            BatchMetrics(ROLES[role].topic),
+            CrashMarks(self, self),
+        ]  # type: ignore[arg-type]
+        options = {"partitions_of": lambda _topic: 0, "grace": grace, "clock": lambda: self.now, **options}
+        parts: Any = (self,) * 5
+        self.services = Services(ROLES[role], *parts, self.health, hooks, **options)
+        self.partitions = Partitions(self.services)
         self.rooms = 0
         self.take_partition()
 
     def take_partition(self) -> None:
         """Begin the lease of a partition that nothing is read of."""
-        self.loop = self.pipeline.begin(TP("t", 0), self.pipeline.new_book(), room=self._note_room)
-        self.loop.lease = self.lease = InstantLease()
+        self.loop = InstantLoop(TP("t", 0), self.partitions.new_book(), self.services, room=self._note_room)
+        self.lease = self.loop.lease
         self.task: asyncio.Task[None] | None = None
 
     def _note_room(self) -> None:

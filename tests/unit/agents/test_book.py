@@ -21,12 +21,12 @@ def book_of(*rows: tuple[bytes | None, int], max_bytes: int | None = None, first
     return book
 
 
-def offsets(portion: list[Entry]) -> list[int]:
-    return [entry.record.offset for entry in portion]
+def offsets(batch: list[Entry]) -> list[int]:
+    return [entry.record.offset for entry in batch]
 
 
 def test_small_records_pass_large_ones_of_other_keys_alone():
-    """Each row: keys and sizes, bytes of a portion, the first portion of small ones, portions of large ones."""
+    """Each row: keys and sizes, bytes of a batch, the first batch of small ones, batches of large ones."""
     a, b, none = (b"a", 1), (b"b", 1), (None, 1)
     large = (b"a", LARGE)
     sized = [(b"a", 60), (b"b", 30), (b"c", 30), (b"d", 30), (b"e", 10)]
@@ -41,18 +41,18 @@ def test_small_records_pass_large_ones_of_other_keys_alone():
         book = book_of(*given_rows, max_bytes=max_bytes)
         assert offsets(book.take(large=False)) == small
         found = []
-        while portion := book.take(large=True):
-            found.append(offsets(portion))
-            book.done(portion)
+        while batch := book.take(large=True):
+            found.append(offsets(batch))
+            book.done(batch)
         assert found == behind
 
 
 def test_a_partition_is_read_on_past_large_ones_up_to_so_many_bytes():
     book = book_of((b"a", LARGE), (b"b", 1))
     assert not book.has_room
-    portion = book.take(large=False)
+    batch = book.take(large=False)
     assert not book.has_room
-    book.done(portion)
+    book.done(batch)
     assert book.take(large=False) == []
     assert (book.has_room, book.committable) == (True, 0)
     book.add([record(2, b"a", READ_AHEAD)], 3)
@@ -75,7 +75,7 @@ def test_keys_and_headers_count_as_read_ahead():
     assert book.has_room
 
 
-def test_small_records_that_waited_over_several_fetches_start_within_the_bytes_of_a_portion():
+def test_small_records_that_waited_over_several_fetches_start_within_the_bytes_of_a_batch():
     book = book_of((b"a", 90), max_bytes=80)
     for at in range(1, 5):
         book.add([record(at, b"a", 30)], at + 1)
@@ -88,10 +88,10 @@ def test_small_records_that_waited_over_several_fetches_start_within_the_bytes_o
 
 def test_a_record_that_is_fetched_twice_is_kept_once():
     book = book_of((b"a", 1), (b"b", 1))
-    portion = book.take(large=False)
+    batch = book.take(large=False)
     book.add([record(0), record(1, b"b"), record(2)], 3)
     assert offsets(book.take(large=False)) == []
-    book.done(portion)
+    book.done(batch)
     assert (offsets(book.take(large=False)), book.committable) == ([2], 2)
 
 
@@ -105,11 +105,11 @@ def test_only_what_has_started_is_marked_with_the_most_crashes():
     assert book.mark == InFlightMark(0, 0, 0)
     book.done(large)
     book.add([record(2, b"c"), record(3, b"d")], 4)
-    portion = book.take(large=False)
-    for entry in portion:
+    batch = book.take(large=False)
+    for entry in batch:
         entry.started = True
-    assert (offsets(portion), book.mark) == ([1, 2], InFlightMark(1, 2, 1))
-    book.put_back(portion)
+    assert (offsets(batch), book.mark) == ([1, 2], InFlightMark(1, 2, 1))
+    book.put_back(batch)
     assert book.mark is None
 
 
@@ -125,7 +125,7 @@ def test_offsets_behind_markers_are_committed_once_everything_before_them_is_don
 
 
 def test_what_was_in_flight_at_a_crash_is_isolated():
-    """Each row: the mark that was left, and the portions of ten records, with their crashes."""
+    """Each row: the mark that was left, and the batches of ten records, with their crashes."""
     rows = [
         (None, [(0, 9, 0)]),
         (InFlightMark(0, 4, 1), [(0, 4, 1), (5, 9, 0)]),
@@ -136,10 +136,10 @@ def test_what_was_in_flight_at_a_crash_is_isolated():
         book.isolate(left)
         book.add([record(at, b"%d" % at) for at in range(10)], 10)
         found = []
-        while portion := book.take(large=False):
-            found.append((*(offsets(portion)[at] for at in (0, -1)), max(entry.crashes for entry in portion)))
+        while batch := book.take(large=False):
+            found.append((*(offsets(batch)[at] for at in (0, -1)), max(entry.crashes for entry in batch)))
             assert left is None or not book.take(large=True)
-            book.done(portion)
+            book.done(batch)
         assert found == expected
 
 
@@ -147,9 +147,9 @@ def test_suspects_wait_for_nothing_beside_them():
     book = PartitionBook()
     book.add([record(0, b"a", LARGE), record(1, b"b")], 2)
     book.isolate(InFlightMark(0, 1, 1))
-    portion = book.take(large=True)
-    assert (offsets(portion), book.take(large=False)) == ([0], [])
-    book.done(portion)
+    batch = book.take(large=True)
+    assert (offsets(batch), book.take(large=False)) == ([0], [])
+    book.done(batch)
     assert offsets(book.take(large=False)) == [1]
 
 
@@ -167,13 +167,13 @@ def test_every_suspect_carries_its_crashes_and_runs_alone_from_the_second_on(fir
     for size in sizes:
         book.add([record(at, b"%d" % at) for at in range(begin, begin + size)], begin + size)
         begin += size
-        while portion := book.take(large=False):
-            for entry in portion:
+        while batch := book.take(large=False):
+            for entry in batch:
                 suspect = left.first <= entry.record.offset <= left.last
                 assert entry.crashes == (crashes if suspect else 0)
-                assert not suspect or crashes < ALONE or len(portion) == 1
-            done += offsets(portion)
-            book.done(portion)
+                assert not suspect or crashes < ALONE or len(batch) == 1
+            done += offsets(batch)
+            book.done(batch)
     assert done == list(range(begin))
 
 
@@ -208,31 +208,31 @@ class Histories(RuleBasedStateMachine):
 
     @rule(large=st.booleans(), started=st.booleans())
     def start(self, large, started) -> None:
-        if any(portion[0].large == large for portion in self.running):
+        if any(batch[0].large == large for batch in self.running):
             return
-        portion = self.book.take(large=large)
+        batch = self.book.take(large=large)
         undone = [one for one in self.records if one.offset not in self.done]
-        for entry in portion:
-            taken = {one.record.offset for one in portion}
+        for entry in batch:
+            taken = {one.record.offset for one in batch}
             earlier = [one for one in undone if one.offset < entry.record.offset and one.offset not in taken]
             assert entry.record.key not in {one.key for one in earlier}
             assert entry.record.key is not None or not earlier
             assert entry.record.timestamp <= self.now
             entry.started = started
-        if portion:
-            assert len(portion) <= 4
-            assert len(portion) == 1 or sum(entry.size for entry in portion) <= 100
-            self.running.append(portion)
+        if batch:
+            assert len(batch) <= 4
+            assert len(batch) == 1 or sum(entry.size for entry in batch) <= 100
+            self.running.append(batch)
 
     @precondition(lambda self: self.running)
     @rule(back=st.booleans(), which=st.integers(0, 1))
     def end(self, back, which) -> None:
-        portion = self.running.pop(which % len(self.running))
+        batch = self.running.pop(which % len(self.running))
         if back:
-            self.book.put_back(portion)
+            self.book.put_back(batch)
         else:
-            self.book.done(portion)
-            self.done += offsets(portion)
+            self.book.done(batch)
+            self.done += offsets(batch)
 
     @rule(seconds=st.integers(0, 3))
     def wait(self, seconds) -> None:
@@ -241,7 +241,7 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         undone = [one.offset for one in self.records if one.offset not in self.done]
-        running = sorted(e.record.offset for portion in self.running for e in portion if e.started)
+        running = sorted(e.record.offset for batch in self.running for e in batch if e.started)
         assert self.book.committable == (undone[0] if undone else len(self.records) or None)
         assert self.book.waits == (len(undone) > sum(map(len, self.running)))
         mark = self.book.mark
@@ -249,12 +249,12 @@ class Histories(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Whatever came before, everything is done in the end, each record once and each key in its order."""
-        for portion in self.running:
-            self.book.put_back(portion)
+        for batch in self.running:
+            self.book.put_back(batch)
         self.now = 1e9
-        while portion := self.book.take(large=False) or self.book.take(large=True):
-            self.book.done(portion)
-            self.done += offsets(portion)
+        while batch := self.book.take(large=False) or self.book.take(large=True):
+            self.book.done(batch)
+            self.done += offsets(batch)
         assert sorted(self.done) == list(range(len(self.records)))
         for key in {one.key for one in self.records}:
             of_key = [at for at in self.done if self.records[at].key == key]

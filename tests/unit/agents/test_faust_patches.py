@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
+from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, Mock
@@ -13,13 +15,18 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.fetcher import Fetcher, FetchResult
 from aiokafka.consumer.subscription_state import TopicPartitionState
 from aiokafka.producer import message_accumulator
+from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.structs import OffsetAndMetadata
+from faust.app.base import App
+from faust.tables.manager import TableManager
+from faust.transport.consumer import Consumer
+from faust.transport.drivers import aiokafka as driver
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
 from agents import faust_patches
 from agents.book import PartitionBook
-from agents.faust_patches import FETCH_WAIT, BatchConsumer, LoopConsumer, NoTables, PatientProducer
+from agents.faust_patches import FETCH_WAIT, FetchConsumer, LoopConsumer, NoTables, PatientProducer
 from groundwire.messages.headers import InboundRecord
 
 A, B = TP("claims", 0), TP("claims", 1)
@@ -29,15 +36,35 @@ A, B = TP("claims", 0), TP("claims", 1)
 def consumer(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A consumer that holds partition A, which can be read to 100, with a fetch in flight that leaves out all."""
     assignment = SimpleNamespace(state_value={A: SimpleNamespace(highwater=150, lso=100)}.get)
-    made = BatchConsumer.__new__(BatchConsumer)
-    made.app = Mock(new_book=lambda: PartitionBook(clock=lambda: made.now))
-    made._forget()
+    made = FetchConsumer.__new__(FetchConsumer)
+    made.app = Mock(partitions=Mock(new_book=lambda: PartitionBook(clock=lambda: made.now)))
+    made.books = {}
     made._ready, made._freed, made._held, made._thread = set(), asyncio.Event(), True, Mock()
     subscription = made._thread._ensure_consumer.return_value._subscription.subscription
     subscription.assignment = assignment
     made.now = 1000.0
     monkeypatch.setattr(faust_patches.time, "monotonic", lambda: made.now)
     return made
+
+
+READ = {
+    AIOKafkaConsumer.stop: "bc5da9c9",
+    AIOKafkaConsumerThread: "8ca70be3",
+    Fetcher: "2b011d91",
+    MessageAccumulator: "56253097",
+    TopicPartitionState: "2b83334a",
+    driver.Producer: "d160f20a",
+    TableManager: "f6eed128",
+    App: "d298eddf",
+    Consumer: "2a6a3720",
+}
+"""What is replaced or relied upon in Faust and aiokafka, with the hash of its source when it was last read."""
+
+
+def test_nothing_that_is_replaced_has_changed_since_it_was_read() -> None:
+    """Where it has, read it again, with its row of `agents/faust_patches.py`."""
+    found = {what: sha256(inspect.getsource(inspect.unwrap(what)).encode()).hexdigest()[:8] for what in READ}
+    assert found == READ
 
 
 def hand_out(made: Any, first: int, last: int, tp: TP = A) -> PartitionBook:
@@ -87,10 +114,10 @@ async def test_the_fetch_in_flight_takes_in_partitions_that_have_room_or_are_new
     consumer, monkeypatch
 ):
     book = hand_out(consumer, 0, 0)
-    portion = book.take(large=False)
+    batch = book.take(large=False)
     consumer.note_room(A)
     assert consumer._ready == set()
-    book.done(portion)
+    book.done(batch)
     consumer.note_room(A)
     assert consumer._ready == {A}
     assert consumer._freed.is_set()
@@ -98,7 +125,7 @@ async def test_the_fetch_in_flight_takes_in_partitions_that_have_room_or_are_new
     consumer._ready.clear()
     monkeypatch.setattr(faust_patches.driver.Consumer, "on_partitions_assigned", AsyncMock())
     hand_out(consumer, 1, 1)
-    await BatchConsumer.on_partitions_assigned(consumer, {A, B})
+    await FetchConsumer.on_partitions_assigned(consumer, {A, B})
     assert consumer._ready == {A, B}, "what was read before the rebalance is forgotten"
 
 
@@ -222,18 +249,19 @@ async def test_the_done_prefix_is_committed_once_and_what_could_not_be_sealed_at
         return True
 
     monkeypatch.setattr(faust_patches.driver.Consumer, "_commit_offsets", commit)
-    consumer._committed_offset, consumer.app.seal = {}, None
+    consumer._committed_offset = {}
+    consumer.app.partitions.before_commit = AsyncMock(side_effect=lambda commits: commits)
     book = hand_out(consumer, 3, 6)
     assert not await consumer.force_commit(), "nothing is done"
-    portion = book.take(large=False, most=2)
+    batch = book.take(large=False, most=2)
     hand_out(consumer, 0, 4, B)
-    book.done(portion)
+    book.done(batch)
     assert await consumer.force_commit()
     assert not await consumer.force_commit()
     assert committed == [{A: 5}]
     book.done(book.take(large=False))
-    consumer.app.seal = AsyncMock(side_effect=[{}, {A: (7, "0" * 64)}])
+    consumer.app.partitions.before_commit.side_effect = [{}, {A: (7, "0" * 64)}]
     assert not await consumer.force_commit()
     assert await consumer.force_commit()
     assert committed == [{A: 5}, {A: 7}]
-    assert consumer._thread.seals == {A: (7, "0" * 64)}
+    assert consumer._thread.commits == {A: (7, "0" * 64)}

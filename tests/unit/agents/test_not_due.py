@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from agents import pipeline as module
+from agents import partitions as module
 from agents.app import ROLES
+from agents.health import Health
+from agents.loop import PartitionLoop, Services
 from agents.outputs import Output
-from agents.partitions import Health
-from agents.pipeline import COPY_AGE, Pipeline, Services
+from agents.partitions import COPY_AGE, Partitions
 from groundwire.config import Settings
 from groundwire.messages.headers import InboundRecord, deferred_headers
 from groundwire.messages.topics import TopicName
@@ -47,21 +48,22 @@ class Topic:
         self.world = World(verifier=verifier(urls=self.urls), patience=patience)
         self.world.now = lambda: datetime.fromtimestamp(self.time, UTC)
         parts = Bench("deferred")
-        services = Services(parts, self, parts, parts, Health())  # type: ignore[arg-type]
-        pipeline = Pipeline(
-            ROLES["deferred"], self.world.gate, services, partitions=lambda _topic: 1, clock=lambda: self.time
-        )  # type: ignore[arg-type]
-        self.loop = pipeline.begin(TP("groundwire.deferred", 0), pipeline.new_book())
-        self.loop.lease.changed = self.changed  # type: ignore[method-assign]
+        stand_ins: Any = (self.world.gate, parts, self, parts, parts)
+        services = Services(
+            ROLES["deferred"], *stand_ins, Health(), [], lambda _topic: 1, clock=lambda: self.time
+        )
+        self.loop = PartitionLoop(TP("groundwire.deferred", 0), Partitions(services).new_book(), services)
+        self.loop._wait_for_change = self.wait_for_change  # type: ignore[method-assign]
         monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: self.time))
         for n, url in enumerate(self.urls):
             self.write(self.world.claim(f"c{n}", f"Rule {n} of the harbour, see {url}"))
 
-    async def changed(self, event: asyncio.Event, seconds: float | None) -> None:
-        """Wait for an event; time passes while records wait and nothing runs."""
+    async def wait_for_change(self, seconds: float | None) -> None:
+        """Wait for a change; time passes while records wait and nothing runs."""
         await turns(5)
-        if seconds is None or self.loop.running or event.is_set():
-            await event.wait()
+        changed = self.loop._changed
+        if seconds is None or self.loop.running or changed.is_set():
+            await changed.wait()
         else:
             self.time += seconds if self.time < self.until else 0
 

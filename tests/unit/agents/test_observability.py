@@ -15,16 +15,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 from prometheus_client import REGISTRY
 
-from agents.observability import (
-    BatchMetrics,
-    FailureRun,
-    OpenTelemetry,
-    Tracing,
-    open_tracing,
-    set_tenant_gauges,
-)
+from agents.health import Health
+from agents.hooks import Batch
+from agents.observability import BatchMetrics, InternalErrors, Tracing, open_tracing, set_tenant_gauges
 from agents.outputs import outputs
-from agents.partitions import Health
 from agents.wiring import build_assessor, count_model
 from groundwire.epistemic.plan import VerifierFacts
 from groundwire.epistemic.types import ModelCall
@@ -41,28 +35,34 @@ def value(name: str, **labels: str) -> float:
     return REGISTRY.get_sample_value(f"groundwire_{name}", labels) or 0.0
 
 
-def fresh_of(results: list[Any]) -> set[str]:
-    return {result.decision.decision_id for result in results if result.fresh}
+def published(results: list[Any], fresh: set[str] | None = None) -> Batch:
+    """Return a batch of which results were published; `fresh` are the ids of its new decisions, if not as they say."""
+    new = (
+        {one.decision.decision_id for one in results if getattr(one, "fresh", False)}
+        if fresh is None
+        else fresh
+    )
+    loop: Any = None
+    return Batch(loop, [], results=results, fresh=new)
 
 
 def test_a_hundred_internal_errors_of_ten_keys_are_too_many_until_a_record_is_decided():
     def decided(key: int, reason: str) -> Decided:
-        decision: Any = SimpleNamespace(reason_code=reason)
+        decision: Any = SimpleNamespace(reason_code=reason, decision_id="")
         return Decided(InboundRecord("t", 0, 0, 0, b"%d" % key, b"{}"), decision, fresh=True)
 
     rows = [(1, 500, False), (9, 500, False), (10, 99, False), (10, 100, True), (100, 100, True)]
     for keys, errors, too_many in rows:
-        run = FailureRun()
-        for number in range(errors):
-            run.count(decided(number % keys, "internal_error"))
-        assert run.too_long is too_many, (keys, errors)
+        run = InternalErrors(Health())
+        run.after_publish(published([decided(number % keys, "internal_error") for number in range(errors)]))
+        assert run.alone is too_many, (keys, errors)
     for code in ErrorCode:
         for number in range(200):  # broken input tells nothing of the gate
             letter = InboundRecord("t", 0, 0, 0, b"%d" % number, b"{")
-            run.count(DeadLetter(letter, RecordError(code, "no")))
-    assert run.too_long
-    run.count(decided(0, "grounded"))
-    assert not run.too_long
+            run.after_publish(published([DeadLetter(letter, RecordError(code, "no"))]))
+    assert run.alone
+    run.after_publish(published([decided(0, "grounded")]))
+    assert not run.alone
 
 
 async def test_each_decision_and_action_counts_once_and_everything_else_is_a_repeat():
@@ -77,7 +77,7 @@ async def test_each_decision_and_action_counts_once_and_everything_else_is_a_rep
 
     def counted(results: list[Result], fresh: set[str] | None = None) -> dict[tuple[str, ...], int]:
         before = counters()
-        BatchMetrics("reviews").count(results, fresh_of(results) if fresh is None else fresh)
+        BatchMetrics("reviews").after_publish(published(results, fresh))
         return {name[1:] or name: count for name, count in (counters() - before).items()}
 
     office = Office()
@@ -86,7 +86,7 @@ async def test_each_decision_and_action_counts_once_and_everything_else_is_a_rep
     gate, fresh = office.reviews, set()
     for _ in range(3):  # settled again and again before it is published, as while the broker is away
         results = await gate.apply_step(await gate.prepare(actions))
-        fresh |= fresh_of(results)
+        fresh |= published(results).fresh
     keys = (("approve", "human_approved"), ("retract", "retracted"), ("human_approved",), ("retracted",))
     assert counted(results, fresh) == dict.fromkeys(keys, 1)
     repeat = {("groundwire_repeats_total",): 1}
@@ -139,16 +139,16 @@ def test_questions_are_counted_by_their_result_with_their_cost_and_a_paused_serv
         assert value("model_paused") == paused, "until the service is asked again"
 
 
-def test_each_response_that_was_asked_about_is_progress_and_every_fault_is_counted_from_0():
+async def test_each_response_that_was_asked_about_is_progress_and_every_fault_is_counted_from_0():
     now = [0.0]
     health = Health(lambda: now[0])
-    health.start_batch()
+    await health.before_batch(published([]))
     assessor = build_assessor(OpenAIModel("http://127.0.0.1:1", limits=ModelLimits(concurrency=7)), health)
-    now[0] = 100.0
+    now[0] = 200.0
     health.tick()
-    assert not health.alive(60)
+    assert not health.alive()
     assessor.on_answer(facts({}), 1.0)
-    assert health.alive(60)
+    assert health.alive()
     assert health.ready() is False, "it has not joined its group"
     assert assessor.at_once == 3
     labels = {"kind": "prior", "result": "unreachable"}
@@ -167,12 +167,14 @@ def record(offset: int = 0, traceparent: str | None = SENT) -> InboundRecord:
 def test_what_comes_of_a_record_carries_a_span_between_it_and_the_sender() -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    tracing = OpenTelemetry("claims", provider.get_tracer("test"))
+    tracing = Tracing("claims", provider.get_tracer("test"))
 
     def traced(*results) -> tuple[list, list]:
         exporter.clear()
-        with tracing.spans(results, tracing.began()) as carried:
-            found = carried(outputs(results))
+        batch = published(list(results))
+        batch.outputs = [outputs(results)]
+        with tracing.during("publish", batch):
+            (found,) = batch.outputs
         return found, exporter.get_finished_spans()
 
     other = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
@@ -199,7 +201,7 @@ def test_what_comes_of_a_record_carries_a_span_between_it_and_the_sender() -> No
     assert f"{span.context.span_id:016x}" in (header(event.headers, TRACEPARENT) or "")
     assert span.attributes["groundwire.error"] == "invalid_json"
     exporter.clear()
-    with pytest.raises(BrokerUnavailable), tracing.spans([Deferred(record())], tracing.began()):
+    with pytest.raises(BrokerUnavailable), tracing.during("publish", published([Deferred(record())])):
         raise BrokerUnavailable("text")
     (span,) = exporter.get_finished_spans()
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "BrokerUnavailable")
@@ -209,12 +211,7 @@ def test_what_comes_of_a_record_carries_a_span_between_it_and_the_sender() -> No
 def test_tracing_without_its_packages_says_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(UsageError, match=r"GROUNDWIRE_TRACING: pip install 'groundwire\[tracing\]'"):
-        open_tracing("claims", enabled=True)
-    off = open_tracing("claims", enabled=False)
-    assert type(off) is Tracing
-    with off.spans([sent := Deferred(record())], off.began()) as carried:
-        (output,) = carried(outputs([sent]))
-    assert header(output.headers, TRACEPARENT) == SENT, "the sender's context is passed on"
+        open_tracing("claims")
 
 
 async def test_gauges_show_the_fullest_tenant_and_a_refusal_counts_at_its_limit():
@@ -226,5 +223,5 @@ async def test_gauges_show_the_fullest_tenant_and_a_refusal_counts_at_its_limit(
         world = World(policy=Policy(limits=limits))
         results = await world.results(world.claim())
         before = value("tenant_refusals_total", limit="review")
-        BatchMetrics("claims").count(results, fresh_of(results))
+        BatchMetrics("claims").after_publish(published(results))
         assert value("tenant_refusals_total", limit="review") - before == more

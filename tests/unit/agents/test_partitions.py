@@ -6,20 +6,19 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from faust.types import TP
 
 from agents.book import PartitionBook
-from agents.observability import STALL_SECONDS
-from agents.partitions import (
-    STATE_SECONDS,
-    CrashMarks,
-    Health,
-    LeaseLost,
-    PartitionLoop,
-    PartitionWorkers,
-)
+from agents.crash_marks import CrashMarks
+from agents.health import STALL_SECONDS, STATE_SECONDS, Health
+from agents.hooks import Batch, Hook
+from agents.lease import LeaseLost
+from agents.loop import PartitionLoop, Services
+from agents.partitions import Partitions
 from groundwire.errors import StateUnavailable
 from groundwire.messages.headers import InboundRecord
 from groundwire.state.model import InFlightMark
@@ -52,61 +51,61 @@ class Marks:
         self.answered = mark
 
 
+def batch_of(state: Marks, *offsets: int) -> tuple[CrashMarks, Batch]:
+    """Return a batch whose loop's lease is over, and the marks that its hook writes."""
+    loop: Any = SimpleNamespace(tp=TP("t", 0), book=PartitionBook(), lease=SimpleNamespace(over=True))
+    loop.book.add([InboundRecord("t", 0, at, 0, b"%d" % at, b"") for at in offsets], offsets[-1] + 1)
+    return CrashMarks(state, Mock()), Batch(loop, loop.book.take(large=False))
+
+
 async def test_a_mark_is_sent_before_the_work_and_its_answer_is_waited_for_only_on_request():
     state = Marks(InFlightMark(3, 7, 0))
-    marks = CrashMarks(state, "t", 0)
-    assert await marks.left() == InFlightMark(3, 7, 1)
-    for mark in (
-        InFlightMark(0, 1, 0),
-        InFlightMark(2, 3, 0),
-    ):  # no mark waits for the answer to the one before
-        await marks.write(mark)
-        assert (state.held, state.answered) == (mark, InFlightMark(3, 7, 0))
+    for first in (0, 2):  # no mark waits for the answer to the one before
+        marks, batch = batch_of(state, first, first + 1)
+        await marks.before_prepare(batch)
+        assert (state.held, state.answered) == (InFlightMark(first, first + 1, 0), InFlightMark(3, 7, 0))
     state.answers.set()
-    await marks.write(None, answered=True)
+    batch.loop.book.done(batch.entries)
+    await marks.after_batch(batch)
     assert state.answered is None, "a worker that exits cleanly leaves no mark"
 
 
-async def test_state_that_takes_no_mark_holds_up_nothing():
-    marks = CrashMarks(Marks(InFlightMark(0, 1, 2), broken=True), "t", 0)
-    async with asyncio.timeout(60):
-        assert await marks.left() is None
-        await marks.write(InFlightMark(0, 1, 0), answered=True)
+async def test_what_a_dead_worker_left_is_isolated_with_its_crash_and_state_that_is_away_holds_up_nothing():
+    for broken, crashes in ((False, 3), (True, 0)):
+        marks, batch = batch_of(Marks(InFlightMark(0, 1, 2), broken=broken), 0)
+        async with asyncio.timeout(60):
+            await marks.before_loop(batch.loop)
+            assert batch.entries[0].crashes == crashes
+            await marks.before_prepare(batch) if broken else None
+            await marks.after_batch(batch)
 
 
 # Leases
 
 
-class Office:
-    """Partition workers whose portions end when the test says so, and a consumer that keeps their books."""
+class Office(Hook):
+    """Partitions whose batches end when the test says so, and a consumer that keeps their books."""
 
     def __init__(self) -> None:
         self.began: list[tuple[int, int]] = []
         self.crashed: list[type[BaseException]] = []
         self.ends: dict[tuple[int, int], asyncio.Future[None]] = {}
         self.health = Health()
-        self.workers = PartitionWorkers(self.begin)
+        services: Any = Mock(spec=Services, hooks=[self.health, self], health=self.health)
+        self.partitions = Partitions(services)
         self.books: dict[TP, PartitionBook] = {}
         self.rooms: list[int] = []
         self.consumer = SimpleNamespace(
-            books=self.books,
-            release=lambda _message: None,
-            note_room=lambda tp: self.rooms.append(tp.partition),
+            books=self.books, note_room=lambda tp: self.rooms.append(tp.partition)
         )
 
     async def crash(self, error: BaseException) -> None:
         self.crashed.append(type(error))
 
-    def begin(self, tp, book, earlier, room) -> PartitionLoop:
-        return PartitionLoop(
-            book, self.process, CrashMarks(Marks(), *tp), self.health, earlier=earlier, room=room
-        )
-
-    async def process(self, portion, loop) -> None:
-        first = portion[0].record
+    async def before_batch(self, batch: Batch) -> None:
+        first = batch.entries[0].record
         self.began.append((first.partition, first.offset))
         await self.ends.setdefault(self.began[-1], asyncio.get_running_loop().create_future())
-        loop.book.done(portion)
 
     async def fetch(self, *offsets: tuple[int, int]) -> None:
         app = SimpleNamespace(consumer=self.consumer, crash=self.crash)
@@ -114,7 +113,7 @@ class Office:
             tp = TP("t", partition)
             book = self.books.setdefault(tp, PartitionBook())
             book.add([InboundRecord("t", partition, offset, 0, b"%d" % offset, b"")], offset + 1)
-            self.workers.submit(SimpleNamespace(message=SimpleNamespace(tp=tp), app=app))
+            self.partitions.submit(SimpleNamespace(message=SimpleNamespace(tp=tp), app=app))
         await turns()
 
     async def end(self, partition: int, offset: int, error: BaseException | None = None) -> None:
@@ -126,7 +125,12 @@ class Office:
         return self.books[TP("t", partition)].committable
 
 
-async def test_portions_of_a_partition_run_in_order_and_wait_for_no_other_partition():
+@pytest.fixture(autouse=True)
+def _batches_are_done_once_they_may_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PartitionLoop, "_prepare_step_publish", AsyncMock(return_value=True))
+
+
+async def test_batches_of_a_partition_run_in_order_and_wait_for_no_other_partition():
     office = Office()
     await office.fetch((0, 1), (1, 3))
     await office.fetch((0, 2))
@@ -137,14 +141,14 @@ async def test_portions_of_a_partition_run_in_order_and_wait_for_no_other_partit
     assert office.rooms == [0], "it is read on once nothing small is left"
 
 
-async def test_nothing_behind_an_unfinished_portion_is_committed():
-    """Each row: how the first portion ends, and whether the process ends."""
+async def test_nothing_behind_an_unfinished_batch_is_committed():
+    """Each row: how the first batch ends, and whether the process ends."""
     for error, crashed in ((LeaseLost(), []), (MemoryError(), [MemoryError])):
         office = Office()
         await office.fetch((0, 1))
         await office.fetch((0, 2))
         if not crashed:
-            office.workers.release()
+            office.partitions.release()
         await office.end(0, 1, error)
         assert (office.began, office.reached(0), office.crashed) == ([(0, 1)], 1, crashed)
 
@@ -153,24 +157,24 @@ async def test_after_a_release_work_in_progress_ends_and_nothing_else_begins():
     office = Office()
     await office.fetch((0, 1), (1, 3))
     await office.fetch((0, 2))
-    office.workers.release()
-    finishing = asyncio.create_task(office.workers.finish())
+    office.partitions.release()
+    finishing = asyncio.create_task(office.partitions.finish())
     await office.end(0, 1)
     assert not finishing.done()
     await office.end(1, 3)
     await finishing
     assert (office.began, office.reached(0), office.reached(1)) == ([(0, 1), (1, 3)], 2, 4)
-    office.workers.take_over()
+    office.partitions.before_assignment()
     office.books.clear()
     await office.fetch((0, 2))
     assert office.began[2:] == [(0, 2)], "the next lease begins anew"
-    office.workers.take_over()
+    office.partitions.before_assignment()
     office.books.clear()
     await office.fetch((0, 2))
     assert len(office.began) == 3, "a lease waits for what still runs of the one before"
     await office.end(0, 2)
     assert office.began[3:] == [(0, 2)]
-    office.workers.stop()
+    office.partitions.stop()
     await office.fetch((2, 0))
     assert len(office.began) == 4
 
@@ -194,23 +198,23 @@ def test_a_worker_is_ready_once_it_has_joined_and_while_it_waits_for_nothing():
     assert health.ready()
 
 
-def test_a_worker_is_dead_when_its_loop_or_its_work_stalls_for_no_known_reason():
+async def test_a_worker_is_dead_when_its_loop_or_its_work_stalls_for_no_known_reason():
     time = [1000.0]
     health = Health(lambda: time[0])
     time[0] += 10 * STALL_SECONDS
-    assert not health.alive(STALL_SECONDS)
+    assert not health.alive()
     health.tick()
-    assert health.alive(STALL_SECONDS), "an idle worker"
-    health.start_batch()
-    assert health.alive(STALL_SECONDS), "work that has only begun"
+    assert health.alive(), "an idle worker"
+    await health.before_batch(Mock())
+    assert health.alive(), "work that has only begun"
     time[0] += STALL_SECONDS + 1
     health.tick()
-    assert not health.alive(STALL_SECONDS)
+    assert not health.alive()
     health.begin("broker")
-    assert health.alive(STALL_SECONDS)
+    assert health.alive()
     health.end("broker")
     health.progress()
-    assert health.alive(STALL_SECONDS)
+    assert health.alive()
 
 
 @pytest.mark.parametrize("role", ["responses", "claims"])

@@ -9,6 +9,8 @@ import gc
 import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from aiokafka.errors import (
@@ -23,11 +25,15 @@ from aiokafka.structs import OffsetAndMetadata
 from faust.types import TP
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from agents import publisher as publishing
 from agents import recovery
+from agents.book import Entry
+from agents.health import Health
+from agents.hooks import Batch
+from agents.lease import LeaseLost, PartitionLease
 from agents.outputs import Output
-from agents.partitions import Health, PartitionLease
 from agents.publisher import AuditPublisher, ProducerBroken, Publisher
 from agents.recovery import WINDOW, StateReconciler, StateRecovery
 from agents.sealing import Committed, Sealer
@@ -90,7 +96,7 @@ def producer() -> Producer:
 @pytest.fixture
 def publisher(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> Publisher:
     monkeypatch.setattr(publishing, "ACK_SECONDS", 0.1)
-    return Publisher(lambda: producer, "p.")
+    return Publisher(SimpleNamespace(producer=SimpleNamespace(_ensure_producer=lambda: producer)), "p.")
 
 
 @given(st.binary(max_size=60), st.integers(1, 50))
@@ -168,6 +174,16 @@ async def test_what_may_pass_is_an_outage_a_broken_producer_is_none_and_each_fai
     assert grown == {"refused": 3, "unavailable": 5, "broken": 2}
 
 
+async def test_an_unreachable_broker_is_logged_once_a_minute(publisher, producer, monkeypatch):
+    producer.refused[b"x"] = KafkaTimeoutError()
+    with capture_logs() as lines:
+        for now in (100.0, 101.0, 159.0, 160.0):
+            monkeypatch.setattr(publishing.time, "monotonic", lambda now=now: now)
+            with pytest.raises(BrokerUnavailable):
+                await publisher.publish([output(b"x")])
+    assert [line["event"] for line in lines] == ["broker.unavailable"] * 2
+
+
 # Seals
 
 TP0, TP1 = TP("t.claims", 0), TP("t.claims", 1)
@@ -181,9 +197,9 @@ class Desk:
         self.published: list[Seal] = []
         self.committed = {TP0: Committed(None, None), TP1: Committed(None, None)}
         self.broker_away = self.refuses = self.signer_away = False
-        self.waits: list[str | None] = []
+        self.health = Health()
         self.sealer = Sealer(
-            self, self.publish, self.committed_of, self.waits.append, now=lambda: datetime.now(UTC)
+            self, self.publish, self.committed_of, self.health, now=lambda: datetime.now(UTC)
         )
 
     def key_id(self, _at: datetime) -> str:
@@ -205,19 +221,38 @@ class Desk:
     def committed_of(self, tp):
         return self.committed[tp]
 
-    def note(self, first: int, *published: int | tuple, tp: TP = TP0) -> None:
+    async def note(self, first: int, *published: int | tuple, tp: TP = TP0) -> None:
         """Note a batch from an offset on, and what was published: (offset, value, topic), or the offset alone."""
-        self.sealer.note_batch(tp, first)
+        outputs: list[Output] = []
         for one in published:
             given = one if isinstance(one, tuple) else (one, b"{}")
             offset, value, topic = given if len(given) == 3 else (*given, TopicName.APPROVED)
             name = f"00000000-0000-5000-8000-00000000000{offset % 10}".encode()
             cause = InboundRecord("t.claims", 0, offset, 0, None, b"")
-            self.sealer.note(tp, [(offset, Output(topic, b"k", value, [("ce_id", name)], cause))])
+            outputs.append(Output(topic, b"k", value, [("ce_id", name)], cause))
+        batch = self.batch(tp, first)
+        await self.sealer.before_batch(batch)
+        batch.originals = [output.cause for output in outputs]
+        batch.entries, batch.published = [Entry(record, 0.0) for record in batch.originals], outputs
+        self.sealer.after_publish(batch)
+
+    def batch(self, tp: TP, first: int) -> Batch:
+        lease = Mock(pause=AsyncMock(side_effect=LeaseLost))
+        loop: Any = SimpleNamespace(tp=tp, book=SimpleNamespace(first_offset=first), lease=lease)
+        return Batch(loop, [Entry(InboundRecord("t.claims", 0, first, 0, None, b""), 0.0)])
+
+    async def has_room(self, first: int) -> bool:
+        try:
+            await self.sealer.before_batch(self.batch(TP0, first))
+        except LeaseLost:
+            return False
+        return True
 
     async def commit(self, **offsets: int):
         """Seal, and commit what may be."""
-        done = await self.sealer.seal({TP("t.claims", int(name[1:])): end for name, end in offsets.items()})
+        done = await self.sealer.before_commit(
+            {TP("t.claims", int(name[1:])): (end, "") for name, end in offsets.items()}
+        )
         self.committed |= {tp: Committed(*each) for tp, each in done.items()}
         return done
 
@@ -228,7 +263,7 @@ def desk() -> Desk:
 
 
 async def test_a_seal_names_what_was_published_of_the_committed_offsets_in_one_chain_of_all_holders(desk):
-    desk.note(3, (3, b"a"), (3, b"b", TopicName.AUDIT), (5, b"c"))
+    await desk.note(3, (3, b"a"), (3, b"b", TopicName.AUDIT), (5, b"c"))
     done = await desk.commit(p0=5)
     (seal,) = desk.published
     assert (seal.head.first, seal.head.end, seal.head.before, seal.head.partition) == (3, 5, None, 0)
@@ -238,13 +273,13 @@ async def test_a_seal_names_what_was_published_of_the_committed_offsets_in_one_c
     assert done == {TP0: (5, seal.head.sha256)}
     await desk.commit(p0=6)
     assert [each.sha256 for each in desk.published[1].outputs] == [sha256_hex(b"c")], "offset 5 came next"
-    desk.sealer.take_over()  # by whoever holds the partition next
-    desk.note(6, 6)
+    desk.sealer.before_assignment()  # by whoever holds the partition next
+    await desk.note(6, 6)
     await desk.commit(p0=7)
     second, third = (seal.head for seal in desk.published[1:])
     assert (third.first, third.before) == (second.end, second.sha256)
-    desk.note(7, 7, (7, b"{}", TopicName.DEFERRED), (7, b"{}", TopicName.DEAD_LETTER))
-    desk.note(4, tp=TP1)
+    await desk.note(7, 7, (7, b"{}", TopicName.DEFERRED), (7, b"{}", TopicName.DEAD_LETTER))
+    await desk.note(4, tp=TP1)
     await desk.commit(p0=8, p1=9)
     one, other = (seal.head for seal in desk.published[3:])
     found = one.partition, one.count, other.partition, other.count, other.first
@@ -252,14 +287,14 @@ async def test_a_seal_names_what_was_published_of_the_committed_offsets_in_one_c
 
 
 async def test_what_a_crash_left_uncommitted_is_sealed_again_and_another_decision_beside_the_first(desk):
-    desk.note(0, (0, b"x"))
-    await desk.sealer.seal({TP0: 1})  # the seal was acknowledged, the commit was not
-    desk.sealer.take_over()
-    desk.note(0, (0, b"x"))
+    await desk.note(0, (0, b"x"))
+    await desk.sealer.before_commit({TP0: (1, "")})  # the seal was acknowledged, the commit was not
+    desk.sealer.before_assignment()
+    await desk.note(0, (0, b"x"))
     await desk.commit(p0=1)
     first, again = ((seal.outputs, seal.head.root, seal.head.before) for seal in desk.published)
     assert first == again
-    desk.note(1, (1, b"first"), (1, b"second"), (1, b"first"))
+    await desk.note(1, (1, b"first"), (1, b"second"), (1, b"first"))
     await desk.commit(p0=2)
     assert [each.sha256 for each in desk.published[2].outputs] == [
         sha256_hex(b"first"),
@@ -270,20 +305,19 @@ async def test_what_a_crash_left_uncommitted_is_sealed_again_and_another_decisio
 async def test_nothing_is_committed_that_could_not_be_sealed(desk):
     reasons = (("broker_away", "broker"), ("refuses", "seal"), ("signer_away", "seal"))
     for offset, (away, why) in enumerate(reasons):
-        desk.waits.clear()
-        desk.note(offset, offset)
+        await desk.note(offset, offset)
         setattr(desk, away, True)
         assert await desk.commit(p0=offset + 1) == {}
-        assert desk.waits == [why]
+        assert desk.health.current == {why}
         setattr(desk, away, False)
         assert (await desk.commit(p0=offset + 1))[TP0][0] == offset + 1
-        assert desk.waits == [why, None]
+        assert not desk.health.current
         assert [len(seal.outputs) for seal in desk.published] == [1] * (offset + 1)
 
 
 async def test_a_backlog_is_sealed_in_several_seals_of_one_chain_limited_per_commit(desk, monkeypatch):
     end = 9 * MAX_OUTPUTS
-    desk.note(0, *range(end))
+    await desk.note(0, *range(end))
     assert (await desk.commit(p0=end))[TP0][0] == 8 * MAX_OUTPUTS
     done = await desk.commit(p0=end)
     heads = [seal.head for seal in desk.published]
@@ -293,16 +327,16 @@ async def test_a_backlog_is_sealed_in_several_seals_of_one_chain_limited_per_com
     assert [each.offset for seal in desk.published for each in seal.outputs] == list(range(end))
     monkeypatch.setattr("agents.sealing._MOST_HELD", 3)
     for more, is_full in (([end, end + 1, end + 1], False), ([end + 2], True)):
-        desk.note(end, *more)
-        assert desk.sealer.has_room(TP0, end + 3) is not is_full
-        assert desk.sealer.has_room(TP0, end), "the next seal begins there"
+        await desk.note(end, *more)
+        assert await desk.has_room(end + 3) is not is_full
+        assert await desk.has_room(end), "the next seal begins there"
     await desk.commit(p0=end + 3)
-    assert desk.sealer.has_room(TP0, end + 4), "what it held is sealed"
+    assert await desk.has_room(end + 4), "what it held is sealed"
 
 
 async def test_a_recreated_topic_begins_a_chain_and_metadata_of_another_tool_is_no_seal(desk):
     desk.committed[TP0] = Committed(200, "a" * 64)
-    desk.note(0, 0)
+    await desk.note(0, 0)
     await desk.commit(p0=50)
     (seal,) = desk.published
     assert (seal.head.first, seal.head.end, seal.head.before, seal.head.count) == (0, 50, None, 1)

@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from faust.types import TP
 
+from agents.book import Entry
+from agents.health import Health
+from agents.hooks import Batch
 from agents.outputs import Output, followers, outputs
 from agents.sealing import Committed, Sealer
 from groundwire.epistemic.types import VerificationConfig
@@ -152,11 +156,13 @@ class Run(Office):
 
         if self._sealer is None:
             clock = partial(datetime, 2026, 1, 31, tzinfo=UTC)
-            self._sealer = Sealer(Signer(), acknowledge, nothing_committed, lambda _: None, now=clock)
+            self._sealer = Sealer(Signer(), acknowledge, nothing_committed, Health(), now=clock)
         tp = TP(record.topic or "", record.partition)
-        self._sealer.note_batch(tp, record.offset)
-        self._sealer.note(tp, [(record.offset, output) for output in those])
-        await self._sealer.seal({tp: record.offset + 1})
+        loop: Any = SimpleNamespace(tp=tp, book=SimpleNamespace(first_offset=record.offset))
+        batch = Batch(loop, [Entry(record, 0.0)], originals=[record], published=list(those))
+        await self._sealer.before_batch(batch)
+        self._sealer.after_publish(batch)
+        await self._sealer.before_commit({tp: (record.offset + 1, "")})
 
     def put(self, those: Sequence[Output]) -> None:
         for output in those:

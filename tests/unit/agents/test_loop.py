@@ -6,15 +6,14 @@ import asyncio
 import json
 from contextlib import nullcontext
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from prometheus_client import REGISTRY
-from structlog.testing import capture_logs
 
-from agents import pipeline as module
+from agents import loop as module
 from agents.book import LARGE
-from agents.partitions import GIVEN_UP
+from agents.crash_marks import GIVEN_UP
+from agents.hooks import Hook
 from agents.publisher import ProducerBroken
 from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable
 from groundwire.gate.types import DeadLetter, Decided, Deferred, Provisional
@@ -61,16 +60,6 @@ async def test_after_a_failed_publication_state_is_asked_again_and_each_decision
     assert sample("repeats") == before[1] + 1, "a decision that another record brought about"
 
 
-async def test_an_unreachable_broker_is_logged_once_a_minute():
-    bench = Bench()
-    with capture_logs() as lines:
-        for minute in (0, 1):
-            bench.now = 60.0 * minute
-            bench.publish_errors = [BrokerUnavailable("away")] * 8 + [None]
-            await bench.run(record())
-    assert [line["event"] for line in lines].count("broker.unavailable") == 2
-
-
 # State that is away
 
 
@@ -93,10 +82,10 @@ async def test_an_idle_worker_ends_the_outage_when_state_answers_and_the_next_ba
     bench.slow, bench.state_errors = 6.0, [AWAY] * 3
     await bench.run(record())
     bench.unreachable = {0}
-    bench.pipeline.state_answered()
+    bench.partitions.state_answered()
     assert bench.health.current == {"state"}, "its primary does not answer, though others do"
     bench.unreachable = set()
-    bench.pipeline.state_answered()
+    bench.partitions.state_answered()
     assert not bench.health.current
     bench.now += 100
     bench.state_errors = [AWAY, None]
@@ -108,7 +97,7 @@ async def test_what_runs_finds_out_itself_that_state_answers_and_a_released_part
     bench = Bench(grace=None)
     bench.state_errors = [AWAY] * 10_000
     await bench.begin(record())
-    bench.pipeline.state_answered()
+    bench.partitions.state_answered()
     assert bench.health.current == {"state"}
     bench.loop.end()
     await bench.finish()
@@ -181,7 +170,7 @@ async def test_a_record_on_another_partition_is_counted_and_in_a_cluster_a_claim
         ("responses", "llm-responses", True),
         ("deferred", "deferred", True),
     ):
-        bench, before = Bench(role, partitions=lambda _topic: 4), sample("misplaced_records", input=topic)
+        bench, before = Bench(role, partitions_of=lambda _topic: 4), sample("misplaced_records", input=topic)
         bench.is_cluster = is_cluster
         await bench.run(
             *[replace(record(at, user), key=b"wrong t:" + user.encode()) for at, user in enumerate(users)]
@@ -430,14 +419,14 @@ async def test_a_record_that_is_given_up_is_not_processed_if_its_letter_is_sent_
     assert [type(result) for batch in bench.published for result in batch] == [DeadLetter]
 
 
-async def test_a_portion_that_fails_after_its_lease_ended_ends_the_process():
+async def test_a_batch_that_fails_after_its_lease_ended_ends_the_process():
     bench, gone = Bench(), asyncio.Event()
 
-    async def late(portion, loop) -> None:
+    async def late(_batch) -> None:
         await gone.wait()
         raise ProducerBroken("refused")
 
-    bench.loop._process = late
+    bench.loop.process = late
     await bench.begin(record())
     bench.loop.end()
     gone.set()
@@ -445,25 +434,27 @@ async def test_a_portion_that_fails_after_its_lease_ended_ends_the_process():
         await bench.task
 
 
-async def test_what_a_seal_waits_for_is_published_however_much_else_waits_to_be_sealed(monkeypatch):
-    """Each offset is noted with what followed from it."""
-    monkeypatch.setattr(module, "outputs", lambda results: [SimpleNamespace(cause=r.record) for r in results])
-    bench, noted, asked = Bench(), [], []
+async def test_a_hook_lets_batches_wait_without_holding_up_what_it_waits_for():
+    class Full(Hook):
+        """Has room for one batch, and then for that with offset 0, as seals have."""
 
-    class Full:
-        def note_batch(self, *_began) -> None: ...
+        def __init__(self) -> None:
+            self.asked: list[int] = []
+            self.published = 0
 
-        def has_room(self, _tp, first) -> bool:
-            asked.append(first)
-            return len(noted) < 1 or first == 0
+        async def before_batch(self, batch) -> None:
+            self.asked.append(batch.first_offset)
+            while self.published and batch.first_offset:
+                await batch.loop.lease.pause(1.0)
 
-        def note(self, _tp, published) -> None:
-            noted.extend(at for at, _ in published)
+        def after_publish(self, batch) -> None:
+            self.published += len(batch.published)
 
-    bench.pipeline._services = replace(bench.pipeline._services, sealer=Full())
+    bench, full = Bench(), Full()
+    bench.services.hooks.append(full)
     bench.loop.book.add([record(0, "ada")], 1)
     next(iter(bench.loop.book.undone)).due = 1.0
     await bench.begin(record(1, "bob"))
     bench.now = 1.0
     await bench.finish()
-    assert (bench.loop.book.committable, asked[-1]) == (2, 0)
+    assert (bench.loop.book.committable, full.asked) == (2, [1, 0])

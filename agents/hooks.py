@@ -1,0 +1,92 @@
+"""A batch, and the points of the loop at which seals, crash marks, health, metrics and traces see it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from faust.types import TP
+
+from agents.book import Entry
+from agents.outputs import Output
+from groundwire.gate.types import Result
+from groundwire.messages.headers import InboundRecord
+
+if TYPE_CHECKING:
+    from agents.loop import PartitionLoop
+
+Commits = Mapping[TP, tuple[int, str]]
+"""Offsets to commit, with their metadata."""
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Records of a partition that are processed together, and what comes of them.
+
+    Attributes:
+        originals: the records to decide: those of `entries`, on `deferred` those that were sent there.
+        prepared: what the handler read of them, or the dead letter of a record that crashes workers; empty: not yet.
+        fresh: ids of the decisions that this worker made; others are repeats.
+        outputs: to publish, each list once the one before is acknowledged.
+        asked_at: when state was asked, in seconds of the loop's clock.
+        failed_at: since when state has not answered this batch; None: it has.
+        began: nanoseconds of the wall clock.
+    """
+
+    loop: PartitionLoop
+    entries: list[Entry]
+    originals: list[InboundRecord] = field(default_factory=list)
+    prepared: list[Any] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    fresh: set[str] = field(default_factory=set)
+    outputs: list[list[Output]] = field(default_factory=list)
+    published: list[Output] = field(default_factory=list)
+    asked_at: float = 0.0
+    failed_at: float | None = None
+    began: int = field(default_factory=time.time_ns)
+
+    @property
+    def first_offset(self) -> int:
+        return self.entries[0].record.offset
+
+
+class Hook:
+    """One concern of all loops of a worker; its methods do nothing unless a subclass says otherwise.
+
+    Attributes:
+        alone: whether records are processed one at a time.
+    """
+
+    alone: bool = False
+
+    def before_assignment(self) -> None:
+        """Forget all partitions: what is not committed is read again."""
+
+    async def before_loop(self, loop: PartitionLoop) -> None:
+        """See a partition before its first batch."""
+
+    async def before_batch(self, batch: Batch) -> None:
+        """Let a batch wait. Raises: LeaseLost."""
+
+    async def before_prepare(self, batch: Batch) -> None:
+        """See a batch before its records are read, again after a failure; may decide it by `prepared`.
+
+        Raises: StateError.
+        """
+
+    def during(self, stage: str, batch: Batch) -> AbstractContextManager[object]:  # noqa: ARG002 - for subclasses
+        """Surround a stage: `prepare`, `model`, `state` or `publish`."""
+        return nullcontext()
+
+    def after_publish(self, batch: Batch) -> None:
+        """See what was acknowledged."""
+
+    async def after_batch(self, batch: Batch) -> None:
+        """See a batch that is done, or left to the next holder."""
+
+    async def before_commit(self, commits: Commits) -> Commits:
+        """Return what may be committed."""
+        return commits
