@@ -8,21 +8,20 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
-from pydantic import ValidationError
 
 from agents.health import Health
 from agents.outputs import Output
 from agents.publisher import ProducerBroken, Publisher
 from groundwire.errors import BrokerUnavailable, StateError, StateUnavailable, UsageError
 from groundwire.gate.reviews import GATE
-from groundwire.kafka.connection import client_cancellation
+from groundwire.kafka.reader import TopicFollower
 from groundwire.messages.decisions import Decision, Place
 from groundwire.messages.headers import ATTESTATION, InboundRecord
 from groundwire.messages.identity import Subject, expire_id, subject_of_decision
@@ -54,7 +53,7 @@ class ReviewExpiry:
 
     def __init__(
         self,
-        read: Callable[[], AsyncGenerator[InboundRecord, None]],
+        reviews: TopicFollower,
         state: RedisState,
         publisher: Publisher,
         sign: Callable[[bytes], bytes],
@@ -62,7 +61,7 @@ class ReviewExpiry:
         ttl: timedelta,
         now: Callable[[], datetime],
     ) -> None:
-        self._read = read
+        self._reviews = reviews
         self._state = state
         self._publisher = publisher
         self._sign = sign
@@ -86,18 +85,10 @@ class ReviewExpiry:
         await asyncio.gather(self._follow(), expire_for_ever())
 
     async def _follow(self) -> None:
-        while True:
-            try:
-                self._waiting = []
-                with client_cancellation("reviews cannot be read"):
-                    async with aclosing(self._read()) as records:
-                        async for record in records:
-                            place = waiting(record)
-                            if place is not None:
-                                heapq.heappush(self._waiting, place)
-            except (BrokerUnavailable, UsageError) as exc:
-                log.warning("review.unreadable", error=str(exc))
-            await asyncio.sleep(5.0)
+        async with aclosing(self._reviews.batches()) as batches:
+            async for records in batches:
+                for place in filter(None, map(waiting, records)):
+                    heapq.heappush(self._waiting, place)
 
     async def expire(self) -> int:
         """Expire the overdue reviews of partitions whose state answers; return how many.
@@ -186,11 +177,8 @@ class ReviewExpiry:
 
 def waiting(record: InboundRecord) -> WaitingPlace | None:
     """Return the place that a record of `review` takes, or None."""
-    try:
-        decision = Decision.model_validate_json(record.value or b"")
-    except ValidationError:
-        return None
-    if decision.revision < 1 or decision.facts.place != Place.FREE:
+    decision = Decision.try_parse(record.value)
+    if decision is None or decision.revision < 1 or decision.facts.place != Place.FREE:
         return None
     subject = subject_of_decision(decision)
     position = replace(record, value=None, headers=())

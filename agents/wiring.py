@@ -34,7 +34,7 @@ from groundwire.gate.claim_case import dedup_scheme
 from groundwire.gate.gate import Gate, Lookups
 from groundwire.gate.lookups import Assessor, TenantCorpus, assessor_of
 from groundwire.gate.reviews import ReviewGate
-from groundwire.kafka.reader import TopicSpan, follow
+from groundwire.kafka.reader import TopicFollower
 from groundwire.keys.attestation import Keys
 from groundwire.keys.seal_keys import SealSigner
 from groundwire.keys.watched import WatchedKeys
@@ -253,9 +253,13 @@ def build_expiry(
     with naming("GROUNDWIRE_REVIEW_KEY"):
         sign(b"")  # fails for a public key
     topic = settings.topic_prefix + TopicName.REVIEW
-    read = partial(follow, settings.brokers, topic, TopicSpan("earliest"), 30.0)
+
+    def failed(failure: Exception) -> None:
+        log.warning("review.unreadable", error=str(failure))
+
+    reviews = TopicFollower(settings.brokers, {topic: "earliest"}, 30.0, failed, retry=5.0)
     ttl = timedelta(days=settings.review_ttl)
-    return ReviewExpiry(read, state, publisher, sign, ttl=ttl, now=_now)
+    return ReviewExpiry(reviews, state, publisher, sign, ttl=ttl, now=_now)
 
 
 def _now() -> datetime:

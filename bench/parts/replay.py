@@ -12,6 +12,7 @@ from bench.claims import claims
 from bench.inside import batches, new_gate
 from bench.measure import Figure, Options, Part, Race
 from groundwire.gate.types import Decided
+from groundwire.kafka.reader import OffsetRange
 from groundwire.messages.decisions import Decision
 from groundwire.messages.decode import decode_claim
 from groundwire.messages.headers import InboundRecord, decision_headers
@@ -20,7 +21,7 @@ from groundwire.policy import Policy
 from groundwire.replay.reading import Rate
 from groundwire.replay.report import FileWriter
 from groundwire.replay.run import Replayer, Task
-from groundwire.replay.store import FileRecords, Job, OffsetRange, ReplayOrder, decision_lines
+from groundwire.replay.store import FileRecords, Job, ReplayOrder, decision_lines
 from groundwire.replay.verify import Verifier, VerifyStatus
 from groundwire.state.policies import KnownPolicies, PolicyStore
 

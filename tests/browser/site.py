@@ -27,6 +27,7 @@ from groundwire.keys.watched import WatchedKeys
 from groundwire.library.check import Checker
 from groundwire.messages.base import format_time, sha256_hex, to_milliseconds
 from groundwire.messages.decisions import AuditEvent, Decision, IngestionTier, Kind, ReasonCode, Verdict
+from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, decision_id, event_id
 from groundwire.messages.records import ReviewDecision
 from groundwire.messages.topics import TopicName
@@ -35,7 +36,6 @@ from groundwire.review.actions import outcome_of
 from groundwire.review.board import Board
 from groundwire.review.model import risk_of
 from groundwire.review.permissions import Permissions, Person, ViewScope
-from groundwire.review.records import TopicRecord
 from groundwire.verify.citations import CitationVerifier, Sources
 from tests.unit.console import rooms
 from tests.unit.console.rooms import Clock
@@ -108,7 +108,7 @@ def in_review(records):
 
 def as_record(message, topic, offset, at):
     value = message.model_dump_json(by_alias=True).encode()
-    return TopicRecord(topic, 0, offset, to_milliseconds(at), b"", value)
+    return InboundRecord(topic, 0, offset, to_milliseconds(at), b"", value)
 
 
 @cache
@@ -220,7 +220,7 @@ def full_board() -> Board:
     headers = [("gw-error", b"invalid_record"), ("__connect.errors.topic", b"groundwire.claims")]
     key, value = f"{TENANT}:ben@acme.example".encode(), b'{"claim_id": "c-1", "content": "x"}'
     at = to_milliseconds(datetime.now(UTC))
-    board.add([TopicRecord(TopicName.DEAD_LETTER, 0, 0, at, key, value, headers)])
+    board.add([InboundRecord(TopicName.DEAD_LETTER, 0, 0, at, key, value, headers)])
     return board
 
 

@@ -36,7 +36,6 @@ from groundwire.replay.verify import Verifier, VerifyStatus
 from groundwire.review.board import Board
 from groundwire.review.model import Query
 from groundwire.review.permissions import ViewScope
-from groundwire.review.records import TopicRecord
 from groundwire.state.policies import PolicyStore
 from tests.fuzz import inputs
 from tests.fuzz.contract import check_decision, check_outputs, listening, quiet, read_strictly, some_policy
@@ -295,7 +294,7 @@ def test_published_records_that_somebody_changed_stop_no_reader_and_do_not_verif
         at = to_milliseconds(NOW)
         if rng.chance(0.1):
             key, value, headers = some_letter(rng)
-            return TopicRecord(TopicName.DEAD_LETTER, 0, number, at, key, value, tuple(headers))
+            return InboundRecord(TopicName.DEAD_LETTER, 0, number, at, key, value, tuple(headers))
         one = rng.choice(made)
         value = one.value
         if rng.chance(0.9):
@@ -303,7 +302,7 @@ def test_published_records_that_somebody_changed_stop_no_reader_and_do_not_verif
         value = value if rng.chance(0.98) else None
         topic = one.topic if rng.chance(0.9) else rng.choice([*TopicName])
         time = rng.one(at, at, 0, -1, 253_402_300_799_999)
-        return TopicRecord(topic, 0, number, time, one.key, value, tuple(one.headers))
+        return InboundRecord(topic, 0, number, time, one.key, value, tuple(one.headers))
 
     async def read(rng):
         if not made:
@@ -401,7 +400,7 @@ def test_a_revision_that_no_subject_comes_to_is_no_decision():
     for revision in (2**31, 2**63, 10**30):
         value = json.dumps(make_decision("c", revision=1) | {"revision": revision}).encode()
         board = Board()
-        board.add([TopicRecord(TopicName.REVIEW, 0, 0, 0, b"acme:ana", value)])
+        board.add([InboundRecord(TopicName.REVIEW, 0, 0, 0, b"acme:ana", value)])
         assert board.candidates() == []
         board.close()
         assert stored_outcome(value, Policy()) is None

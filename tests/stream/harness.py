@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -440,10 +439,9 @@ async def not_derived(environment: Mapping[str, str], signatures: Signatures) ->
     prefix = environment["GROUNDWIRE_TOPIC_PREFIX"]
     reader = ReplayReader(environment["GROUNDWIRE_BROKERS"], prefix, Rate(None), lambda *_: None)
     policies = policies_of(environment)
-    with TemporaryDirectory(prefix="verified-") as scratch:
-        findings = verify_topics(reader, prefix, "earliest", policies, Path(scratch), signatures=signatures)
-        async with contextlib.aclosing(findings):
-            return [placed async for placed in findings if placed.finding.status is not VerifyStatus.EQUAL]
+    findings = verify_topics(reader, prefix, "earliest", policies, signatures=signatures)
+    async with contextlib.aclosing(findings):
+        return [placed async for placed in findings if placed.finding.status is not VerifyStatus.EQUAL]
 
 
 class Office:

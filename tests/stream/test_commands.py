@@ -584,21 +584,6 @@ async def test_hostile_text_reaches_a_terminal_as_text_and_a_pipe_gets_no_colour
     assert "\x1b" not in result.stdout
 
 
-@pytest.mark.smoke
-async def test_a_reader_that_goes_on_behind_the_end_misses_nothing_of_a_batch_that_crosses_it(topics):
-    place = TopicPartition(f"{topics.prefix}claims", 0)
-    await topics.produce([b"%d" % n for n in range(9)], partition=0)
-    async with open_reader(topics.broker.bootstrap, PATIENCE) as reader:
-        reader.seek({place: 0}, {place: 4})
-        assert [one.offset async for page in reader.rest() for one in page] == [0, 1, 2, 3]
-        await topics.produce([b"9"], partition=0)
-        behind: list[int] = []
-        async with asyncio.timeout(PATIENCE):
-            while len(behind) < 6:
-                behind += [record.offset for record in await reader.batch()]
-        assert behind == [4, 5, 6, 7, 8, 9]
-
-
 async def test_a_reader_that_turns_to_another_partition_and_closes_at_once_waits_for_nothing(
     topics, monkeypatch
 ):

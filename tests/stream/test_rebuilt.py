@@ -17,10 +17,11 @@ from redis.asyncio import Redis
 
 from groundwire.cli.main import main
 from groundwire.client import ApprovedTable, Decision, changes
-from groundwire.dead_letters.letters import KafkaLog, RedrivenPlace, RedriveRecord, Selection, kafka_log
+from groundwire.dead_letters.letters import KafkaLog, RedriveRecord, Selection, kafka_log
 from groundwire.dead_letters.redrive import Redrive, Rules
 from groundwire.gate.claim_case import dedup_scheme
 from groundwire.kafka.connection import producer
+from groundwire.kafka.reader import RecordPlace
 from groundwire.messages.decisions import Kind
 from groundwire.messages.erasure import Erasure
 from groundwire.messages.identity import Subject
@@ -309,7 +310,7 @@ async def test_a_dead_letter_is_decided_after_its_cause_is_mended_and_one_that_f
             status, again, _ = await groundwire("redrive", "--code", "invalid_json", "--yes")
             assert (status, again[-1]["outcome"], again[-1]["attempts"]) == (0, "redriven", attempts - 1)
             now = again[-1]["redriven"]
-            redriven_to = RedrivenPlace(now["topic"], now["partition"], now["offset"])
+            redriven_to = RecordPlace(now["topic"], now["partition"], now["offset"])
             await until(lambda p=redriven_to: p in failing, "a run sees that it fails again")  # type: ignore[misc]
             await until(lambda n=attempts: len(deployment.dead) == n + 1, "it is a dead letter")  # type: ignore[misc]
             assert deployment.dead[-1].header("gw-attempts") == str(attempts)

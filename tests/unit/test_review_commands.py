@@ -6,8 +6,7 @@ import io
 import json
 import re
 import shlex
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import timedelta
 
@@ -31,7 +30,6 @@ from groundwire.cli.review_text import (
 from groundwire.errors import UsageError
 from groundwire.keys.file import new_key
 from groundwire.messages.headers import InboundRecord
-from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.review import session
 from groundwire.review.actions import SENTENCES, ActionOutcome, speculation_in
@@ -127,26 +125,22 @@ async def test_after_a_retraction_its_record_is_waited_for_and_names_what_the_to
 ) -> None:
     made = board(decision("m", verdict="approved"), reviewed("m", "retract"))
     row = made.item(ADMIN, decision("m").decision_id).current
-    batches = [[], [retraction("other", "x")], [retraction("m", "old")]]
+    coming = [retraction("other", "x"), retraction("m", "old"), retraction("m", "late")]
 
-    class Reader:
-        async def batch(self) -> list[InboundRecord]:
-            now, topic = batches.pop(0), "x.retractions"
-            return [InboundRecord(topic, 0, 0, one.timestamp_ms, one.key, one.value) for one in now]
+    async def follow(_brokers, starts, *_how) -> AsyncGenerator[InboundRecord, None]:
+        (topic,) = starts
+        assert topic == "x.retractions"
+        while coming:
+            yield replace(coming.pop(0), topic=topic)
 
-    @asynccontextmanager
-    async def reading(brokers, prefix, starts, seconds) -> AsyncIterator[Reader]:
-        assert list(starts) == [TopicName.RETRACTIONS]
-        yield Reader()
-
-    monkeypatch.setattr(session, "reading", reading)
+    monkeypatch.setattr(session, "follow", follow)
     desk = Session("admin", "acme", None, None, None, "b:1", "x.", timedelta(days=7), 60)
     done = replace(refused("retracted"), applied=True, revision=2, decision_id=row.decision_id)
     outcomes = [None, refused("stale"), done]
     await BoardSnapshot(made).read_retractions(desk, outcomes)
     assert [one.name for one in made.dependents(ADMIN, row).rows] == ["old"]
-    assert not batches
     await BoardSnapshot(made).read_retractions(desk, outcomes[:2])
+    assert len(coming) == 1
 
 
 async def test_without_a_keys_file_a_reviewer_is_told_why_they_may_see_nothing() -> None:

@@ -17,11 +17,12 @@ from groundwire.console.settings import ConsoleSettings, load_console_settings
 from groundwire.console.site import Parts
 from groundwire.console.status import ReviewGauges, serve_gauges
 from groundwire.errors import UsageError, binding, naming
+from groundwire.kafka.store import MEMORY
 from groundwire.keys.watched import WatchedKeys
 from groundwire.logs import configure_logs
 from groundwire.policy import load_policy
 from groundwire.review.actions import Actions, Signer
-from groundwire.review.board import IN_MEMORY, Board
+from groundwire.review.board import Board
 from groundwire.review.feed import Feed, RedisStatuses
 from groundwire.review.originals import READ_SECONDS, record_reader
 from groundwire.review.permissions import Permissions, Person
@@ -77,7 +78,8 @@ async def _run(settings: Settings, own: ConsoleSettings, who: Person | None) -> 
         listening = socket.create_server(place, family=family)
     with listening:
         own = own.model_copy(update={"port": listening.getsockname()[1]})
-        board = Board(str(own.board) if own.board else IN_MEMORY)
+        with naming("GROUNDWIRE_CONSOLE_BOARD"):
+            board = Board(own.board or MEMORY)
         statuses, redis = RedisStatuses.of(settings), connect(settings.redis_url)
         feed = Feed(board, statuses, brokers=settings.brokers, prefix=settings.topic_prefix)
         tenants = {tenant for _, key in keys for tenant in key.tenants}
@@ -117,9 +119,13 @@ async def _serve(
     app, secret = create_app(own, parts, who)
     # the secret stands behind the #, which browsers send to nobody
     click.echo(f"{own.origin}/signin#{secret}" if secret else own.origin)
-    feeding = asyncio.create_task(feed.run())
+    server, feeding = make_server(app), asyncio.create_task(feed.run())
+    # pages that nothing comes to any more are not served
+    feeding.add_done_callback(lambda _: setattr(server, "should_exit", True))
     try:
-        await serve(make_server(app), app, listening)
+        await serve(server, app, listening)
     finally:
         feeding.cancel()
         await asyncio.wait([feeding])
+    if not feeding.cancelled():
+        await feeding

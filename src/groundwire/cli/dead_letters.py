@@ -278,13 +278,13 @@ class LetterPrinter:
         self._whys: Counter[tuple[RedriveOutcome, str]] = Counter()
 
     def letter(self, letter: Letter, redriven: Redriven | None) -> None:
-        self._print(letter, redriven, f"redriven {redriven.place}" if redriven else "open", {})
+        self._print(letter, redriven, f"redriven {_where(redriven)}" if redriven else "open", {})
 
     def step(self, step: RedriveStep) -> None:
         self.outcomes[step.outcome] += 1
         if step.why:
             self._whys[step.outcome, step.why] += 1
-        more = step.why or (step.redriven.place if step.redriven else "")
+        more = step.why or (_where(step.redriven) if step.redriven else "")
         outcome = {"outcome": str(step.outcome), "why": str(step.why) if step.why else None}
         self._print(step.letter, step.redriven, f"{step.outcome} {more}".rstrip(), outcome)
 
@@ -310,6 +310,11 @@ class LetterPrinter:
                 named = ", ".join(f"{why} {count}" for why, count in whys)
                 parts.append(f"{self.outcomes[outcome]} {words}" + (f" ({named})" if named else ""))
         return ", ".join(parts) or "no letter selected"
+
+
+def _where(redriven: Redriven) -> str:
+    topic, partition, offset = redriven.place
+    return f"{topic}[{partition}]@{offset}"
 
 
 def letter_json(letter: Letter, redriven: Redriven | None) -> dict[str, Any]:
@@ -344,7 +349,7 @@ def _shown(letter: Letter, redriven: Redriven | None) -> dict[str, str]:
     fields |= {
         "key": _text(letter.record.key),
         "came from": f"{failed.topic}[{failed.partition}]@{failed.offset}",
-        "redriven": redriven and f"{format_time(redriven.at)} by {redriven.actor}, to {redriven.place}",
+        "redriven": redriven and f"{format_time(redriven.at)} by {redriven.actor}, to {_where(redriven)}",
     }
     return {name: "-" if value is None else str(value) for name, value in fields.items()}
 

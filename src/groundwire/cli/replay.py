@@ -29,6 +29,7 @@ from groundwire.config import Settings, load_settings
 from groundwire.errors import UsageError
 from groundwire.gate.claim_case import dedup_scheme
 from groundwire.kafka.connection import producer
+from groundwire.kafka.reader import OffsetRange
 from groundwire.logs import configure_logs
 from groundwire.policy import Policy, load_policy
 from groundwire.replay.reading import INPUTS, OUTPUTS, Rate, ReplayReader
@@ -46,7 +47,7 @@ from groundwire.replay.report import (
     write_page,
 )
 from groundwire.replay.run import Replayer, Simulation, Task, Writer
-from groundwire.replay.store import Job, OffsetRange, ReplayOrder
+from groundwire.replay.store import Job, ReplayOrder
 from groundwire.state.policies import KnownPolicies, PolicyStore
 from groundwire.text.normalise import escape_controls
 

@@ -14,15 +14,14 @@ from rich.text import Text
 from groundwire.cli.options import Deployment, StartParam, deployment_options
 from groundwire.cli.output import TEXT_CELLS, bytes_json, compact_json, echo_json, fit, print_line
 from groundwire.errors import RecordError
-from groundwire.kafka.reader import Start, TopicSpan, follow
+from groundwire.kafka.reader import Start, follow
 from groundwire.messages.base import format_time, from_milliseconds
 from groundwire.messages.decode import parse_json
-from groundwire.messages.headers import ATTEMPTS, InboundRecord, header
+from groundwire.messages.headers import InboundRecord, failure_of
 from groundwire.messages.topics import TopicName
 
 _DECISIONS: Final = {TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED}
 _STYLES: Final = {"approved": "green", "review": "yellow", "blocked": "red"}
-_FAILURE: Final = "__connect.errors."
 
 
 def columns_of(topic: TopicName) -> dict[str, int]:
@@ -73,13 +72,14 @@ def as_json(record: InboundRecord, topic: TopicName) -> str:
 
 
 def _dead_letter(record: InboundRecord) -> dict[str, Any]:
+    failure = failure_of(record)
     return {
-        "error": header(record.headers, "gw-error"),
-        "message": header(record.headers, f"{_FAILURE}exception.message"),
-        "attempts": _number(header(record.headers, ATTEMPTS)),
-        "topic": header(record.headers, f"{_FAILURE}topic"),
-        "partition": _number(header(record.headers, f"{_FAILURE}partition")),
-        "offset": _number(header(record.headers, f"{_FAILURE}offset")),
+        "error": failure.code,
+        "message": failure.message,
+        "attempts": failure.attempts,
+        "topic": failure.topic,
+        "partition": failure.partition,
+        "offset": failure.offset,
         "at": _time(record),
         **_content(record),
     }
@@ -121,10 +121,6 @@ def _text(data: bytes | None) -> str:
     return "" if data is None else data[: 4 * TEXT_CELLS].decode("utf-8", "replace")
 
 
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 20 else None
-
-
 @click.command(name="tail")
 @click.argument("topic", type=click.Choice([str(topic) for topic in TopicName]), metavar="TOPIC")
 @click.option(
@@ -162,21 +158,23 @@ def tail(
     Example: groundwire tail dead-letter --from 2026-01-31T12:00:00Z --until-end --format json
     """
     begin: Start = start if start is not None else "earliest" if until_end else "latest"
-    span = TopicSpan(begin, partition, until_end, limit)
     name, known = f"{deployment.prefix}{topic}", TopicName(topic)
     console = Console(highlight=False)
 
     async def read(*, table: bool) -> None:
-        headed = False
-        async with aclosing(follow(deployment.brokers, name, span, deployment.seconds)) as records:
+        count = 0
+        where = deployment.brokers, {name: begin}, deployment.seconds
+        async with aclosing(follow(*where, partition=partition, until_end=until_end)) as records:
             async for record in records:
-                if not table:
-                    echo_json(as_json(record, known))
-                    continue
-                if not headed:
+                if table and not count:
                     print_line(console, heading(known))
-                    headed = True
-                print_line(console, row(record, known))
+                if table:
+                    print_line(console, row(record, known))
+                else:
+                    echo_json(as_json(record, known))
+                count += 1
+                if count == limit:
+                    return
 
     try:
         asyncio.run(read(table=layout == "table" or (layout is None and sys.stdout.isatty())))

@@ -13,7 +13,6 @@ from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import click
 
@@ -31,6 +30,7 @@ from groundwire.cli.output import StepProgress, columns, escape_json
 from groundwire.config import Settings
 from groundwire.errors import UsageError
 from groundwire.kafka.reader import Start
+from groundwire.kafka.store import SCRATCH, Store
 from groundwire.keys.attestation import Keys
 from groundwire.keys.seal_keys import required_seal_keys
 from groundwire.logs import configure_logs
@@ -38,7 +38,7 @@ from groundwire.messages.base import format_time
 from groundwire.policy import load_policy
 from groundwire.replay.reading import Rate, ReplayReader
 from groundwire.replay.seals import ChainHead, SealEvidence, Unsealed, proof_of, read_heads, read_seals
-from groundwire.replay.store import FileRecords, Store
+from groundwire.replay.store import FileRecords
 from groundwire.replay.verify import (
     Placed,
     Signatures,
@@ -142,9 +142,8 @@ def verify(  # noqa: PLR0913 - one argument an option
 
 @asynccontextmanager
 async def _sealed(settings: Settings) -> AsyncIterator[SealEvidence]:
-    keys = required_seal_keys(settings)
-    with TemporaryDirectory(prefix="groundwire-seals-") as scratch, Store(Path(scratch, "seals")) as store:
-        yield await read_seals(settings, keys, store)
+    with Store(SCRATCH) as store:
+        yield await read_seals(settings, required_seal_keys(settings), store)
 
 
 async def _prove(settings: Settings, decision_id: str) -> int:
@@ -169,13 +168,10 @@ async def _verify_topics(
 ) -> int:
     in_force = load_policy(settings.policy_file, os.environ)
     policies = KnownPolicies([in_force], PolicyStore(folder, None))
-    with StepProgress() as progress, TemporaryDirectory(prefix="groundwire-verify-") as scratch:
+    with StepProgress() as progress:
         reader = ReplayReader(settings.brokers, settings.topic_prefix, Rate(rate), progress.show)
-        findings = verify_topics(
-            *(reader, settings.topic_prefix, since, policies, Path(scratch), progress.show),
-            signatures=signatures,
-        )
-        return await _print(findings, layout)
+        where = reader, settings.topic_prefix, since
+        return await _print(verify_topics(*where, policies, progress.show, signatures=signatures), layout)
 
 
 async def _print(findings: AsyncGenerator[Placed], layout: str) -> int:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
-from aiokafka.partitioner import DefaultPartitioner
+from aiokafka import TopicPartition
 from pydantic import ValidationError
 
 from groundwire.config import Settings, setting_error
-from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError
-from groundwire.kafka.reader import Positions, Start, TopicReader, open_reader
+from groundwire.errors import ErrorCode, RecordError
+from groundwire.kafka.reader import Positions, Start, TopicFollower, follow, open_reader
 from groundwire.messages.decisions import Decision, Kind, ReasonCode, Verdict
 from groundwire.messages.erasure import Erasures
-from groundwire.messages.headers import InboundRecord, header
+from groundwire.messages.headers import InboundRecord, failure_of, header
 from groundwire.messages.identity import Subject, subject_of_decision
 from groundwire.messages.records import Retraction
-from groundwire.messages.topics import TopicName, record_key
+from groundwire.messages.topics import TopicName, partition_of
 
 if TYPE_CHECKING:
     from groundwire.client.table import ApprovedTable, Change
@@ -65,25 +65,12 @@ async def changes(
     settings = settings_of(brokers, topic_prefix)
     topics = [TopicName.RETRACTIONS, *map(TopicName.of, Verdict)]
     starts: dict[str, Start] = dict.fromkeys((settings.topic_prefix + topic for topic in topics), "earliest")
-    async with open_reader(settings.brokers, SECONDS) as reader:
-        await reader.begin(starts)
-        async with aclosing(reader.rest()) as pages:
-            async for page in pages:
-                for record in page:
-                    for change in table.apply(record):
-                        yield change
-        if at_end:
-            at_end()
-        while not until_end:
-            for record in await reader.batch():
-                for change in table.apply(record):
-                    yield change
+    read = follow(settings.brokers, starts, SECONDS, until_end=until_end, at_end=at_end)
+    async with aclosing(read) as records:
+        async for record in records:
+            for change in table.apply(record):
+                yield change
 
-
-_AGAIN: Final = 1.0
-"""Seconds until a broker that went away is asked again."""
-_LOOK_ANEW: Final = 30.0
-"""Seconds until the topics are asked whether they have more partitions."""
 
 Outcome = asyncio.Future[Decision | Exception]
 """A decision, or why there is none: a result in either case, which nobody has to look at."""
@@ -142,66 +129,31 @@ class Outcomes:
             UsageError: a topic does not exist.
             BrokerUnavailable: the broker does not answer at the start; later it is waited for.
         """
-        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._follow(ready))
+        topics = [f"{self._prefix}{name}" for name in (*map(TopicName.of, Verdict), TopicName.DEAD_LETTER)]
 
         # tell all who wait, and whoever will: nothing comes any more
-        def ended(task: asyncio.Task[None]) -> None:
-            failure = None if task.cancelled() else task.exception()
-            if isinstance(failure, Exception):
-                self._failure = failure
-                for outcome in [one for group in self._subjects.values() for one in group.values()]:
-                    _tell(outcome, failure)
+        def ended(failure: Exception) -> None:
+            self._failure = failure
+            for outcome in [one for group in self._subjects.values() for one in group.values()]:
+                _tell(outcome, failure)
 
-        try:
-            await asyncio.wait([ready, task], return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                await task  # what it failed with
-            task.add_done_callback(ended)
+        follower = TopicFollower(self._brokers, dict.fromkeys(topics, "latest"), self._seconds)
+        async with follower.following(self._tell_waiting, ended):
             yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
-    async def _follow(self, ready: asyncio.Future[None]) -> None:
-        topics = [f"{self._prefix}{name}" for name in (*map(TopicName.of, Verdict), TopicName.DEAD_LETTER)]
-        start: Start = "latest"
-        positions: Positions = {}
-        while True:
-            try:
-                async with open_reader(self._brokers, self._seconds) as reader:
-                    await reader.begin(dict.fromkeys(topics, start), continued=positions)
-                    positions, start = reader.positions, "earliest"  # of partitions that are added later
-                    if not ready.done():
-                        ready.set_result(None)
-                    await self._read(reader, topics)
-            except BrokerUnavailable:
-                if not ready.done():
-                    raise
-                await asyncio.sleep(_AGAIN)
-
-    async def _read(self, reader: TopicReader, topics: list[str]) -> None:
-        """Read until the topics have other partitions than those that are read."""
-        loop = asyncio.get_running_loop()
-        due = loop.time() + _LOOK_ANEW
-        while True:
-            for record in await reader.batch():
-                if record.topic == self._prefix + TopicName.DEAD_LETTER:
-                    said = header(record.headers, "gw-error")
-                    # a newer gate may have codes that are not known here
-                    code = ErrorCode(said) if said in set(ErrorCode) else ErrorCode.INVALID_RECORD
-                    message = header(record.headers, "__connect.errors.exception.message") or said or code
-                    _tell(self._letters.get(record.value or b""), RecordError(code, message))
-                    continue
-                for subject in named_subjects(record):
-                    waiting = self._subjects.get(subject)
-                    decision = decision_of(record, subject) if waiting else None
-                    if waiting and decision and decision.revision:
-                        _tell(waiting.get(decision.fingerprint), decision)
-            if loop.time() > due:
-                if (await reader.ends(*topics)).keys() != reader.positions.keys():
-                    return
-                due = loop.time() + _LOOK_ANEW
+    def _tell_waiting(self, records: Sequence[InboundRecord]) -> None:
+        for record in records:
+            if record.topic == self._prefix + TopicName.DEAD_LETTER:
+                said, message, *_ = failure_of(record)
+                # a newer gate may have codes that are not known here
+                code = ErrorCode(said) if said in set(ErrorCode) else ErrorCode.INVALID_RECORD
+                _tell(self._letters.get(record.value or b""), RecordError(code, message or said or code))
+                continue
+            for subject in named_subjects(record):
+                waiting = self._subjects.get(subject)
+                decision = decision_of(record, subject) if waiting else None
+                if waiting and decision and decision.revision:
+                    _tell(waiting.get(decision.fingerprint), decision)
 
 
 def named_subjects(record: InboundRecord) -> list[Subject]:
@@ -281,16 +233,15 @@ async def current(brokers: str, prefix: str, subject: Subject, seconds: float) -
     """
     known = MemoryStanding(subject)
     topics = [f"{prefix}{topic}" for topic in (*map(TopicName.of, Verdict), TopicName.RETRACTIONS)]
-    key, chosen = record_key(subject.tenant_id, subject.user_id), Positions()
+    chosen = Positions()
     async with open_reader(brokers, seconds) as reader:
         ends = await reader.ends(*topics)
         for topic in topics:  # the partition of the user's key, which workers choose as all clients do
-            partitions = sorted(each for each in ends if each.topic == topic)
-            each = DefaultPartitioner()(key, partitions, partitions)
+            count = sum(each.topic == topic for each in ends)
+            each = TopicPartition(topic, partition_of(subject.tenant_id, subject.user_id, count))
             chosen[each] = ends[each]
         reader.seek(await reader.offsets("earliest", chosen), chosen)
-        async with aclosing(reader.rest()) as pages:
-            async for page in pages:
-                for record in page:
-                    known.note(record)
+        async with aclosing(reader.records()) as records:
+            async for record in records:
+                known.note(record)
     return known.now

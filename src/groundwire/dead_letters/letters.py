@@ -9,27 +9,31 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import count
 from typing import Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
-from pydantic import ValidationError
 
-from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, UsageError
+from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError
 from groundwire.kafka.connection import producer, unavailable
-from groundwire.kafka.reader import Start, TopicSpan, follow
+from groundwire.kafka.reader import RecordPlace, Start, TopicFollower, follow, open_reader
 from groundwire.messages.base import format_time, to_milliseconds
 from groundwire.messages.decisions import AuditEvent
-from groundwire.messages.headers import ATTEMPTS, InboundRecord, dead_letter_headers, event_headers, header
+from groundwire.messages.headers import (
+    ATTEMPTS,
+    InboundRecord,
+    dead_letter_headers,
+    event_headers,
+    failure_of,
+)
 from groundwire.messages.identity import event_id
 from groundwire.messages.topics import TopicName
 from groundwire.review.model import FailedRecord
-from groundwire.review.records import read_dead_letter, topic_record
+from groundwire.review.records import read_dead_letter
 
 
 class LetterPlace(NamedTuple):
@@ -68,8 +72,7 @@ class Letter:
     @property
     def attempts(self) -> int | None:
         """How often the record has failed; None where no header says so."""
-        text = header(self.record.headers, ATTEMPTS)
-        return int(text) if text and text.isascii() and text.isdigit() and len(text) < 7 else None
+        return failure_of(self.record).attempts
 
     @property
     def failure(self) -> LetterFailure | None:
@@ -96,10 +99,7 @@ _ADDED: Final = {
 
 def read_letter(record: InboundRecord) -> Letter:
     """Read a record of the dead-letter topic; one that the gate did not write has no code and no attempts."""
-    failed = read_dead_letter(topic_record(record, TopicName.DEAD_LETTER))
-    if failed is None:
-        raise AssertionError("every record of the dead-letter topic is read")  # pragma: no cover
-    return Letter(record, failed)
+    return Letter(record, read_dead_letter(record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,23 +149,12 @@ class Selection:
         return self.partition is not None and isinstance(self.end, int) and record.offset >= self.end
 
 
-class RedrivenPlace(NamedTuple):
-    """Position of a redriven record."""
-
-    topic: str
-    partition: int
-    offset: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}[{self.partition}]@{self.offset}"
-
-
 class Redriven(NamedTuple):
     """A letter whose record was acknowledged."""
 
     at: datetime
     actor: str
-    place: RedrivenPlace
+    place: RecordPlace
 
 
 class Begun(NamedTuple):
@@ -198,14 +187,11 @@ class RedriveHistory:
 
     def add(self, record: InboundRecord) -> None:
         """Add a record of the audit topic."""
-        if record.value is None or b'"redrive' not in record.value:  # nearly all: they need not be parsed
+        if record.value is None or b'"redrive' not in record.value:  # those of the gate need not be parsed
             return
-        try:
-            event = AuditEvent.model_validate_json(record.value)
-        except ValidationError:
-            return
-        letter = event.detail.get("letter")
-        if event.type != "dead_letter" or not isinstance(letter, str):
+        event = AuditEvent.of_type(record.value, "dead_letter")
+        letter = event and event.detail.get("letter")
+        if event is None or not isinstance(letter, str):
             return
         names: list[str | LetterFailure] = [letter]
         match event.detail:
@@ -217,7 +203,7 @@ class RedriveHistory:
         match event.detail:
             case {"action": "redriven", "stands": {"topic": str(t), "partition": int(p), "offset": int(o)}}:
                 for name in names:
-                    self.redriven.setdefault(name, Redriven(event.at, event.actor, RedrivenPlace(t, p, o)))
+                    self.redriven.setdefault(name, Redriven(event.at, event.actor, RecordPlace(t, p, o)))
                     self.begun.pop(name, None)
             case {"action": "redrive", "origin": {"topic": str(topic)}}:
                 for name in names:
@@ -270,47 +256,44 @@ class KafkaLog:
         self._seconds = seconds
         self._sender = sender
         self._on_read = on_read
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: TopicFollower | None = None
 
     def letters(self, start: Start, partition: int | None) -> AsyncGenerator[InboundRecord, None]:
-        return self._read(self._topic, TopicSpan(start, partition, until_end=True))
+        return self.records(self._topic, start, partition)
 
-    def records(self, topic: str, since: datetime) -> AsyncGenerator[InboundRecord, None]:
-        return self._read(topic, TopicSpan(since, until_end=True))
+    async def records(
+        self, topic: str, start: Start, partition: int | None = None
+    ) -> AsyncGenerator[InboundRecord, None]:
+        read = follow(self._brokers, {topic: start}, self._seconds, partition=partition, until_end=True)
+        async with aclosing(read) as records:
+            async for record in records:
+                self._on_read()
+                yield record
 
     async def oldest(self, start: Start, partition: int | None) -> int | None:
         """Return the earliest timestamp of the partitions' first letters from `start` on, in milliseconds."""
-        times = []
-        for number in count() if partition is None else [partition]:
-            span = TopicSpan(start, number, until_end=True, limit=1)
-            try:
-                async with aclosing(self._read(self._topic, span)) as records:
-                    times += [record.timestamp async for record in records]
-            except UsageError:  # past the last partition
-                if number == (partition or 0):
-                    raise
-                break
-        return min(times, default=None)
+        async with open_reader(self._brokers, self._seconds) as reader:
+            ranges = await reader.ranges(self._topic, start=start, partition=partition)
+            firsts = [await reader.first(each) for each in ranges]
+        return min((record.timestamp for record in firsts if record), default=None)
 
     @asynccontextmanager
-    async def failing(self, since: datetime) -> AsyncIterator[Collection[RedrivenPlace]]:
+    async def failing(self, since: datetime) -> AsyncIterator[Collection[RecordPlace]]:
         """Follow the dead-letter topic from a time on; yields the positions of failed records, kept up to date."""
-        failing: set[RedrivenPlace] = set()
+        failing: set[RecordPlace] = set()
 
-        async def watch() -> None:
-            async with aclosing(self._read(self._topic, TopicSpan(since))) as records:
-                async for record in records:
-                    failed = read_letter(record).failed
-                    failing.add(RedrivenPlace(failed.topic, failed.partition or 0, failed.offset or 0))
+        def note(records: Sequence[InboundRecord]) -> None:
+            for record in records:
+                self._on_read()
+                failed = read_letter(record).failed
+                failing.add(RecordPlace(failed.topic, failed.partition or 0, failed.offset or 0))
 
-        self._watching = watching = asyncio.create_task(watch())
+        self._watching = TopicFollower(self._brokers, {self._topic: since}, self._seconds)
         try:
-            yield failing
+            async with self._watching.following(note):
+                yield failing
         finally:
             self._watching = None
-            watching.cancel()
-            with suppress(asyncio.CancelledError, BrokerUnavailable):
-                await watching
 
     async def publish(self, records: Sequence[RedriveRecord]) -> list[tuple[int, int]]:
         """Send records in order, wait for all acknowledgements and return partition and offset of each.
@@ -319,8 +302,8 @@ class KafkaLog:
         """
         if self._sender is None:
             raise AssertionError("a dry run sends nothing")
-        if self._watching and self._watching.done():  # else nobody would notice records that fail again
-            raise BrokerUnavailable("the dead-letter topic cannot be followed any more; go on with a new run")
+        if self._watching and self._watching.failure:  # nobody would notice records that fail again
+            raise BrokerUnavailable("the dead-letter topic cannot be followed; go on with a new run")
         try:
             async with asyncio.timeout(self._seconds):
                 futures: list[asyncio.Future[Any]] = [
@@ -333,12 +316,6 @@ class KafkaLog:
         except KafkaError as exc:
             raise BrokerUnavailable(f"the broker does not take a record: {type(exc).__name__}") from exc
         return [(place.partition, place.offset) for place in places]
-
-    async def _read(self, topic: str, span: TopicSpan) -> AsyncGenerator[InboundRecord, None]:
-        async with aclosing(follow(self._brokers, topic, span, self._seconds)) as records:
-            async for record in records:
-                self._on_read()
-                yield record
 
 
 @asynccontextmanager

@@ -21,7 +21,6 @@ from groundwire.dead_letters.letters import (
     LetterFailure,
     RedriveHistory,
     Redriven,
-    RedrivenPlace,
     RedriveRecord,
     Selection,
     audit_record,
@@ -30,6 +29,7 @@ from groundwire.dead_letters.letters import (
 from groundwire.errors import ErrorCode
 from groundwire.kafka.connection import MAX_RECORD_BYTES
 from groundwire.kafka.produce import INPUT_TOPICS
+from groundwire.kafka.reader import RecordPlace
 from groundwire.messages.base import from_milliseconds
 from groundwire.messages.headers import ATTEMPTS, InboundRecord, header
 from groundwire.messages.topics import TopicName
@@ -125,7 +125,7 @@ class Redrive:
         self._rules = rules
         self._now = now
         self._sleep = sleep
-        self._sent: set[RedrivenPlace] = set()
+        self._sent: set[RecordPlace] = set()
         self._sent_last = 0
         self.stopped = False
 
@@ -172,7 +172,7 @@ class Redrive:
                 continue
             async with aclosing(self._log.records(topic, min(times) - _CLOCK_SKEW)) as records:
                 async for record in records:
-                    place = RedrivenPlace(topic, record.partition, record.offset)
+                    place = RecordPlace(topic, record.partition, record.offset)
                     if header(record.headers, ATTEMPTS) and place not in noted:
                         unnoted.setdefault(_marks(topic, record), []).append(place)
         return history, unnoted
@@ -204,7 +204,7 @@ class Redrive:
         return RedriveStep(letter, RedriveOutcome.REFUSED if why else RedriveOutcome.REDRIVE, why)
 
     async def _send(
-        self, letters: Sequence[Letter], history: RedriveHistory, failing: Collection[RedrivenPlace]
+        self, letters: Sequence[Letter], history: RedriveHistory, failing: Collection[RecordPlace]
     ) -> list[RedriveStep]:
         """Record, send, record, at the rate; nothing is sent once too many records have failed again."""
         if self._sent and letters:
@@ -219,7 +219,7 @@ class Redrive:
             [RedriveRecord(one.failed.topic, one.record.key, one.record.value, one.again) for one in letters]
         )
         done = [
-            (letter, Redriven(at, actor, RedrivenPlace(letter.failed.topic, *place)))
+            (letter, Redriven(at, actor, RecordPlace(letter.failed.topic, *place)))
             for letter, place in zip(letters, places, strict=True)
         ]
         await self._note(done)
@@ -255,7 +255,7 @@ async def history_of(log: KafkaLog, selection: Selection, prefix: str) -> Redriv
 
 Marks = tuple[str, bytes | None, str, str | None]
 """Topic, key, SHA-256 of the value and count of failures, by which a redriven record is recognised."""
-Unnoted = dict[Marks, list[RedrivenPlace]]
+Unnoted = dict[Marks, list[RecordPlace]]
 """Where records are that were redriven, but not noted in the audit as sent."""
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import (
@@ -30,6 +30,7 @@ from groundwire.kafka.connection import (
     unavailable,
 )
 from groundwire.messages.base import to_milliseconds
+from groundwire.messages.decisions import Origin
 from groundwire.messages.headers import InboundRecord
 
 Start = Literal["earliest", "latest"] | int | datetime
@@ -38,9 +39,44 @@ Start = Literal["earliest", "latest"] | int | datetime
 Positions = dict[TopicPartition, int]
 """An offset of each partition, such as the next one to read."""
 
+
+class RecordPlace(NamedTuple):
+    """Topic, partition and offset of a record."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    @classmethod
+    def of(cls, record: InboundRecord | Origin) -> RecordPlace:
+        return cls(record.topic or "", record.partition, record.offset)
+
+    @classmethod
+    def parse(cls, text: str) -> RecordPlace:
+        topic, _, rest = text.rpartition("/")
+        partition, _, offset = rest.partition("@")
+        return cls(topic, int(partition), int(offset))
+
+    def __str__(self) -> str:
+        """Format it as reports do: `groundwire.claims/0@17`."""
+        return f"{self.topic}/{self.partition}@{self.offset}"
+
+
+class OffsetRange(NamedTuple):
+    """The offsets of a partition from `start` up to `end`, excluded."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
 BATCH: Final = 500
 _POLL_MS: Final = 500
 _RETRY_SECONDS: Final = 0.3
+GAP: Final = 500
+_LOOK_ANEW: Final = 30.0
+"""Seconds until the topics are asked whether they have more partitions."""
 
 
 class TopicReader:
@@ -87,6 +123,14 @@ class TopicReader:
             return beginnings
         return {each: min(max(start, beginnings[each]), end) for each, end in ends.items()}
 
+    async def ranges(
+        self, *topics: str, start: Start = "earliest", end: Start = "latest", partition: int | None = None
+    ) -> list[OffsetRange]:
+        """Return the offsets of each partition between two starts. Raises: UsageError, BrokerUnavailable."""
+        ends = await self.ends(*topics, partition=partition)
+        first, last = await self.offsets(start, ends), await self.offsets(end, ends)
+        return [OffsetRange(*each, first[each], max(first[each], last[each])) for each in ends]
+
     def seek(self, begin: Positions, ends: Positions) -> None:
         """Read these partitions from now on, and no others; `ends` is where `rest` stops on each."""
         self._client.assign(list(begin))
@@ -116,10 +160,6 @@ class TopicReader:
         """Return the next records, none if nothing comes for so long. Raises: BrokerUnavailable."""
         self._client.resume(*self._client.paused())
         return await self._fetch(milliseconds, most)
-
-    async def batches(self) -> AsyncGenerator[list[InboundRecord], None]:
-        while True:
-            yield await self.batch()
 
     async def _fetch(self, milliseconds: int, most: int) -> list[InboundRecord]:
         with _outages("topics cannot be read"):
@@ -162,15 +202,48 @@ class TopicReader:
             if self.positions[partition] >= end or partition not in self._unread:
                 self._client.pause(partition)
 
-    async def one(self, partition: TopicPartition, offset: int) -> InboundRecord | None:
-        """Read a single record of a partition that exists; None: there is none. Raises: BrokerUnavailable."""
-        self.seek({partition: offset}, {partition: offset + 1})
-        async with aclosing(self.rest(most=1)) as pages:
+    async def records(self, most: int = BATCH) -> AsyncGenerator[InboundRecord, None]:
+        """Yield the records of `rest` one by one. Raises: BrokerUnavailable."""
+        async with aclosing(self.rest(most)) as pages:
             async for page in pages:
                 for record in page:
-                    if record.offset == offset:
-                        return record
-        return None
+                    yield record
+
+    async def first(self, offsets: OffsetRange) -> InboundRecord | None:
+        """Read the first record of a range; None: it holds none. Raises: BrokerUnavailable."""
+        partition = TopicPartition(*offsets[:2])
+        self.seek({partition: offsets.start}, {partition: offsets.end})
+        async with aclosing(self.records()) as records:
+            return await anext(records, None)
+
+    async def records_at(
+        self, places: Iterable[RecordPlace], ranges: Iterable[OffsetRange], *, gap: int = GAP
+    ) -> AsyncGenerator[InboundRecord, None]:
+        """Yield the records at those of the places that lie in ranges.
+
+        `gap`: records between two places that are read sooner than sought over. Raises: BrokerUnavailable.
+        """
+        wanted = set(places)
+        runs: dict[TopicPartition, list[tuple[int, int]]] = {}  # first and last of offsets read in one go
+        for topic, number, start, end in ranges:
+            own = runs.setdefault(TopicPartition(topic, number), [])
+            offsets = (one.offset for one in wanted if one[:2] == (topic, number))
+            for offset in sorted(offset for offset in offsets if start <= offset < end):
+                if own and offset - own[-1][1] - 1 <= gap:
+                    own[-1] = own[-1][0], offset
+                else:
+                    own.append((offset, offset))
+        while runs := {partition: own for partition, own in runs.items() if own}:
+            now = {partition: own.pop(0) for partition, own in runs.items()}
+            self.seek(
+                {each: first for each, (first, _) in now.items()},
+                {each: last + 1 for each, (_, last) in now.items()},
+            )
+            most = min(BATCH, max(last + 1 - first for first, last in now.values()))
+            async with aclosing(self.records(most)) as records:
+                async for record in records:
+                    if RecordPlace.of(record) in wanted:
+                        yield record
 
     async def position(self, partition: TopicPartition) -> int:
         """Return the next offset to read: behind what was compacted or aborted too. Raises: BrokerUnavailable."""
@@ -186,12 +259,6 @@ class TopicReader:
                 del self._unread[partition]
         return not self._unread
 
-    async def check(self) -> None:
-        """Ask the broker for anything: the client waits out an outage silently. Raises: BrokerUnavailable."""
-        with _outages("the broker does not answer"):
-            async with asyncio.timeout(self._seconds):
-                await self._client.end_offsets(list(self._client.assignment()))
-
     @asynccontextmanager
     async def _answer(self) -> AsyncIterator[None]:
         try:
@@ -205,41 +272,134 @@ class TopicReader:
 @asynccontextmanager
 async def open_reader(brokers: str, seconds: float) -> AsyncIterator[TopicReader]:
     """Connect a reader, which reads nothing before `begin` or `seek`. Raises: UsageError, BrokerUnavailable."""
-    finished = False
-    try:
+    async with AsyncExitStack() as stack:
         with client_cancellation("topics cannot be read"):
-            async with consumer(brokers, seconds) as client:
+            client = await stack.enter_async_context(consumer(brokers, seconds))
+            try:
                 yield TopicReader(client, brokers, seconds)
-                finished = True
-    except BrokerUnavailable:
-        if not finished:  # else only closing failed, and nothing is read any more
-            raise
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSpan:
-    """What of a topic is read."""
-
-    start: Start
-    partition: int | None = None  # None: all
-    until_end: bool = False  # stop where the topic ended when reading began
-    limit: int | None = None  # stop after so many records, 1 or more
+            finally:
+                # where only closing fails, nothing is read any more
+                with suppress(BrokerUnavailable), client_cancellation("topics cannot be read"):
+                    await stack.aclose()
 
 
 async def follow(
-    brokers: str, topic: str, span: TopicSpan, seconds: float
+    brokers: str,
+    starts: Mapping[str, Start],
+    seconds: float,
+    *,
+    partition: int | None = None,
+    until_end: bool = False,
+    at_end: Callable[[], object] | None = None,
 ) -> AsyncGenerator[InboundRecord, None]:
-    """Yield records in order within a partition, across partitions as they arrive. Raises: as `open_reader`."""
+    """Yield records of topics from their starts on: in order within a partition, across partitions as they arrive.
+
+    `until_end`: stop where the topics ended when reading began; `at_end`: called once, there. Raises: as `open_reader`.
+    """
     async with open_reader(brokers, seconds) as reader:
-        await reader.begin({topic: span.start}, partition=span.partition)
-        count = 0
-        async with aclosing(reader.rest() if span.until_end else reader.batches()) as batches:
-            async for batch in batches:
-                for record in batch:
-                    yield record
-                    count += 1
-                    if count == span.limit:
-                        return
+        await reader.begin(starts, partition=partition)
+        async with aclosing(reader.records()) as records:
+            async for record in records:
+                yield record
+        if at_end:
+            at_end()
+        while not until_end:
+            for record in await reader.batch():
+                yield record
+
+
+@dataclass(slots=True)
+class TopicFollower:
+    """Reads topics from their starts on, through outages, with the partitions that are added meanwhile.
+
+    Attributes:
+        starts: where each topic begins; what is added later to one that begins at its end is read from its beginning.
+        seconds: how long the broker may take to answer.
+        failed: called with the BrokerUnavailable or UsageError that ended a connection, before the next one is opened.
+            None: only outages after the first connection are waited out, and all else is raised.
+        poll: seconds to wait for records.
+        check: seconds between two questions whether the broker answers: the client itself waits out an outage silently.
+        retry: seconds between two connections.
+        begun: a connection was opened.
+        failure: what the last connection ended with; None while one is open.
+        caught_up: what the topics held when one was opened has been read.
+    """
+
+    brokers: str
+    starts: Mapping[str, Start]
+    seconds: float
+    failed: Callable[[Exception], object] | None = None
+    poll: float = 0.5
+    check: float = _LOOK_ANEW
+    retry: float = 1.0
+    begun: bool = field(default=False, init=False)
+    failure: Exception | None = field(default=None, init=False)
+    caught_up: bool = field(default=False, init=False)
+
+    async def batches(self) -> AsyncGenerator[list[InboundRecord], None]:
+        """Yield records as they come: none first, once a connection is open, and none if nothing comes."""
+        loop = asyncio.get_running_loop()
+        starts, positions = self.starts, Positions()
+        while True:
+            try:
+                async with open_reader(self.brokers, self.seconds) as reader:
+                    await reader.begin(starts, continued=positions)
+                    positions, due = reader.positions, loop.time() + self.check
+                    starts = {name: "earliest" if at == "latest" else at for name, at in starts.items()}
+                    self.begun, self.failure, anew = True, None, loop.time() + _LOOK_ANEW
+                    yield []
+                    while True:
+                        yield await reader.batch(int(self.poll * 1000))
+                        self.caught_up = self.caught_up or await reader.caught_up()
+                        if loop.time() > anew:
+                            if (await reader.ends(*starts)).keys() != positions.keys():
+                                break
+                            anew = loop.time() + _LOOK_ANEW
+                        elif loop.time() > due:
+                            await reader.offsets("earliest", positions)
+                            due = loop.time() + self.check
+            except (BrokerUnavailable, UsageError) as exc:
+                self.failure = exc
+                if self.failed:
+                    self.failed(exc)
+                elif not self.begun or isinstance(exc, UsageError):
+                    raise
+                await asyncio.sleep(self.retry)
+
+    @asynccontextmanager
+    async def following(
+        self,
+        take: Callable[[list[InboundRecord]], object],
+        ended: Callable[[Exception], object] | None = None,
+    ) -> AsyncIterator[None]:
+        """Hand what comes to `take` in a task, which has begun when the block is entered.
+
+        Raises: what ended the task before that. What ends it later is given to `ended`, or raised after the block.
+        """
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def follow() -> None:
+            try:
+                async with aclosing(self.batches()) as batches:
+                    async for records in batches:
+                        if not begun.done():
+                            begun.set_result(None)
+                        take(records)
+            except Exception as exc:
+                if not (ended and begun.done()):
+                    raise
+                ended(exc)
+
+        task = asyncio.create_task(follow())
+        try:
+            await asyncio.wait([begun, task], return_when=asyncio.FIRST_COMPLETED)
+            if begun.done():
+                yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)  # the block's own error comes first
+        if not task.cancelled():
+            await task
 
 
 async def read_one(
@@ -247,12 +407,9 @@ async def read_one(
 ) -> InboundRecord | None:
     """Read the record at a place; None: there is none (any more). Raises: UsageError, BrokerUnavailable."""
     async with open_reader(brokers, seconds) as reader:
-        ends = await reader.ends(topic, partition=partition)
-        (place,) = ends
-        beginnings = await reader.offsets("earliest", ends)
-        if not beginnings[place] <= offset < ends[place]:
-            return None
-        return await reader.one(place, offset)
+        ranges = await reader.ranges(topic, partition=partition)
+        async with aclosing(reader.records_at([RecordPlace(topic, partition, offset)], ranges)) as found:
+            return await anext(found, None)
 
 
 async def committed_of(

@@ -89,6 +89,14 @@ class OutputRecord(BaseModel):
         raise ValueError(f"{cls.__name__}: {where} cannot be read")
 
     @classmethod
+    def try_parse(cls, value: bytes | None) -> Self | None:
+        """Return what a value holds; None where it cannot be read."""
+        try:
+            return cls.model_validate_json(value or b"")
+        except ValidationError:
+            return None
+
+    @classmethod
     def made(cls, **fields: Any) -> Self:  # noqa: ANN401 - whatever the model's fields hold
         """Construct a record from the gate's own values without validation, which takes most of the time.
 

@@ -337,6 +337,14 @@ class AuditEvent(OutputRecord):
     decision_id: str | None
     detail: dict[str, Any]
 
+    @classmethod
+    def of_type(cls, value: bytes | None, *types: AuditType) -> Self | None:
+        """Return the event of a value; None where it has none of these types, or cannot be read."""
+        if value is None or not any(f'"{one}"'.encode() in value for one in types):  # most need not be parsed
+            return None
+        event = cls.try_parse(value)
+        return event if event is not None and event.type in types else None
+
 
 class RegenerateRequest(OutputRecord):
     """A grounded prompt with which a generator is asked to answer again."""

@@ -78,6 +78,8 @@ READ: Final = frozenset({TRACEPARENT, ATTESTATION, ATTEMPTS, _ORIGIN, _RETRY})
 """Headers of an input record that the gate reads; it ignores others."""
 _PLACE: Final = ("topic", "partition", "offset", "timestamp")
 _INT64: Final = re.compile(r"-?[0-9]{1,19}")
+_DIGITS: Final = 18
+"""Of a number that SQLite holds."""
 _LARGEST: Final = 2**53 - 1
 """A larger number has no canonical form, so no event id could be derived from the place."""
 
@@ -154,6 +156,29 @@ def dead_letter_headers(
     }
     original = [(key, value) for key, value in incoming if key not in fields]
     return [*original, *((key, value.encode()) for key, value in fields.items())]
+
+
+class Failure(NamedTuple):
+    """Why and where a record failed, as its dead letter says; None for what no header says."""
+
+    code: str | None
+    message: str | None
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    attempts: int | None
+
+
+def failure_of(letter: InboundRecord) -> Failure:
+    """Read the headers of a dead letter, whoever wrote them."""
+
+    def number(text: str | None) -> int | None:
+        return int(text) if text and text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
+
+    where = "exception.message", "topic", "partition", "offset"
+    names = *(f"__connect.errors.{name}" for name in where), ATTEMPTS
+    message, topic, *numbers = (header(letter.headers, name) for name in names)
+    return Failure(header(letter.headers, "gw-error"), message, topic, *map(number, numbers))
 
 
 def deferred_headers(record: InboundRecord) -> list[tuple[str, bytes]]:

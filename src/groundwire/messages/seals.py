@@ -138,8 +138,8 @@ class Seal:
 def seal_of(value: bytes) -> Seal | None:
     """Return the seal of a record on `audit`; None where it is another event, or cannot be read."""
     try:
-        event = AuditEvent.model_validate_json(value)
-        return Seal.of(event) if event.type == "seal" else None
+        event = AuditEvent.of_type(value, "seal")
+        return Seal.of(event) if event else None
     except ValueError:
         return None
 

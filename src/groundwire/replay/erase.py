@@ -16,7 +16,7 @@ from groundwire.config import Settings
 from groundwire.errors import UsageError
 from groundwire.kafka.connection import producer
 from groundwire.kafka.produce import naming_refusal
-from groundwire.kafka.reader import TopicSpan, follow
+from groundwire.kafka.reader import Start, follow
 from groundwire.messages.base import format_time, from_milliseconds
 from groundwire.messages.decisions import AuditEvent, Decision
 from groundwire.messages.erasure import Erasure
@@ -25,7 +25,6 @@ from groundwire.messages.headers import InboundRecord, event_headers
 from groundwire.messages.identity import Subject, decision_id, event_id, retraction_id, subject_of_decision
 from groundwire.messages.records import Retraction
 from groundwire.messages.topics import TopicName, record_key
-from groundwire.replay.inputs import parse_decision
 from groundwire.replay.reading import PATIENCE
 
 _DECISIONS: Final = {TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED}
@@ -49,7 +48,7 @@ class UserRecords:
     def note(self, topic: TopicName, record: InboundRecord) -> None:
         count, latest = self.found.get(topic, (0, from_milliseconds(0)))
         self.found[topic] = count + 1, max(latest, from_milliseconds(record.timestamp))
-        decision = parse_decision(record.value) if topic in _DECISIONS else None
+        decision = Decision.try_parse(record.value) if topic in _DECISIONS else None
         if decision is None or decision.replay is not None:
             return
         subject = subject_of_decision(decision)
@@ -67,11 +66,9 @@ async def records_of(settings: Settings, tenant_id: str, user_id: str) -> UserRe
     key = record_key(tenant_id, user_id)
     held = UserRecords()
     for topic in TopicName:
-        name = f"{settings.topic_prefix}{topic}"
-        async with aclosing(
-            follow(settings.brokers, name, TopicSpan("earliest", until_end=True), PATIENCE)
-        ) as read:
-            async for record in read:
+        starts: dict[str, Start] = {settings.topic_prefix + topic: "earliest"}
+        async with aclosing(follow(settings.brokers, starts, PATIENCE, until_end=True)) as records:
+            async for record in records:
                 if record.key == key:
                     held.note(topic, record)
     return held

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
-from pydantic import ValidationError
-
 from groundwire.gate.build import Envelope, Stamp
 from groundwire.gate.types import PreparedReview
 from groundwire.messages.base import sha256_hex, to_milliseconds
-from groundwire.messages.decisions import AuditEvent, Decision, Kind, Origin
+from groundwire.messages.decisions import Decision, Kind, Origin
 from groundwire.messages.decode import parse_json, validate
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, decision_id, fingerprint, subject_of_decision
@@ -109,20 +107,6 @@ class Inputs:
     first: Claim | LlmResponse | None = None
     again: tuple[Claim, datetime] | None = None
     edit: str | None = None
-
-
-def parse_decision(value: bytes | None) -> Decision | None:
-    try:
-        return Decision.model_validate_json(value or b"")
-    except ValidationError:
-        return None
-
-
-def parse_event(value: bytes | None) -> AuditEvent | None:
-    try:
-        return AuditEvent.model_validate_json(value or b"")
-    except ValidationError:
-        return None
 
 
 def stored_origin(origin: Origin) -> RecordOrigin:

@@ -14,13 +14,20 @@ from aiokafka import TopicPartition
 from groundwire.config import Settings
 from groundwire.errors import BrokerUnavailable, StateUnavailable, UsageError
 from groundwire.gate.types import DecisionQuery
-from groundwire.kafka.reader import Positions, Start, TopicReader, TopicSpan, follow, open_reader
+from groundwire.kafka.reader import (
+    GAP,
+    OffsetRange,
+    RecordPlace,
+    Start,
+    TopicReader,
+    follow,
+    open_reader,
+)
 from groundwire.messages.decisions import Decision, Verdict
 from groundwire.messages.erasure import read_tombstone
-from groundwire.messages.headers import InboundRecord, header
+from groundwire.messages.headers import InboundRecord, failure_of, header
 from groundwire.messages.topics import TopicName
-from groundwire.replay.inputs import parse_decision, parse_event
-from groundwire.replay.store import Job, OffsetRange, RecordPlace
+from groundwire.replay.store import RecordStore
 
 INPUTS: Final = (TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DECISIONS)
 """Topics whose records are decided."""
@@ -59,6 +66,10 @@ class Rate:
         self._started = clock()
         self._done = 0
 
+    @property
+    def limited(self) -> bool:
+        return self._a_second is not None
+
     async def after(self, count: int) -> None:
         """Wait until `count` more records are due; without a limit only yield to the event loop."""
         self._done += count
@@ -76,58 +87,58 @@ class ReplayReader:
     async def plan(self, topics: Sequence[str], start: Start, end: Start) -> list[OffsetRange]:
         """Return the offset range of each partition between two positions. Raises: UsageError, BrokerUnavailable."""
         async with open_reader(self._brokers, PATIENCE) as reader:
-            ranges = []
-            for topic in topics:
-                ends = await reader.ends(topic)
-                first, last = await reader.offsets(start, ends), await reader.offsets(end, ends)
-                ranges += [OffsetRange(*each, first[each], max(first[each], last[each])) for each in ends]
-            return ranges
+            return await reader.ranges(*topics, start=start, end=end)
 
     async def read(
-        self, job: Job, inside: Sequence[OffsetRange], outputs: Sequence[OffsetRange], *, everything: bool
+        self,
+        store: RecordStore,
+        inside: Sequence[OffsetRange],
+        outputs: Sequence[OffsetRange],
+        *,
+        everything: bool,
     ) -> None:
-        """Read records, their outcomes and what these rest on into a job, from where it stopped.
+        """Read records, their outcomes and what these rest on into a store, from where it stopped.
 
         Holds one page in memory. Raises: BrokerUnavailable.
         """
         chosen = {(each.topic, each.partition): each for each in inside}
 
         def keep_record(record: InboundRecord) -> None:
-            job.add_record(record, inside=True)
+            store.add_record(record, inside=True)
 
         def keep_outcome(record: InboundRecord) -> None:
             topic = (record.topic or "").removeprefix(self._prefix)
             if topic == TopicName.DEAD_LETTER:
-                failure = [header(record.headers, f"__connect.errors.{name}") for name in RecordPlace._fields]
-                job.add_end("{}/{}@{}".format(*(part or "" for part in failure)))
+                _, _, *place, _ = failure_of(record)
+                store.mark("ended", "{}/{}@{}".format(*place))
             elif topic == TopicName.RETRACTIONS:
                 if erasure := read_tombstone(record):
-                    job.note_erasure(erasure)
+                    store.note_erasure(erasure)
             elif topic == TopicName.AUDIT:
-                value = record.value or b""
-                is_action = b'"refused_action"' in value or b'"review_action"' in value
-                event = parse_event(value) if is_action else None
-                if event is not None and event.type in {"refused_action", "review_action"}:
-                    job.add_end(event.event_id)
+                store.note_event(record.value)
             else:
-                job.add_decision(record, inside=chosen, everything=everything)
+                store.add_decision(record, inside=chosen, everything=everything)
 
         # tombstones are read before the decisions that they separate
         outputs = sorted(outputs, key=lambda each: not each.topic.endswith(TopicName.RETRACTIONS))
-        total = sum(each.end - job.next_of(each) for each in (*inside, *outputs))
+        total = sum(each.end - store.next_of(each) for each in (*inside, *outputs))
         done = 0
         async with open_reader(self._brokers, PATIENCE) as reader:
             for ranges, keep in ((inside, keep_record), (outputs, keep_outcome)):
                 for each in ranges:
-                    async for count in self._read(reader, job, each, keep):
+                    async for count in self._read(reader, store, each, keep):
                         done += count
                         self._report("read", done, total)
-            await self._fetch(reader, job, job.missing_places())
+            await self._fetch(reader, store, store.missing_places())
 
     async def _read(
-        self, reader: TopicReader, job: Job, offsets: OffsetRange, keep: Callable[[InboundRecord], None]
+        self,
+        reader: TopicReader,
+        store: RecordStore,
+        offsets: OffsetRange,
+        keep: Callable[[InboundRecord], None],
     ) -> AsyncIterator[int]:
-        at = job.next_of(offsets)
+        at = store.next_of(offsets)
         if at >= offsets.end:
             return
         partition = TopicPartition(offsets.topic, offsets.partition)
@@ -135,41 +146,31 @@ class ReplayReader:
         async with aclosing(reader.rest(_PAGE)) as pages:
             async for page in pages:
                 reached = min(await reader.position(partition), offsets.end)
-                with job.transaction():
+                with store.transaction():
                     for record in page:
                         keep(record)
-                    job.set_next(offsets, reached)
+                    store.set_next(offsets, reached)
                 yield reached - at
                 at = reached
                 await self._rate.after(len(page))
         if at < offsets.end:  # compacted offsets bring no page
-            job.set_next(offsets, offsets.end)
+            store.set_next(offsets, offsets.end)
             yield offsets.end - at
 
-    async def _fetch(self, reader: TopicReader, job: Job, places: Sequence[RecordPlace]) -> None:
-        beginnings: Positions = {}
-        ends: Positions = {}
+    async def _fetch(self, reader: TopicReader, store: RecordStore, places: Sequence[RecordPlace]) -> None:
+        ranges: list[OffsetRange] = []
         for topic in sorted({place.topic for place in places}):
             with suppress(UsageError):  # a forged decision may name a topic that does not exist
-                of_topic = await reader.ends(topic)
-                beginnings |= await reader.offsets("earliest", of_topic)
-                ends |= of_topic
-        partitions = {place: TopicPartition(*place[:2]) for place in places}
-        existing = [
-            (partition, place.offset)
-            for place, partition in partitions.items()
-            if beginnings.get(partition, 0) <= place.offset < ends.get(partition, 0)
-        ]
-        for first in range(0, len(existing), _PAGE):
-            found = []
-            for partition, offset in existing[first : first + _PAGE]:
-                await self._rate.after(1)
-                found.append(await reader.one(partition, offset))
-            with job.transaction():
+                ranges += await reader.ranges(topic)
+        gap = 0 if self._rate.limited else GAP  # what is read between two places is not counted
+        for first in range(0, len(places), _PAGE):
+            page = places[first : first + _PAGE]
+            found = [record async for record in reader.records_at(page, ranges, gap=gap)]
+            with store.transaction():
                 for record in found:
-                    if record is not None:
-                        job.add_record(record, inside=False)
-            self._report("fetched", first + len(found), len(existing))
+                    store.add_record(record, inside=False)
+            self._report("fetched", first + len(page), len(places))
+            await self._rate.after(len(page))
 
 
 class PublishedDecisions:
@@ -196,13 +197,13 @@ class PublishedDecisions:
 
     async def _scan(self, verdict: Verdict, ids: set[str], start: Start) -> dict[str, Decision]:
         topic = self._settings.topic_prefix + TopicName.of(verdict)
-        read = follow(self._settings.brokers, topic, TopicSpan(start, until_end=True), PATIENCE)
+        read = follow(self._settings.brokers, {topic: start}, PATIENCE, until_end=True)
         decisions: dict[str, Decision] = {}
         try:
             async with aclosing(read) as records:
                 async for record in records:
                     decision = (
-                        parse_decision(record.value) if header(record.headers, "ce_id") in ids else None
+                        Decision.try_parse(record.value) if header(record.headers, "ce_id") in ids else None
                     )
                     if decision is not None and decision.decision_id in ids:
                         decisions[decision.decision_id] = decision

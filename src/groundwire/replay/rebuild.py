@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol, Self
 
 import structlog
-from aiokafka import TopicPartition
 
 from groundwire.checks.citations import CitationDetector
 from groundwire.checks.hedges import HedgeAction
@@ -38,7 +36,14 @@ from groundwire.gate.record import (
 from groundwire.gate.response_checks import CheckInputs
 from groundwire.gate.tree import evaluate_tree
 from groundwire.gate.types import LARGE, parents_of
-from groundwire.kafka.reader import Positions, Start, TopicReader, TopicSpan, follow, open_reader
+from groundwire.kafka.reader import (
+    OffsetRange,
+    RecordPlace,
+    Start,
+    TopicReader,
+    follow,
+    open_reader,
+)
 from groundwire.keys.seal_keys import required_seal_keys
 from groundwire.logs import report_fault
 from groundwire.messages.base import to_milliseconds
@@ -58,11 +63,11 @@ from groundwire.messages.identity import Subject, subject_of_decision
 from groundwire.messages.seals import seal_of
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
-from groundwire.replay.inputs import parse_decision, stored_origin
+from groundwire.replay.inputs import stored_origin
 from groundwire.replay.reading import INPUTS, PATIENCE
 from groundwire.replay.review_closures import ReviewClosures, is_erased_action
 from groundwire.replay.seals import read_sealed_hashes
-from groundwire.replay.store import OffsetRange, RecordPlace, RecordStore
+from groundwire.replay.store import RecordStore
 from groundwire.replay.verify import Verifier, VerifyFinding, VerifyStatus, on_topics
 from groundwire.state.model import Outcome, StoredOutcome, SubjectState
 from groundwire.state.policies import KnownPolicies, PolicyStore
@@ -195,16 +200,15 @@ async def published(
 
     Raises: BrokerUnavailable, UsageError.
     """
+
+    def read(topic: TopicName, start: Start) -> AsyncGenerator[InboundRecord, None]:
+        return follow(settings.brokers, {settings.topic_prefix + topic: start}, PATIENCE, until_end=True)
+
     erasures = Erasures()
-    name = settings.topic_prefix + TopicName.RETRACTIONS
-    read = follow(settings.brokers, name, TopicSpan("earliest", until_end=True), PATIENCE)
-    async with aclosing(read) as records:
-        async for record in records:
-            erasures.note(record)
+    async for record in read(TopicName.RETRACTIONS, "earliest"):
+        erasures.note(record)
     for topic in topics:
-        name = settings.topic_prefix + topic
-        read = follow(settings.brokers, name, TopicSpan(start, until_end=True), PATIENCE)
-        async with aclosing(read) as records:  # a caller that stops early leaves no client open
+        async with aclosing(read(topic, start)) as records:  # a caller that stops early leaves no client open
             async for record in records:
                 if record.value is None or erasures.cover_value(record.value):
                     continue
@@ -242,7 +246,7 @@ def stored_outcome(value: bytes, policy: Policy) -> StoredOutcome | None:
 
 
 def _decision(value: bytes) -> Decision | None:
-    decision = parse_decision(value)
+    decision = Decision.try_parse(value)
     return decision if decision and 1 <= decision.revision <= LAST_REVISION else None
 
 
@@ -400,10 +404,10 @@ class Prover:
     topics. Decisions whose records retention has removed are kept. `counts`: decisions by status.
     """
 
-    def __init__(self, reader: TopicReader, inside: Iterable[OffsetRange], policies: Policies) -> None:
+    def __init__(self, reader: TopicReader, inside: Sequence[OffsetRange], policies: Policies) -> None:
         self._reader = reader
-        self._inside = list(inside)
-        self._store = RecordStore(None)
+        self._inside = inside
+        self._store = RecordStore()
         self._verifier = Verifier(self._store, policies)
         self.counts: Counter[VerifyStatus] = Counter()
 
@@ -413,18 +417,14 @@ class Prover:
 
     def note_event(self, value: bytes) -> None:
         """Keep an action's audit event; call it for all values before `keep`."""
-        if b'"refused_action"' in value or b'"review_action"' in value:
-            try:
-                self._store.add_end(str(json.loads(value)["event_id"]))
-            except (ValueError, LookupError, TypeError):
-                return
+        self._store.note_event(value)
 
     async def keep(self, values: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
         """Yield the decisions that follow from their records, or that cannot be checked. Raises: BrokerUnavailable."""
         page: dict[bytes, Decision] = {}
         async with aclosing(values):
             async for value in values:
-                decision = parse_decision(value)
+                decision = Decision.try_parse(value)
                 if decision is not None and decision.revision > 0:
                     page[value] = decision
                 if len(page) == 100:
@@ -438,11 +438,10 @@ class Prover:
         self._store.forget_records()
         places: set[RecordPlace] = set()
         for decision in page.values():
-            places.add(RecordPlace.of(decision.origin))
-            if decision.subject_origin is not None:
-                places |= {RecordPlace.of(decision.subject_origin), *self._store.places(decision)}
-        async for record in read_places(self._reader, self._inside, places):
-            self._store.add_record(record, inside=False)
+            places |= {RecordPlace.of(decision.origin), *self._store.places(decision)}
+        async with aclosing(self._reader.records_at(places, self._inside)) as records:
+            async for record in records:
+                self._store.add_record(record, inside=False)
         for value in page:
             # the same loop renews the rebuild's lock and the worker's group membership: after a large one, give it time
             await asyncio.sleep(0.01 if len(value) >= LARGE else 0)
@@ -470,41 +469,8 @@ class Prover:
 @asynccontextmanager
 async def open_prover(settings: Settings, policies: Policies) -> AsyncIterator[Prover]:
     async with open_reader(settings.brokers, PATIENCE) as reader:
-        ends: Positions = {}
+        inside: list[OffsetRange] = []
         for name in INPUTS:
             with suppress(UsageError):  # a deployment need not have every topic
-                ends |= await reader.ends(settings.topic_prefix + name)
-        starts = await reader.offsets("earliest", ends)
-        yield Prover(reader, [OffsetRange(*each, starts[each], ends[each]) for each in ends], policies)
-
-
-async def read_places(
-    reader: TopicReader, inside: Iterable[OffsetRange], places: Iterable[RecordPlace]
-) -> AsyncIterator[InboundRecord]:
-    """Yield the records at these positions that lie in the ranges. Raises: BrokerUnavailable."""
-    wanted = set(places)
-    runs: list[list[tuple[int, int]]] = []  # of each partition, the first and last of offsets read in one go
-    for each in inside:
-        own: list[tuple[int, int]] = []
-        for offset in sorted(
-            p.offset for p in wanted if p[:2] == each[:2] and each.start <= p.offset < each.end
-        ):
-            if own and offset - own[-1][1] <= 500:  # reading a gap is cheaper than seeking over it
-                own[-1] = own[-1][0], offset
-            else:
-                own.append((offset, offset))
-        runs.append(own)
-    partitions = [TopicPartition(*each[:2]) for each in inside]
-    for number in range(max(map(len, runs), default=0)):
-        now = {
-            partition: own[number]
-            for partition, own in zip(partitions, runs, strict=True)
-            if number < len(own)
-        }
-        begin: Positions = {partition: first for partition, (first, _) in now.items()}
-        reader.seek(begin, {partition: last + 1 for partition, (_, last) in now.items()})
-        async with aclosing(reader.rest()) as batches:
-            async for batch in batches:
-                for record in batch:
-                    if RecordPlace.of(record) in wanted:
-                        yield record
+                inside += await reader.ranges(settings.topic_prefix + name)
+        yield Prover(reader, inside, policies)

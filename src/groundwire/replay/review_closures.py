@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pydantic import ValidationError
-
 from groundwire.messages.base import OutputRecord, Time
 from groundwire.messages.decisions import (
     LAST_REVISION,
@@ -72,13 +70,11 @@ class ReviewClosures:
 
     def note(self, value: bytes) -> None:
         """Add a record; others than Retractions and blocking actions are skipped."""
-        if b'"affected"' in value and b'"supersedes"' in value:
-            with suppress(ValidationError):
-                self._note_retraction(Retraction.model_validate_json(value))
-                return
-        if b'"review_action"' in value:
-            with suppress(ValidationError, ValueError, LookupError, TypeError):
-                event = AuditEvent.model_validate_json(value)
+        is_retraction = b'"affected"' in value and b'"supersedes"' in value
+        if is_retraction and (retraction := Retraction.try_parse(value)):
+            self._note_retraction(retraction)
+        elif event := AuditEvent.of_type(value, "review_action"):
+            with suppress(ValueError, LookupError, TypeError):
                 closure = _closure(event)
                 if closure is not None:
                     detail, name = event.detail, event.subject_id or ""
@@ -133,16 +129,16 @@ def is_erased_action(value: bytes, erasures: Erasures) -> bool:
 
     Revisions restart after an erasure: it would close what the user has said since.
     """
-    if b'"review_action"' not in value:
+    event = AuditEvent.of_type(value, "review_action")
+    if event is None:
         return False
     try:
-        event = AuditEvent.model_validate_json(value)
         closure = _closure(event)
         if closure is None:
             return False
         decided_at = closure.closed.decided_at if closure.closed else event.at
         return erasures.cover(event.tenant_id, event.detail["user_id"], decided_at)
-    except (ValidationError, ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError):
         return False
 
 
@@ -164,7 +160,7 @@ def closed_by(decision: Decision) -> dict[str, Any]:
 def _closure(event: AuditEvent) -> Closure | None:
     """Read an event; None where the action did not block. Raises: ValueError, LookupError, TypeError."""
     detail = event.detail
-    if event.type != "review_action" or detail["verdict"] != Verdict.BLOCKED:
+    if detail["verdict"] != Verdict.BLOCKED:
         return None
     if type(detail["revision"]) is not int or not 1 < detail["revision"] <= LAST_REVISION:
         raise ValueError("revision")

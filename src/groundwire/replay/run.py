@@ -10,6 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Protocol
 
 from groundwire import __version__
@@ -27,6 +28,7 @@ from groundwire.gate.types import (
     PreparedResponse,
     PreparedReview,
 )
+from groundwire.kafka.reader import RecordPlace
 from groundwire.keys.attestation import Keys
 from groundwire.logs import report_fault
 from groundwire.messages.decisions import CitationState, Decision, Kind, ReasonCode
@@ -41,7 +43,7 @@ from groundwire.replay.inputs import Mismatch, Missing, gather, read_record
 from groundwire.replay.reading import Rate, Report
 from groundwire.replay.rebuild import stored_outcome
 from groundwire.replay.report import RELEVANCE, Replayed, ReplayStatus, Summary
-from groundwire.replay.store import Job, RecordPlace
+from groundwire.replay.store import Job
 from groundwire.replay.verify import differences
 from groundwire.state.memory import MemoryState
 from groundwire.verify.citations import CitationVerifier
@@ -167,7 +169,7 @@ class Replayer:
                 (name, getattr(decision, name), getattr(after, name)) for name in ("tier", "reason_code")
             )
             return tuple(f"$.{name}" for name, old, new in pairs if old != new)
-        if self._job.is_contradicted(decision.decision_id):
+        if self._job.marked("contradicted", decision.decision_id):
             return ("$",)  # published twice, with other bytes
         if derived == value:
             return ()
@@ -176,12 +178,12 @@ class Replayer:
         return tuple(path for path in paths if path not in allowed)
 
     def _without_decision(self, record: InboundRecord) -> ReplayStatus:
-        has_ended = self._job.has_ended
+        has_ended = partial(self._job.marked, "ended")
         if has_ended(str(RecordPlace.of(record))):
             return ReplayStatus.DEAD_LETTER
         try:
             if not (record.topic or "").endswith(TopicName.REVIEW_DECISIONS):
-                decided = self._job.is_decided(decode_record(record).subject)
+                decided = self._job.marked("decided", decode_record(record).subject.digest)
                 return ReplayStatus.REPEAT if decided else ReplayStatus.FACTS_MISSING
             action_id = decode_review_decision(record.value).action_id
         except RecordError:

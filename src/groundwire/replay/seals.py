@@ -9,21 +9,27 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
-from pydantic import ValidationError
 
 from groundwire.config import Settings
 from groundwire.errors import UsageError
 from groundwire.kafka.connection import partition_of
-from groundwire.kafka.reader import Start, TopicReader, committed_of, open_reader, read_one
+from groundwire.kafka.reader import (
+    OffsetRange,
+    RecordPlace,
+    Start,
+    TopicReader,
+    committed_of,
+    open_reader,
+    read_one,
+)
+from groundwire.kafka.store import SCRATCH, Store
 from groundwire.keys.attestation import AttestationState
 from groundwire.keys.seal_keys import SealKeys
 from groundwire.messages.base import from_microseconds, from_milliseconds, to_microseconds, to_milliseconds
@@ -34,9 +40,7 @@ from groundwire.messages.identity import decision_id, event_id, retraction_id, s
 from groundwire.messages.records import Retraction
 from groundwire.messages.seals import MAX_AT_ONCE, SEALED, Seal, path_of
 from groundwire.messages.topics import TopicName, record_key
-from groundwire.replay.inputs import parse_event
 from groundwire.replay.reading import CLOCK_SKEW, PATIENCE
-from groundwire.replay.store import RecordPlace, Store
 
 _YOUNGEST_CUT: Final = timedelta(days=(TopicName.AUDIT.retention_days or 0) - 31)
 """Least age of the first seal after retention: a month may pass without a seal."""
@@ -58,6 +62,25 @@ _EVENTS: Final = {
     "dead_letter": list(_INPUTS),
 }
 """Input topics of the audit events that need a seal."""
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS published (
+  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, causes TEXT, PRIMARY KEY (id, sha, topic)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS published_by_place ON published (topic, part, at);
+CREATE TABLE IF NOT EXISTS sealed (
+  id TEXT, sha BLOB, topic TEXT, seal INTEGER, PRIMARY KEY (id, sha, topic, seal)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS seals (
+  number INTEGER PRIMARY KEY, hash TEXT UNIQUE, before TEXT, topic TEXT, part INTEGER, first INTEGER, end INTEGER,
+  time INTEGER, key TEXT, audit_at INTEGER, depth INTEGER
+);
+CREATE INDEX IF NOT EXISTS seals_by_end ON seals (topic, part, end);
+CREATE INDEX IF NOT EXISTS seals_by_number ON seals (topic, part);
+CREATE INDEX IF NOT EXISTS seals_by_before ON seals (before);
+CREATE TABLE IF NOT EXISTS forks (number INTEGER PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS waiting (topic TEXT, part INTEGER, at INTEGER, PRIMARY KEY (topic, part, at)) WITHOUT ROWID;
+"""
 
 _FORKS: Final = """
 INSERT INTO forks
@@ -114,7 +137,8 @@ class SealEvidence:
     """
 
     def __init__(self, store: Store, prefix: str, keys: SealKeys, *, now: datetime, home: int = 0) -> None:
-        self._store = store
+        self._store, self._row = store, store.row
+        store.script(_SCHEMA)
         store.rows("BEGIN")  # never committed: it is not read after a crash
         self._prefix = prefix
         self._now = now
@@ -143,12 +167,11 @@ class SealEvidence:
         place = topic.value, record.partition, record.offset, record.timestamp
         is_misplaced = False
         if topic is TopicName.RETRACTIONS:
-            try:
-                parsed = Retraction.model_validate_json(record.value)
-                expected = retraction_id(parsed.decision_id), record_key(parsed.tenant_id, parsed.user_id)
-                is_misplaced = (name, record.key) != expected
-            except ValidationError:
-                is_misplaced = True
+            parsed = Retraction.try_parse(record.value)
+            is_misplaced = parsed is None or (name, record.key) != (
+                retraction_id(parsed.decision_id),
+                record_key(parsed.tenant_id, parsed.user_id),
+            )
         causes = () if late or is_misplaced else self._causes(topic, record)
         self._store.put("published", name, bytes.fromhex(record.sha256), *place, " ".join(causes))
         if is_misplaced:
@@ -303,8 +326,8 @@ class SealEvidence:
 
     def note_seal(self, record: InboundRecord) -> bool:
         """Add a seal, in offset order; False for any other record of `audit`."""
-        event = parse_event(record.value) if record.value and b'"seal"' in record.value else None
-        if event is None or event.type != "seal":
+        event = AuditEvent.of_type(record.value, "seal")
+        if event is None:
             return False
         try:
             seal = Seal.of(event)
@@ -385,7 +408,7 @@ class SealEvidence:
     def _causes(self, topic: TopicName, record: InboundRecord) -> Collection[TopicName]:
         """Return the input topics that a record can come from; none where it needs no seal."""
         if topic is TopicName.AUDIT:
-            event = parse_event(record.value or b"")
+            event = AuditEvent.try_parse(record.value or b"")
             if event is None:
                 return _INPUTS
             tombstone = event.detail.get("tombstone")
@@ -410,9 +433,6 @@ class SealEvidence:
         first = self._first_sealed[key]
         return first is not None and place.offset < first
 
-    def _row(self, query: str, *values: object) -> Any:  # noqa: ANN401 - a row, or None
-        return self._store.row(query, *values)
-
 
 _WHY: Final = {
     AttestationState.UNKNOWN_KEY: "it is signed by an unknown key",
@@ -432,14 +452,14 @@ async def read_seals(settings: Settings, keys: SealKeys, store: Store) -> SealEv
         evidence = await _evidence(settings, keys, store, reader)
         others: dict[str, Start] = {names[t]: "earliest" for t in SEALED if t is not TopicName.AUDIT}
         await reader.begin(others)
-        async for record in _rest(reader):
+        async for record in reader.records():
             evidence.note_published(record)
         read_to = dict(reader.positions)
         async for record in _audit(settings, evidence, reader):
             evidence.note_published(record)
         # a seal may name what was published since its topic was read
         await reader.begin(others, continued=read_to)
-        async for record in _rest(reader):
+        async for record in reader.records():
             evidence.note_published(record, late=True)
         ends = await reader.ends(*(names[topic] for topic in _INPUTS))
         begin = await reader.offsets("earliest", ends)
@@ -448,22 +468,20 @@ async def read_seals(settings: Settings, keys: SealKeys, store: Store) -> SealEv
             if first < ends[partition]:  # since the last seal, or the first of these records that is kept
                 begun = evidence.sealed_at(partition)
                 if begun is None:
-                    reader.seek({partition: first}, {partition: ends[partition]})
-                    async with aclosing(_rest(reader)) as records:
-                        kept = await anext(records, None)
+                    kept = await reader.first(OffsetRange(*partition, first, ends[partition]))
                     begun = from_milliseconds(max(kept.timestamp, 0)) if kept else None
                 if begun is not None:
                     evidence.note_under_way(partition.topic, begun)
         waiting = {each: end for each, end in ends.items() if each.topic == names[TopicName.DEFERRED]}
         reader.seek({each: begin[each] for each in waiting}, waiting)
-        async for record in _rest(reader):
+        async for record in reader.records():
             evidence.note_waiting(record)
     return evidence
 
 
 async def read_sealed_hashes(settings: Settings, keys: SealKeys) -> frozenset[bytes]:
     """Return the hashes of all sealed records. Raises: UsageError, BrokerUnavailable."""
-    with TemporaryDirectory(prefix="groundwire-seals-") as folder, Store(Path(folder, "seals")) as store:
+    with Store(SCRATCH) as store:
         async with open_reader(settings.brokers, PATIENCE) as reader:
             evidence = await _evidence(settings, keys, store, reader)
             async for record in _audit(settings, evidence, reader):
@@ -488,17 +506,10 @@ async def _audit(
         evidence.committed |= await committed_of(settings.brokers, group, partitions, PATIENCE)
     await reader.begin({settings.topic_prefix + TopicName.AUDIT: "earliest"})
     starts = {each.partition: start for each, start in reader.positions.items()}
-    async for record in _rest(reader):
+    async for record in reader.records():
         yield record
     evidence.audit_is_cut = evidence.has_lost_seals(starts[evidence.home])
     evidence.leave_out_forks()
-
-
-async def _rest(reader: TopicReader) -> AsyncGenerator[InboundRecord, None]:
-    async with aclosing(reader.rest()) as pages:
-        async for page in pages:
-            for record in page:
-                yield record
 
 
 def read_heads(path: Path) -> list[dict[str, Any]]:

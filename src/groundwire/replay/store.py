@@ -1,4 +1,4 @@
-"""A store of records by position, id and hash on disk, and its views: input records, decisions and job files.
+"""Records by place, id and hash on disk, and views of them: input records with their decisions, and job files.
 
 A replay reads everything from the topics first and asks no service after that: it can resume after an interruption,
 holds one page of records in memory, and gives the same result each time.
@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO, Final, NamedTuple, Self
+from typing import Any, BinaryIO, Final, Literal, NamedTuple
 
 from groundwire import __version__
-from groundwire.errors import UsageError
+from groundwire.errors import UsageError, naming
+from groundwire.kafka.reader import OffsetRange, RecordPlace
+from groundwire.kafka.store import MEMORY, SCRATCH, Store
 from groundwire.messages.base import (
     format_time,
     from_milliseconds,
@@ -27,12 +26,12 @@ from groundwire.messages.base import (
     to_microseconds,
     to_milliseconds,
 )
-from groundwire.messages.decisions import Decision, Origin
+from groundwire.messages.decisions import AuditEvent, Decision, Origin
 from groundwire.messages.erasure import Erasure
 from groundwire.messages.headers import ATTESTATION, TRACEPARENT, InboundRecord, header
-from groundwire.messages.identity import Subject, subject_of_decision
+from groundwire.messages.identity import subject_of_decision
 from groundwire.messages.topics import TopicName, record_key
-from groundwire.replay.inputs import InputRevision, beyond_numbers, parse_decision
+from groundwire.replay.inputs import InputRevision, beyond_numbers
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS facts_of_job (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -45,75 +44,29 @@ CREATE TABLE IF NOT EXISTS revisions (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS read_to (topic TEXT, part INTEGER, next INTEGER, PRIMARY KEY (topic, part)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS records (
-  topic TEXT, part INTEGER, at INTEGER, time INTEGER, sha BLOB, key BLOB, value BLOB, trace BLOB, turn INTEGER,
-  UNIQUE (topic, part, at)
+  topic TEXT, part INTEGER, at INTEGER, time INTEGER, sha BLOB, key BLOB, value BLOB, trace BLOB, signature TEXT,
+  turn INTEGER, UNIQUE (topic, part, at)
 );
 CREATE INDEX IF NOT EXISTS by_hash ON records (sha);
 CREATE INDEX IF NOT EXISTS by_turn ON records (turn, topic, part, at) WHERE turn IS NOT NULL;
 CREATE INDEX IF NOT EXISTS by_place ON records (topic, part, at) WHERE turn IS NOT NULL;
-CREATE TABLE IF NOT EXISTS lines (sha BLOB PRIMARY KEY, at INTEGER, size INTEGER) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS signed (topic TEXT, part INTEGER, at INTEGER, header TEXT, PRIMARY KEY (topic, part, at))
-  WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS decisions (
-  topic TEXT, part INTEGER, at INTEGER, revision INTEGER, id TEXT, value BLOB, inside INTEGER, published TEXT,
-  UNIQUE (topic, part, at, revision, id)
+  topic TEXT, part INTEGER, at INTEGER, revision INTEGER, id TEXT, variant INTEGER, value BLOB, inside INTEGER,
+  published TEXT, UNIQUE (topic, part, at, revision, id, variant)
 );
 CREATE INDEX IF NOT EXISTS by_id ON decisions (id);
-CREATE TABLE IF NOT EXISTS variants (value BLOB PRIMARY KEY, published TEXT);
 CREATE TABLE IF NOT EXISTS decided (id TEXT PRIMARY KEY, sha BLOB) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS subjects (subject BLOB PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS contradicted (id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS marks (kind TEXT, name, PRIMARY KEY (kind, name)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS misfits (place TEXT, id TEXT, fields TEXT, other INTEGER, UNIQUE (place, fields));
-CREATE TABLE IF NOT EXISTS ended (name TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS published (
-  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, causes TEXT, PRIMARY KEY (id, sha, topic)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS published_by_place ON published (topic, part, at);
-CREATE TABLE IF NOT EXISTS sealed (
-  id TEXT, sha BLOB, topic TEXT, seal INTEGER, PRIMARY KEY (id, sha, topic, seal)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS seals (
-  number INTEGER PRIMARY KEY, hash TEXT UNIQUE, before TEXT, topic TEXT, part INTEGER, first INTEGER, end INTEGER,
-  time INTEGER, key TEXT, audit_at INTEGER, depth INTEGER
-);
-CREATE INDEX IF NOT EXISTS seals_by_end ON seals (topic, part, end);
-CREATE INDEX IF NOT EXISTS seals_by_number ON seals (topic, part);
-CREATE INDEX IF NOT EXISTS seals_by_before ON seals (before);
-CREATE TABLE IF NOT EXISTS forks (number INTEGER PRIMARY KEY);
-CREATE TABLE IF NOT EXISTS waiting (topic TEXT, part INTEGER, at INTEGER, PRIMARY KEY (topic, part, at)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS lines (sha BLOB PRIMARY KEY, at INTEGER, size INTEGER) WITHOUT ROWID;
 """
-_CACHE_KIB: Final = 65_536
 
+Mark = Literal["contradicted", "decided", "ended"]
+"""What is known under a name.
 
-class RecordPlace(NamedTuple):
-    """Topic, partition and offset of a record."""
-
-    topic: str
-    partition: int
-    offset: int
-
-    @classmethod
-    def of(cls, record: InboundRecord | Origin) -> RecordPlace:
-        return cls(record.topic or "", record.partition, record.offset)
-
-    @classmethod
-    def parse(cls, text: str) -> RecordPlace:
-        topic, _, rest = text.rpartition("/")
-        partition, _, offset = rest.partition("@")
-        return cls(topic, int(partition), int(offset))
-
-    def __str__(self) -> str:
-        """Format it as reports do: `groundwire.claims/0@17`."""
-        return f"{self.topic}/{self.partition}@{self.offset}"
-
-
-class OffsetRange(NamedTuple):
-    """The offsets of a partition from `start` up to `end`, excluded."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
+A decision's id: another was published under it too; the digest of a subject: it has a decision; a record's position as
+text, or the id of its audit event: it ended without one.
+"""
 
 
 class Misfit(NamedTuple):
@@ -126,48 +79,6 @@ class Misfit(NamedTuple):
     name: str | None
     fields: tuple[str, ...]
     other: bool
-
-
-class Store:
-    """An SQLite database in autocommit mode; `kept`: it survives a crash."""
-
-    def __init__(self, path: Path | None, *, kept: bool = False) -> None:
-        self._database = sqlite3.connect(path or ":memory:", isolation_level=None)
-        journal, synchronous = ("WAL", "NORMAL") if kept else ("OFF", "OFF")
-        self._database.executescript(
-            f"PRAGMA cache_size = -{_CACHE_KIB}; PRAGMA journal_mode = {journal};"
-            f" PRAGMA synchronous = {synchronous}; {_SCHEMA}"
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._database.close()
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Commit the block, or nothing: closing rolls back what an error left open."""
-        self._database.execute("BEGIN")
-        yield
-        self._database.execute("COMMIT")
-
-    def rows(self, query: str, *values: object, **named: object) -> sqlite3.Cursor:
-        return self._database.execute(query, named or values)
-
-    def row(self, query: str, *values: object) -> Any:  # noqa: ANN401 - a row, or None
-        return self._database.execute(query, values).fetchone()
-
-    def put(self, table: str, *values: object) -> int:
-        """Insert a row unless its key exists; return how many rows were inserted."""
-        marks = ", ".join("?" * len(values))
-        return self.rows(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", *values).rowcount  # noqa: S608 - our tables
-
-    def replace(self, table: str, *values: object) -> None:
-        self.rows(f"REPLACE INTO {table} VALUES ({', '.join('?' * len(values))})", *values)  # noqa: S608 - our tables
 
 
 _FIRST_REVISION: Final = re.compile(rb'\{"decision_id":"[0-9a-f-]{36}","revision":[01],')
@@ -189,8 +100,9 @@ class RecordStore(Store):
     Revisions and ids restart after an erasure: decisions before and after it are kept apart by their time.
     """
 
-    def __init__(self, path: Path | None, *, kept: bool = False) -> None:
-        super().__init__(path, kept=kept)
+    def __init__(self, path: Path | str = MEMORY, *, durable: bool = False) -> None:
+        super().__init__(path, durable=durable)
+        self.script(_SCHEMA)
         self._turns: dict[tuple[str, int], int] = {}
 
     def note_erasure(self, erasure: Erasure) -> None:
@@ -202,7 +114,7 @@ class RecordStore(Store):
         """Keep the record reference of a revision from 2 on; other values are skipped."""
         if _FIRST_REVISION.match(value):
             return
-        decision = parse_decision(value)
+        decision = Decision.try_parse(value)
         if decision and decision.revision > 1 and not beyond_numbers(decision):
             self.put(
                 "revisions",
@@ -217,10 +129,13 @@ class RecordStore(Store):
         row = self.row(query, self._life(decision), number)
         return InputRevision(row[0], parse_time(row[1]), bool(row[2])) if row else None
 
-    def places(self, decision: Decision) -> list[RecordPlace]:
-        """Return the positions of the records behind earlier revisions, from 2 on."""
+    def places(self, decision: Decision) -> set[RecordPlace]:
+        """Return the positions of the records behind earlier revisions."""
+        if decision.subject_origin is None:
+            return set()
         query = "SELECT topic, part, at FROM revisions WHERE subject = ? AND revision < ?"
-        return [RecordPlace(*row) for row in self.rows(query, self._life(decision), decision.revision)]
+        later = self.rows(query, self._life(decision), decision.revision)
+        return {RecordPlace.of(decision.subject_origin), *(RecordPlace(*row) for row in later)}
 
     def _life(self, decision: Decision) -> bytes:
         """Return a key shared by the decisions of a subject between two erasures of its user."""
@@ -247,15 +162,15 @@ class RecordStore(Store):
                 self._turns[key] = record.timestamp if last is None else last
             turn = self._turns[key] = max(self._turns[key], record.timestamp)
         trace = next((value for key, value in record.headers if key == TRACEPARENT), None)
-        place = record.topic, record.partition, record.offset
-        sha = _hash_key(record.sha256)
-        self.put("records", *place, record.timestamp, sha, record.key, record.value, trace, turn)
-        if signature := header(record.headers, ATTESTATION):
-            self.put("signed", *RecordPlace.of(record), signature[:_LONGEST_SIGNATURE])
+        signature = (header(record.headers, ATTESTATION) or "")[:_LONGEST_SIGNATURE] or None
+        sha, *held = _hash_key(record.sha256), record.key, record.value, trace, signature, turn
+        self.put("records", *RecordPlace.of(record), record.timestamp, sha, *held)
 
-    def signature(self, place: RecordPlace) -> str | None:
-        row = self.row("SELECT header FROM signed WHERE topic = ? AND part = ? AND at = ?", *place)
-        return row[0] if row else None
+    def mark(self, kind: Mark, name: str | bytes) -> None:
+        self.put("marks", kind, name)
+
+    def marked(self, kind: Mark, name: str | bytes) -> bool:
+        return self.row("SELECT 1 FROM marks WHERE kind = ? AND name = ?", kind, name) is not None
 
     def forget_records(self) -> None:
         self.rows("DELETE FROM records")
@@ -265,7 +180,7 @@ class RecordStore(Store):
     ) -> None:
         """Keep a decision of a replayed record; of others only that it exists, or `everything`."""
         value = published.value or b""
-        decision = parse_decision(value)
+        decision = Decision.try_parse(value)
         if decision is None:
             self._note_misfit(published, None, ["$"])
             return
@@ -277,7 +192,7 @@ class RecordStore(Store):
         origin = decision.origin
         offsets = inside.get((origin.topic or "", origin.partition))
         within = offsets is not None and offsets.start <= origin.offset < offsets.end
-        self.put("subjects", subject_of_decision(decision).digest)
+        self.mark("decided", subject_of_decision(decision).digest)
         if within or everything or decision.subject_origin:
             self.note_decision(value)
             self._keep(published, decision, within=within)
@@ -300,48 +215,49 @@ class RecordStore(Store):
             ]
         if fields:
             self._note_misfit(published, name, fields, other=True)
-            self.put("contradicted", name)
-        row = *RecordPlace.of(decision.origin), decision.revision, name, published.value, within, at
-        if not self.put("decisions", *row) and not fields:
-            self.replace("variants", published.value, at)
+            self.mark("contradicted", name)
+        key = *RecordPlace.of(decision.origin), decision.revision, name
+        query = "SELECT count(*) FROM decisions WHERE (topic, part, at, revision, id) = (?, ?, ?, ?, ?)"
+        (variant,) = self.row(query, *key)
+        if not (variant and fields):
+            self.put("decisions", *key, variant, published.value, within, at)
 
     def _note_misfit(
         self, published: InboundRecord, name: str | None, fields: Sequence[str], *, other: bool = False
     ) -> None:
         self.put("misfits", str(RecordPlace.of(published)), name, json.dumps(list(fields)), other)
 
-    def add_end(self, name: str) -> None:
-        """Note that a record ended without a decision: its position as text, or the id of its audit event."""
-        self.put("ended", name)
+    def note_event(self, value: bytes | None) -> None:
+        """Note the end that an action has in an event of `audit`; other values are skipped."""
+        if event := AuditEvent.of_type(value, "refused_action", "review_action"):
+            self.mark("ended", event.event_id)
 
     def missing_places(self) -> list[RecordPlace]:
         """Return the positions that replayed decisions rest on and that were not read yet."""
         places: set[RecordPlace] = set()
         for (value,) in self.rows("SELECT value FROM decisions WHERE inside AND revision > 1"):
-            decision = Decision.model_validate_json(value)
-            if decision.subject_origin is not None:
-                places.add(RecordPlace.of(decision.subject_origin))
-            later, name = decision.revision, decision.supersedes
-            while name is not None:
-                row = self.row("SELECT value FROM decisions WHERE id = ?", name)
-                before = Decision.model_validate_json(row[0]) if row else None
-                if before is None or before.revision >= later:  # a forged one may name itself
-                    break
-                places.add(RecordPlace.of(before.origin))
-                later, name = before.revision, before.supersedes
+            places |= self.places(Decision.model_validate_json(value))
         return sorted(place for place in places if not self.has_record(place))
 
     def has_record(self, place: RecordPlace, until: datetime | None = None) -> bool:
         """Say whether the record at a position was read, and is no later than a time."""
-        row = self.row("SELECT time FROM records WHERE topic = ? AND part = ? AND at = ?", *place)
+        row = self._at(place)
         return row is not None and (until is None or row[0] <= to_milliseconds(until))
 
     def has_origin(self, origin: Origin) -> bool:
         """Say whether the record at an origin has its timestamp and hash."""
-        query = "SELECT time, sha FROM records WHERE topic = ? AND part = ? AND at = ?"
-        row = self.row(query, *RecordPlace.of(origin))
+        row = self._at(RecordPlace.of(origin))
         named = origin.timestamp, _hash_key(origin.sha256)
         return row is not None and (from_milliseconds(row[0]), row[1]) == named
+
+    def signature(self, place: RecordPlace) -> str | None:
+        row = self._at(place)
+        return row[2] if row else None
+
+    def _at(self, place: RecordPlace) -> tuple[int, bytes, str | None] | None:
+        query = "SELECT time, sha, signature FROM records WHERE topic = ? AND part = ? AND at = ?"
+        row: tuple[int, bytes, str | None] | None = self.row(query, *place)
+        return row
 
     def count(self) -> int:
         return int(self.row("SELECT count(*) FROM records WHERE turn IS NOT NULL")[0])
@@ -366,40 +282,30 @@ class RecordStore(Store):
 
     def decisions_of(self, record: InboundRecord) -> list[bytes]:
         """Return the decisions of a record, lowest revision first."""
-        query = "SELECT value FROM decisions WHERE topic = ? AND part = ? AND at = ? ORDER BY revision, id"
-        return [value for (value,) in self.rows(query, *RecordPlace.of(record))]
+        query = "SELECT value FROM decisions WHERE topic = ? AND part = ? AND at = ? AND variant = 0"
+        return [value for (value,) in self.rows(f"{query} ORDER BY revision, id", *RecordPlace.of(record))]
 
     def decisions(self) -> Iterator[tuple[str, bytes]]:
         """Yield all decisions, in each form that was published, with the last position of each."""
         yield from self.rows("SELECT published, value FROM decisions ORDER BY rowid")
-        yield from self.rows("SELECT published, value FROM variants ORDER BY rowid")
 
     def decisions_before(self, ranges: Iterable[OffsetRange]) -> Iterator[bytes]:
         """Yield decisions of records before the ranges, lowest revision first."""
         starts = {each[:2]: each.start for each in ranges}
-        query = "SELECT topic, part, at, value FROM decisions WHERE NOT inside ORDER BY revision"
+        query = (
+            "SELECT topic, part, at, value FROM decisions WHERE NOT inside AND variant = 0 ORDER BY revision"
+        )
         for topic, part, at, value in self.rows(query):
             if at < starts.get((topic, part), 0):
                 yield value
 
     def count_decisions(self) -> int:
-        query = "SELECT (SELECT count(*) FROM decisions) + (SELECT count(*) FROM variants)"
-        return int(self.row(query)[0])
+        return int(self.row("SELECT count(*) FROM decisions")[0])
 
     def misfits(self) -> Iterator[Misfit]:
         query = "SELECT place, id, fields, other FROM misfits ORDER BY place, fields"
         for place, name, fields, other in self.rows(query):
             yield Misfit(place, name, tuple(json.loads(fields)), bool(other))
-
-    def is_contradicted(self, name: str) -> bool:
-        """Say whether another decision was published under the same id."""
-        return self.row("SELECT 1 FROM contradicted WHERE id = ?", name) is not None
-
-    def is_decided(self, subject: Subject) -> bool:
-        return self.row("SELECT 1 FROM subjects WHERE subject = ?", subject.digest) is not None
-
-    def has_ended(self, name: str) -> bool:
-        return self.row("SELECT 1 FROM ended WHERE name = ?", name) is not None
 
     def value(self, sha256: str) -> bytes | None:
         row = self.row("SELECT value FROM records WHERE sha = ?", _hash_key(sha256))
@@ -423,7 +329,7 @@ class ReplayOrder:
     output: str | None
     facts_from: str = "earliest"
     engine: str = __version__
-    layout: int = 5
+    layout: int = 6
 
 
 class Job(RecordStore):
@@ -431,11 +337,8 @@ class Job(RecordStore):
 
     def __init__(self, path: Path, order: ReplayOrder) -> None:
         self.order = order
-        try:
-            path.touch(mode=0o600)  # it holds what people said
-            super().__init__(path, kept=True)
-        except (sqlite3.Error, OSError) as exc:
-            raise UsageError(f"--job: {path} is no job file: {exc}") from None
+        with naming("--job"):
+            super().__init__(path, durable=True)
         plain = json.dumps(asdict(order))
         known = self.known("order")
         if known is None:
@@ -488,17 +391,15 @@ class FileRecords(RecordStore):
     """Records and revisions from files with one value a line; none is held in memory. Raises: UsageError."""
 
     def __init__(self, records: Path, decisions: Path) -> None:
-        self._folder = TemporaryDirectory(prefix="groundwire-verify-")
-        super().__init__(Path(self._folder.name) / "index")
+        self._records = _open(records)
+        super().__init__(SCRATCH)
         try:
-            self._records = _open(records)
-            with self.transaction():
+            with self.transaction(), _open(decisions) as file:
                 at = 0
                 for line in self._records:
                     for value in {line.removesuffix(b"\n"), line.rstrip(b"\r\n")} - {b""}:
                         self.put("lines", _hash_key(sha256_hex(value)), at, len(value))
                     at += len(line)
-            with _open(decisions) as file:
                 for line in file:
                     self.note_decision(line)
         except BaseException:
@@ -507,9 +408,7 @@ class FileRecords(RecordStore):
 
     def close(self) -> None:
         super().close()
-        self._folder.cleanup()
-        if hasattr(self, "_records"):
-            self._records.close()
+        self._records.close()
 
     def value(self, sha256: str) -> bytes | None:
         row = self.row("SELECT at, size FROM lines WHERE sha = ?", _hash_key(sha256))

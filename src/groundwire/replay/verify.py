@@ -20,7 +20,8 @@ from pydantic import ValidationError
 from groundwire import __version__
 from groundwire.errors import RecordError
 from groundwire.gate.kinds import Policies
-from groundwire.kafka.reader import Start
+from groundwire.kafka.reader import OffsetRange, RecordPlace, Start
+from groundwire.kafka.store import SCRATCH, Store
 from groundwire.keys.attestation import AttestationState, Keys, Role
 from groundwire.logs import report_fault
 from groundwire.messages.decisions import Decision, Kind, Origin
@@ -31,16 +32,7 @@ from groundwire.replay.derive import rederive
 from groundwire.replay.inputs import Mismatch, Missing, Records, beyond_numbers, gather
 from groundwire.replay.reading import CLOCK_SKEW, INPUTS, OUTPUTS, ReplayReader, Report
 from groundwire.replay.seals import SealEvidence
-from groundwire.replay.store import (
-    FileRecords,
-    Job,
-    OffsetRange,
-    RecordPlace,
-    RecordStore,
-    ReplayOrder,
-    Store,
-    decision_lines,
-)
+from groundwire.replay.store import FileRecords, RecordStore, decision_lines
 
 MAX_PATHS: Final = 100
 """Fields that are named of one decision."""
@@ -218,7 +210,6 @@ async def verify_topics(
     prefix: str,
     since: Start,
     policies: Policies,
-    folder: Path,
     report: Report = lambda *_: None,
     *,
     signatures: Signatures = Signatures(),
@@ -227,34 +218,32 @@ async def verify_topics(
 
     Raises: UsageError, BrokerUnavailable.
     """
-    topics = [prefix + name for name in INPUTS]
-    order = ReplayOrder("verify", topics, "earliest", "latest", policy=None, simulate=False, output=None)
-    with Job(folder / "verify", order) as job:
+    with RecordStore(SCRATCH) as store:
         published = [prefix + name for name in SEALED]
         outputs = await reader.plan(
             [prefix + name for name in OUTPUTS if name is not TopicName.DEAD_LETTER], "earliest", "latest"
         )
         starts = {each[:2]: each.start for each in await reader.plan(published, since, "latest")}
-        inside = await reader.plan(order.topics, "earliest", "latest")
-        await reader.read(job, inside, outputs, everything=True)
-        seals = await signatures.seals(job) if signatures.seals else None
+        inside = await reader.plan([prefix + name for name in INPUTS], "earliest", "latest")
+        await reader.read(store, inside, outputs, everything=True)
+        seals = await signatures.seals(store) if signatures.seals else None
         for fault in [*seals.faults(), *seals.missing_heads(signatures.heads)] if seals else ():
             of_record = fault.kind in {VerifyStatus.UNSEALED, VerifyStatus.BAD_SEAL}
             if of_record and not _is_verified(fault.where, starts):
                 continue
             yield Placed(fault.where, VerifyFinding(VerifyStatus(fault.kind), fault.id, detail=fault.detail))
-        for misfit in job.misfits():
+        for misfit in store.misfits():
             if _is_verified(misfit.where, starts):
                 wrong = VerifyStatus.CONTRADICTED if misfit.other else VerifyStatus.DIFFERS
                 detail = _OTHER if misfit.other else "the record does not fit"
                 yield Placed(misfit.where, VerifyFinding(wrong, misfit.name, misfit.fields, detail))
-        verifier = Verifier(job, policies, exactly=True)
-        total = job.count_decisions()
-        for done, (where, value) in enumerate(job.decisions(), 1):
+        verifier = Verifier(store, policies, exactly=True)
+        total = store.count_decisions()
+        for done, (where, value) in enumerate(store.decisions(), 1):
             if _is_verified(where, starts):
-                finding = on_topics(job, inside, value, await verifier.verify(value))
+                finding = on_topics(store, inside, value, await verifier.verify(value))
                 if signatures.keys:
-                    finding = _attested(job, signatures.keys, value, finding)
+                    finding = _attested(store, signatures.keys, value, finding)
                 if seals and finding.status in _SIGNED and not seals.is_superseded(value):
                     why = seals.explain(RecordPlace.parse(where), value)
                     under_way = why and why[0] == VerifyStatus.NOT_SEALED_YET
@@ -352,14 +341,14 @@ def on_topics(
         forged += [path] * (other and path not in gone)
     action_id = (decision.facts.review or {}).get("action_id")
     refused = False  # known to audit as refused, and nowhere as carried out
-    if isinstance(action_id, str) and not store.has_ended(event_id("review_action", action_id)):
+    if isinstance(action_id, str) and not store.marked("ended", event_id("review_action", action_id)):
         causes = action_id, decision.origin.model_dump(mode="json")
-        refused = any(store.has_ended(event_id("refused_action", cause)) for cause in causes)
+        refused = any(store.marked("ended", event_id("refused_action", cause)) for cause in causes)
     if forged:
         found = VerifyStatus.DIFFERS, tuple(forged), "no such record is there"
     elif refused:
         found = VerifyStatus.CONTRADICTED, ("$.facts.review",), "audit says that this action was refused"
-    elif not (equal and not gone) and store.is_contradicted(decision.decision_id):
+    elif not (equal and not gone) and store.marked("contradicted", decision.decision_id):
         found = VerifyStatus.CONTRADICTED, ("$",), _OTHER
     elif gone:
         found = VerifyStatus.EXPIRED, (), f"record of {', '.join(gone)}: retention has taken it"

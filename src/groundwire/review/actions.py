@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, Self
 
+import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from cachetools import FIFOCache
 from pydantic import ValidationError
 
 from groundwire.checks.hedges import HedgeAction
-from groundwire.errors import BrokerUnavailable, UsageError
+from groundwire.errors import UsageError
 from groundwire.gate.claim_case import read_claim
 from groundwire.kafka.connection import producer, unavailable
-from groundwire.kafka.reader import Positions, Start, TopicReader
+from groundwire.kafka.reader import TopicFollower
 from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import AuditEvent, Kind
-from groundwire.messages.headers import ATTESTATION
+from groundwire.messages.headers import ATTESTATION, InboundRecord
 from groundwire.messages.records import Action, ReviewDecision
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.policy import Policy
 from groundwire.review.model import Row
-from groundwire.review.records import read_action, reading, topic_records
+from groundwire.review.records import read_action
 from groundwire.text.normalise import tidy
 from groundwire.text.visible import invisible_places
+
+log = structlog.get_logger()
 
 _APPLIED: Final = {
     "human_approved": "Approved: the memory is published.",
@@ -227,13 +231,18 @@ class Actions:
 
     async def __aenter__(self) -> Self:
         """Start. Raises: UsageError, BrokerUnavailable."""
+
+        def failed(failure: Exception) -> None:
+            if not audit.begun:
+                raise failure
+            log.warning("review_audit.unreadable", error=str(failure))
+
+        audit = TopicFollower(
+            self._brokers, {self._prefix + TopicName.AUDIT: "latest"}, self._seconds, failed
+        )
         async with AsyncExitStack() as stack:
-            reader = AsyncExitStack()
-            stack.push_async_exit(reader)
-            opened = await reader.enter_async_context(self._open_audit())
+            await stack.enter_async_context(audit.following(self._note))
             self._client = await stack.enter_async_context(producer(self._brokers, self._seconds))
-            task = asyncio.create_task(self._follow(opened, reader))
-            stack.callback(task.cancel)
             self._stack = stack.pop_all()
         return self
 
@@ -274,25 +283,9 @@ class Actions:
             self._outcomes[key] = asyncio.get_running_loop().create_future()
         return self._outcomes[key]
 
-    def _open_audit(self, positions: Positions | None = None) -> AbstractAsyncContextManager[TopicReader]:
-        starts: dict[TopicName, Start] = {TopicName.AUDIT: "latest"}
-        return reading(self._brokers, self._prefix, starts, self._seconds, positions)
-
-    async def _follow(self, reader: TopicReader, stack: AsyncExitStack) -> None:
-        while True:
-            try:
-                for record in topic_records(await reader.batch(), self._prefix):
-                    if event := read_action(record):
-                        waiting = self._outcomes.get((event.tenant_id, event.detail["action_id"]))
-                        if waiting is not None and not waiting.done():
-                            waiting.set_result(outcome_of(event))
-            except BrokerUnavailable:
-                reader = await self._reopen(reader.positions, stack)
-
-    async def _reopen(self, positions: Positions, stack: AsyncExitStack) -> TopicReader:
-        while True:
-            await stack.aclose()
-            try:
-                return await stack.enter_async_context(self._open_audit(positions))
-            except (BrokerUnavailable, UsageError):
-                await asyncio.sleep(1.0)
+    def _note(self, records: Sequence[InboundRecord]) -> None:
+        for record in records:
+            if event := read_action(record):
+                waiting = self._outcomes.get((event.tenant_id, event.detail["action_id"]))
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(outcome_of(event))

@@ -8,20 +8,20 @@ from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final, Protocol
 
 import structlog
 
 from groundwire.config import Settings
-from groundwire.errors import BrokerUnavailable, StateError, StateLost, StateUnavailable, UsageError
+from groundwire.errors import StateError, StateLost, StateUnavailable
 from groundwire.gate.claim_case import dedup_scheme
-from groundwire.kafka.reader import Positions, Start
+from groundwire.kafka.reader import Start, TopicFollower, open_reader
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
 from groundwire.policy import load_policy
 from groundwire.review.board import Board
-from groundwire.review.records import reading, topic_records
 from groundwire.state.model import SubjectStatus
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
@@ -61,7 +61,7 @@ class Pace:
 
 
 class Feed:
-    """Feeds one board; `run` does it until it is cancelled.
+    """Feeds one board; `run` does it until it is cancelled. Raises: UsageError: the board's file cannot be written.
 
     `state`: asked what is pending, None: not checked; `window`: how far back topics other than `review` are read.
     """
@@ -104,10 +104,12 @@ class Feed:
                 await asyncio.sleep(timedelta(hours=1).total_seconds())
                 await asyncio.to_thread(self._board.forget, datetime.now(UTC) - self._window)
 
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._read_loop())
-            tasks.create_task(self._state_loop())
-            tasks.create_task(forget())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for loop in (self._read_loop, self._state_loop, forget):
+                    tasks.create_task(loop())
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
 
     async def sync_state(self, *, dropped: bool = False) -> None:
         """Drop what state does not hold as pending; `dropped`: also restore what it does. Raises: StateError."""
@@ -120,28 +122,19 @@ class Feed:
             await asyncio.to_thread(self._board.apply_statuses, dict(zip(portion, statuses, strict=True)))
 
     async def _read_loop(self) -> None:
-        starts, loop = _starts(self._window), asyncio.get_running_loop()
-        positions: Positions = {}
+        starts, pace = _starts(self._prefix, self._window), self._pace
+        failed, pauses = partial(self._mark_stale, "broker"), (pace.poll, pace.check, pace.retry)
         while True:
-            try:
-                async with reading(
-                    self._brokers, self._prefix, starts, self._pace.answer, positions
-                ) as reader:
-                    positions, checked = reader.positions, loop.time()
+            topics = TopicFollower(self._brokers, starts, pace.answer, failed, *pauses)
+            async with aclosing(topics.batches()) as batches:
+                async for records in batches:
                     self._clear_stale("broker")
-                    while not self._read_again:
-                        records = await reader.batch(int(self._pace.poll * 1000))
-                        if records:
-                            await asyncio.to_thread(self._board.add, topic_records(records, self._prefix))
-                        if not self._read:
-                            self._read = await reader.caught_up()
-                        if loop.time() - checked >= self._pace.check:
-                            await reader.check()
-                            checked = loop.time()
-                    self._read_again, positions = False, {}
-            except (BrokerUnavailable, UsageError) as exc:
-                self._mark_stale("broker", exc)
-                await asyncio.sleep(self._pace.retry)
+                    if records:
+                        await asyncio.to_thread(self._board.add, records, self._prefix)
+                    self._read = self._read or topics.caught_up
+                    if self._read_again:
+                        self._read_again = False
+                        break
 
     async def _state_loop(self) -> None:
         while self._state is not None:
@@ -171,16 +164,16 @@ class Feed:
 
 async def fill(board: Board, brokers: str, prefix: str, window: timedelta, seconds: float) -> None:
     """Read the topics into a board once, up to their current ends. Raises: UsageError, BrokerUnavailable."""
-    async with (
-        reading(brokers, prefix, _starts(window), seconds) as reader,
-        aclosing(reader.rest()) as batches,
-    ):
-        async for records in batches:
-            await asyncio.to_thread(board.add, topic_records(records, prefix))
+    async with open_reader(brokers, seconds) as reader:
+        await reader.begin(_starts(prefix, window))
+        async with aclosing(reader.rest()) as batches:
+            async for records in batches:
+                await asyncio.to_thread(board.add, records, prefix)
 
 
-def _starts(window: timedelta) -> dict[TopicName, Start]:
-    return {TopicName.REVIEW: "earliest", **dict.fromkeys(_RECENT, datetime.now(UTC) - window)}
+def _starts(prefix: str, window: timedelta) -> dict[str, Start]:
+    recent = dict.fromkeys((prefix + topic for topic in _RECENT), datetime.now(UTC) - window)
+    return {prefix + TopicName.REVIEW: "earliest", **recent}
 
 
 class RedisStatuses:

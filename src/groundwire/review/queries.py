@@ -56,7 +56,6 @@ def bindable(value: SqlValue) -> SqlValue:
 
 PENDING: Final = "texts"
 OTHERS: Final = "texts_of_others"
-"""Texts of items that are not pending: a search of the queue does not have to skip them."""
 _MAX_WORDS: Final = 20
 _MAX_LETTERS: Final = 100
 _TELLING: Final = 4
@@ -71,26 +70,6 @@ _ALONE: Final = (
     (0x20000, 0x3FFFF),
 )
 """Scripts written without spaces: each character counts as a word."""
-
-
-def has_fts5(connection: sqlite3.Connection) -> bool:
-    try:
-        connection.execute("CREATE VIRTUAL TABLE temp.probe USING fts5(text)")
-        connection.execute("DROP TABLE temp.probe")
-    except sqlite3.OperationalError:
-        return False
-    return True
-
-
-def create(connection: sqlite3.Connection, *, fts: bool) -> None:
-    """Create the search tables: FTS5 indexes, or plain text without FTS5."""
-    for table in (PENDING, OTHERS):
-        if fts:
-            options = "USING fts5(text, tokenize='unicode61 remove_diacritics 2')"
-            connection.execute(statement("CREATE VIRTUAL TABLE IF NOT EXISTS", table, options))
-        else:
-            columns = "(rowid INTEGER PRIMARY KEY, text TEXT NOT NULL)"
-            connection.execute(statement("CREATE TABLE IF NOT EXISTS", table, columns))
 
 
 def put(connection: sqlite3.Connection, item: int, text: str, *, pending: bool) -> None:
@@ -126,14 +105,14 @@ def searchable(text: str) -> str:
     return "".join(spaced)
 
 
-def condition(typed: str, *, fts: bool, table: str = PENDING) -> tuple[str, list[str]] | None:
-    """Return the SQL condition on `items.id` for a typed search, and its parameters.
+def containing(where: Where, typed: str, table: str = PENDING) -> Where:
+    """Add a typed search to a condition on items.
 
-    Every word is a quoted string to FTS5, so that none is an operator. None for blank text; text without a letter or
-    digit finds nothing.
+    Every word is a quoted string to FTS5, so that none is an operator. Blank text adds nothing; text without a letter
+    or digit finds nothing.
     """
     if not typed.strip():
-        return None
+        return where
     found = [
         part
         for part in searchable(typed[: _MAX_WORDS * _MAX_LETTERS]).split()
@@ -141,13 +120,9 @@ def condition(typed: str, *, fts: bool, table: str = PENDING) -> tuple[str, list
     ]
     words = [word[:_MAX_LETTERS] for word in found[:_MAX_WORDS]]
     if not words:
-        return "0", []
-    if fts:
-        quoted = [f'"{word.replace(chr(34), " ")}"*' for word in words]
-        matching = statement("items.id IN (SELECT rowid FROM", table, "WHERE", table, "MATCH ?)")
-        return matching, [" ".join(quoted)]
-    each = " AND ".join(["instr(text, ?)"] * len(words))
-    return statement("items.id IN (SELECT rowid FROM", table, "WHERE", each, ")"), words
+        return where.add("0")
+    matching = statement("items.id IN (SELECT rowid FROM", table, "WHERE", table, "MATCH ?)")
+    return where.add(matching, " ".join(f'"{word.replace(chr(34), " ")}"*' for word in words))
 
 
 def any_word(text: str) -> str | None:
@@ -163,7 +138,7 @@ COLUMNS: Final = (
     " items.risk"
 )
 WIDTH: Final = 13
-"""How many columns `COLUMNS` are."""
+"""How many columns `COLUMNS` are: the fields of a Row, in order."""
 _INT64: Final = 2**63
 
 
@@ -179,7 +154,7 @@ def seen(scope: ViewScope, where: Where | None = None, table: str = "items") -> 
     return where.add(term, json.dumps(whole), scope.person, json.dumps(own))
 
 
-def filtered(where: Where, query: Query, now: datetime, *, fts: bool) -> Where:
+def filtered(where: Where, query: Query, now: datetime) -> Where:
     where.equals("items.reason_code", query.reason).equals("items.tenant_id", query.tenant)
     where.equals("items.user_id", query.user).equals("items.source", query.source)
     where.equals("items.memory_type", query.memory_type)
@@ -189,8 +164,7 @@ def filtered(where: Where, query: Query, now: datetime, *, fts: bool) -> Where:
         where.add("items.since_ms <= ?", _clamped(milliseconds - query.min_age.total_seconds() * 1000))
     if query.max_age is not None:
         where.add("items.since_ms >= ?", _clamped(milliseconds - query.max_age.total_seconds() * 1000))
-    found = condition(query.text, fts=fts)
-    return where if found is None else where.add(found[0], *found[1])
+    return containing(where, query.text)
 
 
 _ORDERS: Final[dict[Sort, tuple[tuple[str, ...], str]]] = {
@@ -242,21 +216,8 @@ def as_row(found: Sequence[Any]) -> Row:
     decision_id, revision, tenant, user, kind, subject, topic, reason, source, memory, since, text, risk = (
         found[:WIDTH]
     )
-    return Row(
-        decision_id=str(decision_id),
-        revision=int(revision),
-        tenant_id=str(tenant),
-        user_id=str(user),
-        kind=Kind(kind),
-        subject_id=str(subject),
-        verdict=Verdict(topic),
-        reason_code=str(reason),
-        source=None if source is None else str(source),
-        memory_type=None if memory is None else str(memory),
-        since=from_milliseconds(int(since)),
-        excerpt=str(text),
-        risk=risk_at(risk),
-    )
+    named, at = (decision_id, revision, tenant, user, Kind(kind), subject), from_milliseconds(since)
+    return Row(*named, Verdict(topic), reason, source, memory, at, text, risk_at(risk))
 
 
 def _clamped(milliseconds: float) -> int:

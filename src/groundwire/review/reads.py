@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from math import ceil
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 from groundwire.errors import ErrorCode
+from groundwire.kafka.store import Store
 from groundwire.messages.base import from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import Kind, ReasonCode, Verdict
 from groundwire.messages.topics import TopicName
@@ -48,7 +48,7 @@ from groundwire.review.queries import (
     any_word,
     as_row,
     beside,
-    condition,
+    containing,
     filtered,
     make_cursor,
     ordered,
@@ -93,21 +93,12 @@ DecidedRow = tuple[str, str, str, int]
 """Reason of the review, source, action, milliseconds from review to decision."""
 
 
-class BoardReads:
-    """What a person may read of a board; `lock` guards the connection."""
+class BoardReads(Store):
+    """What a person may read of a board."""
 
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        lock: threading.RLock,
-        clock: Callable[[], datetime],
-        *,
-        fts: bool,
-    ) -> None:
-        self._connection = connection
-        self._lock = lock
+    def __init__(self, path: Path | str, clock: Callable[[], datetime]) -> None:
+        super().__init__(path, durable=True)
         self._clock = clock
-        self._fts = fts
 
     def pending(self, scope: ViewScope, query: Query) -> Page[Row]:
         """Return a page of the queue. Raises: ValueError, of an invalid cursor."""
@@ -125,9 +116,7 @@ class BoardReads:
         def nearest(key: Sequence[SqlValue] | None, *, before: bool = False) -> str | None:
             of = where.copy()
             order = beside(of, sort, key, before=before)
-            rows = self._connection.execute(
-                statement("SELECT", COLUMNS, "FROM items", of.sql, order), of.values
-            )
+            rows = self.rows(statement("SELECT", COLUMNS, "FROM items", of.sql, order), *of.values)
             free = (row for row in map(as_row, rows) if row.decision_id != decision_id and is_free(row))
             return next((row.decision_id for row in free), None)
 
@@ -166,9 +155,7 @@ class BoardReads:
         where = seen(scope, Where(["items.pending = 0"]).equals("items.topic", str(topic)))
         if topic is TopicName.REVIEW:
             where.equals("items.kind", str(Kind.RESPONSE))
-        found = condition(text, fts=self._fts, table=OTHERS)
-        if found is not None:
-            where.add(found[0], *found[1])
+        containing(where, text, OTHERS)
         return self._page(where, Query(sort="newest", limit=limit, cursor=cursor))
 
     def dead_letters(
@@ -281,9 +268,9 @@ class BoardReads:
         return found
 
     def approved_near(self, scope: ViewScope, item: Item, limit: int = 20) -> list[Nearest]:
-        """Return approved claims of the same owner that share words with a claim, most first; without FTS5 none."""
+        """Return approved claims of the same owner that share words with a claim, most first."""
         text = (item.decision.get("evidence") or {}).get("claim") or ""
-        sought = any_word(text) if self._fts else None
+        sought = any_word(text)
         if sought is None:
             return []
         where = seen(scope).equals("items.tenant_id", item.current.tenant_id)
@@ -368,7 +355,7 @@ class BoardReads:
         )
 
     def _queued(self, scope: ViewScope, query: Query) -> Where:
-        return filtered(seen(scope, Where(["items.pending = 1"])), query, self._clock(), fts=self._fts)
+        return filtered(seen(scope, Where(["items.pending = 1"])), query, self._clock())
 
     def _page(self, where: Where, query: Query) -> Page[Row]:
         total_sql = statement("SELECT count(*) FROM items", where.sql)
@@ -422,11 +409,11 @@ class BoardReads:
 
     def _rows(self, *sql: str, values: Sequence[SqlValue] = ()) -> list[Any]:
         with self._lock:
-            return self._connection.execute(statement(*sql), values).fetchall()
+            return self.rows(statement(*sql), *values).fetchall()
 
     def _row(self, *sql: str, values: Sequence[SqlValue] = ()) -> Any:  # noqa: ANN401 - a row, or None
         with self._lock:
-            return self._connection.execute(statement(*sql), values).fetchone()
+            return self.row(statement(*sql), *values)
 
 
 def _of_subject(scope: ViewScope, owner: tuple[str, str], kind: Kind, name: str) -> Where:

@@ -53,6 +53,10 @@ CREATE TABLE IF NOT EXISTS decisions (
 CREATE INDEX IF NOT EXISTS decisions_by_id ON decisions (decision_id);
 CREATE INDEX IF NOT EXISTS decisions_of_people ON decisions (decided_ms) WHERE action IS NOT NULL;
 
+-- Texts by items.id; those of items that are not pending apart, so that a search of the queue does not skip them.
+CREATE VIRTUAL TABLE IF NOT EXISTS texts USING fts5 (text, tokenize = 'unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE IF NOT EXISTS texts_of_others USING fts5 (text, tokenize = 'unicode61 remove_diacritics 2');
+
 -- What each approved claim rests on: a row for each name in its `derived_from`.
 CREATE TABLE IF NOT EXISTS rests (
     tenant_id TEXT NOT NULL,

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from groundwire.config import load_settings
 from groundwire.errors import BrokerUnavailable, StateError, UsageError, naming
-from groundwire.kafka.reader import Start
+from groundwire.kafka.reader import follow
 from groundwire.keys.attestation import Keys
-from groundwire.messages.records import ReviewDecision
+from groundwire.messages.records import Retraction, ReviewDecision
 from groundwire.messages.topics import TopicName
 from groundwire.review.actions import ActionOutcome, Actions, Signer
 from groundwire.review.board import Board
 from groundwire.review.feed import Feed, RedisStatuses, fill
 from groundwire.review.model import Item, Page, Related
 from groundwire.review.permissions import Permissions, Person, ViewScope
-from groundwire.review.records import read_retraction, reading, topic_records
 
 _CLOCK_SKEW: Final = timedelta(hours=1)
 """How far back a Retraction is looked for that was published a moment ago."""
@@ -101,17 +100,16 @@ class BoardSnapshot:
         missing = {one.decision_id for one in outcomes if one is not None and one.applied}
         if not missing:
             return
-        starts: dict[TopicName, Start] = {TopicName.RETRACTIONS: datetime.now(UTC) - _CLOCK_SKEW}
+        topic, since = f"{session.prefix}{TopicName.RETRACTIONS}", datetime.now(UTC) - _CLOCK_SKEW
+        read = follow(session.brokers, {topic: since}, session.seconds)
         with suppress(TimeoutError, BrokerUnavailable):
-            async with (
-                asyncio.timeout(session.seconds),
-                reading(session.brokers, session.prefix, starts, session.seconds) as reader,
-            ):
-                while missing:
-                    records = topic_records(await reader.batch(), session.prefix)
-                    self.board.add(records)
-                    retractions = map(read_retraction, records)
-                    missing -= {one.decision_id for one in retractions if one}
+            async with asyncio.timeout(session.seconds), aclosing(read) as records:
+                async for record in records:
+                    self.board.add([record], session.prefix)
+                    retraction = Retraction.try_parse(record.value)
+                    missing -= {retraction.decision_id} if retraction else set()
+                    if not missing:
+                        return
 
 
 async def take_snapshot(session: Session) -> BoardSnapshot:

@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import gc
 import weakref
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
 from pathlib import Path
@@ -141,36 +140,21 @@ def test_a_decision_reads_as_it_was_written_and_one_that_cannot_be_read_is_refus
 # decisions of what was sent
 
 
-class Topics(asyncio.Queue):
-    """Topics whose records, or the error that reading ends with, are put in; each reader notes where it begins."""
-
-    positions = {1: 0}  # noqa: RUF012 - of a reader, and never changed
-    begun: list[str]
-    last = 1
-
-    async def begin(self, starts, **_):
-        self.begun += set(starts.values())
-
-    async def batch(self):
-        given = await self.get()
-        if isinstance(given, Exception):
-            raise given
-        return [given]
-
-    async def ends(self, *_):
-        return dict.fromkeys(range(1, self.last + 1), 0)
-
-
 @pytest.fixture
 async def topics(monkeypatch):
-    made = Topics()
-    made.begun = []
+    """Records, or the error that reading ends with, as they are put in."""
+    made = asyncio.Queue()
 
-    @asynccontextmanager
-    async def opened(*_):
-        yield made
+    async def batches(follower):
+        follower.begun = True
+        yield []
+        while True:
+            given = await made.get()
+            if isinstance(given, Exception):
+                raise given
+            yield [given]
 
-    monkeypatch.setattr(module, "open_reader", opened)
+    monkeypatch.setattr(module.TopicFollower, "batches", batches)
     return made
 
 
@@ -225,18 +209,6 @@ async def test_waiters_get_the_error_that_following_ended_with_and_who_comes_lat
         for outcome in (early, None):
             with pytest.raises(UsageError, match="no topic"):
                 await outcome_of(outcome or outcomes.of(SUBJECT, "0" * 64, b"later"))
-
-
-async def test_partitions_that_a_topic_gets_later_are_read_from_their_beginning(topics, monkeypatch):
-    monkeypatch.setattr(module, "_LOOK_ANEW", 0)
-    outcomes = Outcomes("127.0.0.1:1", "p.", 1)
-    async with outcomes.following():
-        topics.last = 2
-        outcome = outcomes.of(SUBJECT, SAMPLE.fingerprint, b"v")
-        topics.put_nowait(record(b"x", []))
-        topics.put_nowait(decided())
-        await outcome_of(outcome)
-    assert topics.begun[:2] == ["latest", "earliest"]
 
 
 # what is sent

@@ -21,13 +21,13 @@ from groundwire.console.site import Parts
 from groundwire.keys.attestation import Keys
 from groundwire.messages.base import format_time, to_milliseconds
 from groundwire.messages.decisions import Kind
+from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject
 from groundwire.messages.records import ReviewDecision
 from groundwire.messages.topics import TopicName
 from groundwire.review.actions import ActionOutcome
 from groundwire.review.board import Board
 from groundwire.review.permissions import Permissions, Person
-from groundwire.review.records import TopicRecord
 from tests.unit.review.world import wire
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -167,7 +167,7 @@ class Room:
             (TopicName(one["verdict"]), json.dumps(one, ensure_ascii=False).encode()) for one in decisions
         ]
         self.board.add(
-            [TopicRecord(topic, 0, offset, at, b"", value) for offset, (topic, value) in enumerate(values)]
+            [InboundRecord(topic, 0, offset, at, b"", value) for offset, (topic, value) in enumerate(values)]
         )
         return [one["decision_id"] for one in decisions]
 

@@ -166,7 +166,7 @@ async def test_statements_do_not_grow_with_the_items_and_fifty_are_published_at_
         ids = fill(room, 120)
         for part in (ids[:30], ids[30:]):
             seen = []
-            room.board._connection.set_trace_callback(seen.append)
+            room.board._database.set_trace_callback(seen.append)
             await bulk(room, part, confirm=confirm.format(count=len(part)))
             counts.append(len(seen))
         assert counts[0] == counts[1] <= 8

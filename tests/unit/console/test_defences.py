@@ -9,6 +9,7 @@ import warnings
 from types import SimpleNamespace
 
 import httpx
+import pytest
 import structlog
 from click.testing import CliRunner
 from hypothesis import given
@@ -18,10 +19,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from groundwire.cli import console as command
 from groundwire.cli.console import console
 from groundwire.console.app import make_server, serve
 from groundwire.console.guard import MAX_BODY, Rates
 from groundwire.console.settings import ConsoleSettings
+from groundwire.errors import UsageError
 from tests.unit.console.rooms import ANA, ITEM, LEAD, make_decision, make_room
 
 
@@ -294,6 +297,27 @@ tenants = ["acme"]
         assert f"GROUNDWIRE_{name}" in output
 
 
+def app_of(*routes: Route) -> Starlette:
+    async def close() -> None: ...
+
+    app = Starlette(routes=routes)
+    app.state.site = SimpleNamespace(live=SimpleNamespace(close=close))
+    return app
+
+
+def test_the_console_ends_with_what_its_feed_ends_with(monkeypatch) -> None:
+    """Else its pages would stay as they are."""
+
+    async def run() -> None:
+        raise UsageError("board.db: database or disk is full")
+
+    monkeypatch.setattr(command, "create_app", lambda *_: (app_of(), None))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = command._serve(ConsoleSettings(), None, SimpleNamespace(run=run), listening, None)
+        with pytest.raises(UsageError, match="disk is full"):
+            asyncio.run(asyncio.wait_for(serving, 10))
+
+
 def test_who_does_not_read_the_answer_to_its_end_leaves_no_socket_open() -> None:
     """What is still open when the server ends is cut off."""
     asked = asyncio.Event()
@@ -302,11 +326,8 @@ def test_who_does_not_read_the_answer_to_its_end_leaves_no_socket_open() -> None
         asked.set()
         return Response(b"x" * 20_000_000)
 
-    async def close() -> None: ...
-
     async def served_once(listening: socket.socket) -> None:
-        app = Starlette(routes=[Route("/", large)])
-        app.state.site = SimpleNamespace(live=SimpleNamespace(close=close))
+        app = app_of(Route("/", large))
         server = make_server(app)
         server.config.timeout_graceful_shutdown = 0
         serving = asyncio.create_task(serve(server, app, listening))

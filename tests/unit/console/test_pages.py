@@ -20,9 +20,9 @@ from groundwire.console.evidence import citations, marked
 from groundwire.console.pages import VERSION
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import AuditEvent
+from groundwire.messages.headers import InboundRecord
 from groundwire.messages.topics import TopicName
 from groundwire.review.actions import is_blank
-from groundwire.review.records import TopicRecord
 from groundwire.text.visible import INVISIBLE
 from tests.unit.console.rooms import (
     ANA,
@@ -163,7 +163,7 @@ async def test_hostile_text_stays_text_on_every_page_and_none_has_a_script_or_st
     event = {"event_id": "e", "type": "refused_action", "at": NOW, "tenant_id": "acme", "actor": hostile}
     event = AuditEvent(**event, subject_id=hostile, decision_id=ids[0], detail=detail)
     value = event.model_dump_json().encode()
-    room.board.add([TopicRecord(TopicName.AUDIT, 0, 0, to_milliseconds(NOW), b"", value)])
+    room.board.add([InboundRecord(TopicName.AUDIT, 0, 0, to_milliseconds(NOW), b"", value)])
     paths = ["/", "/responses", "/approved", "/blocked", "/dead-letters", "/status"]
     paths += [f"/items/{one}" for one in ids]
     pages = [await browser.get(path) for path in paths]

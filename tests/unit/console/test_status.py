@@ -165,7 +165,7 @@ async def test_dead_letters_of_the_last_hour_are_counted_by_code_over_all_tenant
     room = make_room()
     errors = [RecordError(ErrorCode.INVALID_JSON, "no JSON")] * 2 + [None]
     letters = [dead_letter(b"globex:eve", b"{", at, error) for at, error in enumerate(errors)]
-    room.board.add([replace(one, timestamp_ms=to_milliseconds(room.clock.now)) for one in letters])
+    room.board.add([replace(one, timestamp=to_milliseconds(room.clock.now)) for one in letters])
     assert (await room.get("/api/status"))["dead_letters"] == [
         {"code": "invalid_json", "count": 2},
         {"code": "other", "count": 1},

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from contextlib import asynccontextmanager
 
-from groundwire.dead_letters.letters import RedrivenPlace
 from groundwire.errors import ErrorCode, RecordError
+from groundwire.kafka.reader import RecordPlace
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.headers import InboundRecord, dead_letter_headers
 
@@ -54,7 +54,7 @@ class FakeLog:
                 error = RecordError(ErrorCode.INVALID_JSON, "why")
                 headers = dead_letter_headers(error, topic, 0, record.offset, record.headers)
                 self.put(DEAD, record.key, record.value, headers)
-                self.failed.add(RedrivenPlace(topic, 0, record.offset))
+                self.failed.add(RecordPlace(topic, 0, record.offset))
 
     async def letters(self, start, partition):  # noqa: ARG002 - as the protocol has it
         first = start if isinstance(start, int) else 0

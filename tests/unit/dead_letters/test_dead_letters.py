@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 
 import click
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import UnsupportedCodecError
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,24 +18,25 @@ from agents.outputs import Output, outputs, unpublishable
 from groundwire.cli import dead_letters as command
 from groundwire.cli.dead_letters import LetterPrinter, PlaceParam, content_json, content_lines, letter_json
 from groundwire.cli.main import main
-from groundwire.dead_letters import letters
 from groundwire.dead_letters.letters import (
     KafkaLog,
     LetterPlace,
     Redriven,
-    RedrivenPlace,
     RedriveRecord,
     Selection,
     read_letter,
 )
 from groundwire.dead_letters.redrive import Redrive, RedriveOutcome, RedriveRefusal, Rules
-from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError
+from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, UsageError
 from groundwire.gate.types import DeadLetter
+from groundwire.kafka import reader
+from groundwire.kafka.reader import RecordPlace
 from groundwire.messages.base import from_milliseconds
 from groundwire.messages.decisions import AuditEvent
 from groundwire.messages.headers import InboundRecord, deferred_headers, deferred_record, header
 from groundwire.messages.topics import TopicName
 from tests.unit.dead_letters.fake_log import AUDIT, CLAIMS, DEAD, PREFIX, CrashError, FakeLog
+from tests.unit.kafka.fake_consumer import FakeConsumer, serving
 
 REDRIVE = (RedriveOutcome.REDRIVE, None)
 REDRIVEN = (RedriveOutcome.REDRIVEN, None)
@@ -260,7 +263,7 @@ async def test_a_run_keeps_to_its_selection_rate_and_batch_size_and_its_limit_co
 
 
 async def test_nothing_is_sent_once_the_dead_letter_topic_cannot_be_followed(monkeypatch):
-    sent, begun, go_on, ended = [], asyncio.Event(), asyncio.Event(), asyncio.Event()
+    sent = []
     record = RedriveRecord("t.claims", b"k", b"v", [])
 
     class Sender:
@@ -270,28 +273,22 @@ async def test_nothing_is_sent_once_the_dead_letter_topic_cannot_be_followed(mon
             done.set_result(type("Metadata", (), {"partition": 0, "offset": len(sent) - 1}))
             return done
 
-    async def follow(*_where):
-        begun.set()
-        await go_on.wait()
-        ended.set()
-        raise BrokerUnavailable("gone")
-        yield  # pragma: no cover
-
-    monkeypatch.setattr(letters, "follow", follow)
+    client = FakeConsumer(partition=TopicPartition("t.dead-letter", 0))
+    monkeypatch.setattr(reader, "consumer", serving(client))
     log = KafkaLog("nowhere:1", "t.", 60.0, Sender())
-    async with log.failing(from_milliseconds(0)):
-        await begun.wait()
-        assert await log.publish([record]) == [(0, 0)]
-        go_on.set()
-        await ended.wait()
-        with pytest.raises(BrokerUnavailable, match="followed"):
-            await log.publish([record])
+    with pytest.raises(UsageError, match="zstd"):  # noqa: PT012 - what ended the watch is not kept silent
+        async with log.failing(from_milliseconds(0)):
+            assert await log.publish([record]) == [(0, 0)]
+            client.fails_with = UnsupportedCodecError("zstd")
+            await asyncio.sleep(0.1)
+            with pytest.raises(BrokerUnavailable, match="followed"):
+                await log.publish([record])
     assert await log.publish([record]) == [(0, 1)], "nothing is followed, and so nothing ended"
 
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e[red]x[/red]\r\nnew line"
 SECRET = "my salary is 1234"
-AWAY = Redriven(datetime(2026, 1, 2, tzinfo=UTC), HOSTILE, RedrivenPlace("t.claims", 1, 5))
+AWAY = Redriven(datetime(2026, 1, 2, tzinfo=UTC), HOSTILE, RecordPlace("t.claims", 1, 5))
 
 
 @pytest.fixture

@@ -21,9 +21,13 @@ class FakeConsumer:
         self.first, self.end, self.partition, self.at, self.held = first, end, partition, 0, set()
         self.gaps, self.page = options.get("gaps", ()), options.get("page", 1)
         self.fails_at, self.silent, self.time = map(options.get, ("fails_at", "silent", "time"))
-        partitions = {partition.topic: {partition.partition}}
-        cluster = SimpleNamespace(partitions_for_topic=partitions.get)
-        self._client = SimpleNamespace(fetch_all_metadata=_returning(cluster), add_topic=_returning(None))
+        self.fails_with, self.looked, self.read = None, 0, 0
+        self.partitions = {partition.topic: {partition.partition}}
+        self._client = SimpleNamespace(fetch_all_metadata=self.metadata, add_topic=_returning(None))
+
+    async def metadata(self):
+        self.looked += 1
+        return SimpleNamespace(partitions_for_topic=self.partitions.get)
 
     async def beginning_offsets(self, partitions):
         return dict.fromkeys(partitions, self.first)
@@ -55,15 +59,15 @@ class FakeConsumer:
         return self.at
 
     async def getmany(self, *, timeout_ms, max_records):
-        assert max_records
         while self.at in self.gaps:
             self.at += 1
-        if self.at == self.fails_at:
-            raise KafkaError
+        if self.fails_with or self.at == self.fails_at:
+            raise self.fails_with or KafkaError
         if self.silent or self.held or self.at >= self.end:
             await asyncio.sleep(timeout_ms / 100_000)
             return {}
-        first, self.at = self.at, min(self.at + self.page, self.end)
+        first, self.at = self.at, min(self.at + min(self.page, max_records), self.end)
+        self.read += self.at - first
         fields = {"timestamp": 0, "key": b"", "headers": (), **self.partition._asdict()}
         offsets = range(first, self.at)
         return {self.partition: [SimpleNamespace(offset=n, value=str(n).encode(), **fields) for n in offsets]}

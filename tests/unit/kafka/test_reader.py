@@ -1,7 +1,7 @@
 """Reading a topic begins and ends where that was asked for; an outage or a client cancelled by itself is an error."""
 
 import asyncio
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from itertools import count
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ from aiokafka.structs import OffsetAndMetadata
 from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.kafka import reader
 from groundwire.kafka.connection import client_cancellation, partitions_of
-from groundwire.kafka.reader import TopicReader, TopicSpan, committed_of, follow
+from groundwire.kafka.reader import TopicFollower, TopicReader, committed_of, follow
 from tests.unit.kafka.fake_consumer import PARTITION, FakeConsumer, serving
 
 
@@ -85,16 +85,15 @@ async def test_a_broker_that_stops_answering_is_an_outage_and_a_missing_codec_a_
         raise UnsupportedCodecError("Libraries for zstd compression codec not found")
 
     for until_end in (True, False):
-        span = TopicSpan(0, until_end=until_end)
         monkeypatch.setattr(reader, "consumer", serving(FakeConsumer(0, 4, fails_at=2)))
-        async with aclosing(follow("b:1", PARTITION.topic, span, 1)) as records:
+        async with aclosing(follow("b:1", {PARTITION.topic: 0}, 1, until_end=until_end)) as records:
             assert [(await anext(records)).offset for _ in range(2)] == [0, 1]
             with pytest.raises(BrokerUnavailable, match="topics cannot be read: KafkaError"):
                 await anext(records)
         client = FakeConsumer(0, 4)
         client.getmany = fail
         monkeypatch.setattr(reader, "consumer", serving(client))
-        async with aclosing(follow("b:1", PARTITION.topic, span, 1)) as records:
+        async with aclosing(follow("b:1", {PARTITION.topic: 0}, 1, until_end=until_end)) as records:
             with pytest.raises(UsageError, match=r"zstd.*pip install cramjam"):
                 await anext(records)
 
@@ -106,7 +105,7 @@ async def test_a_topic_or_partition_that_does_not_exist_is_named_and_not_followe
         (PARTITION.topic, 3, "no partition 3, only 0"),
     ):
         with pytest.raises(UsageError, match=message):
-            assert [one async for one in follow("b:1", topic, TopicSpan(0, partition), 1)]
+            assert [one async for one in follow("b:1", {topic: 0}, 1, partition=partition)]
     added = []
     client = FakeConsumer()
 
@@ -139,13 +138,63 @@ async def test_what_a_group_committed_is_asked_for_until_its_coordinator_answers
         await committed_of("b:1", "g", [PARTITION, other], 60)
 
 
-async def test_a_reader_goes_on_where_another_stood_unless_the_topic_was_made_anew():
-    client = FakeConsumer(0, 4)
-    for stood, begins in ((2, 2), (9, 0)):
-        topic = TopicReader(client, "b:1", 1)
-        await topic.begin({PARTITION.topic: "earliest"}, continued={PARTITION: stood})
-        assert topic.positions == {PARTITION: begins}
-        assert client.assigned == [PARTITION]
+async def test_a_follower_reads_on_through_outages_and_what_is_added_from_its_beginning_and_cut_from_its_start(
+    monkeypatch,
+):
+    opened, failures, sought = [], [], []
+
+    @asynccontextmanager
+    async def consumer(*_):
+        opened.append(client)
+        try:
+            yield client
+        finally:
+            raise BrokerUnavailable("closing failed")  # after which no other is opened
+
+    def failed(failure):
+        failures.append(str(failure))
+        client.end, client.fails_at = end, None
+
+    def following(start):
+        return TopicFollower("b:1", {PARTITION.topic: start}, 1, failed, poll=0, check=0, retry=0)
+
+    monkeypatch.setattr(reader, "consumer", consumer)
+    client, end, follower = FakeConsumer(0, 0, fails_at=2), 4, following("latest")
+    async with aclosing(follower.batches()) as batches:
+        assert (await anext(batches), follower.begun, follower.caught_up) == ([], True, False)
+        client.end = 4
+        read = [[one.offset for one in await anext(batches)] for _ in range(5)]
+        assert (read, failures) == ([[0], [1], [], [2], [3]], ["topics cannot be read: KafkaError"])
+        assert client.looked == 2, "whether the broker answers is asked for without a look at all topics"
+        monkeypatch.setattr(reader, "_LOOK_ANEW", -1)
+        client.fails_at, client.partitions = 4, {PARTITION.topic: {0, 1}}
+        client.seek = lambda *place: sought.append(place)
+        assert (await anext(batches), follower.caught_up) == ([], True)
+        assert sought == [(PARTITION, 4), (TopicPartition(PARTITION.topic, 1), 0)]
+    client, end = FakeConsumer(0, 9, time=6, fails_at=9), 8
+    async with aclosing(following(datetime(2026, 1, 1, tzinfo=UTC)).batches()) as batches:
+        read = [[one.offset for one in await anext(batches)] for _ in range(6)]
+    assert read == [[], [6], [7], [8], [], [6]]
+    assert len(opened) == 5
+
+
+async def test_a_task_that_follows_has_begun_before_its_block_and_what_ends_it_is_raised_or_told(monkeypatch):
+    async def following(client, *how):
+        monkeypatch.setattr(reader, "consumer", serving(client))
+        follower = TopicFollower("b:1", {PARTITION.topic: "earliest"}, 1, poll=0)
+        async with follower.following(*how):
+            assert follower.begun
+            await asyncio.sleep(0.05)
+
+    seen, told = [], []
+    await following(FakeConsumer(0, 2), seen.extend)
+    assert [one.offset for one in seen] == [0, 1]
+    await following(FakeConsumer(0, 2), [].index, told.append)
+    assert [type(one) for one in told] == [ValueError]
+    nowhere = FakeConsumer(partition=TopicPartition("t", 0))
+    for client, error in ((FakeConsumer(0, 2), ValueError), (nowhere, UsageError)):
+        with pytest.raises(error):
+            await following(client, [].index)
 
 
 async def test_a_cancellation_that_nobody_asked_for_is_an_outage_and_a_time_limit_stays_one():

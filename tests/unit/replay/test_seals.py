@@ -14,6 +14,8 @@ from aiokafka.structs import OffsetAndMetadata
 from agents.outputs import of_seal
 from groundwire.config import Settings
 from groundwire.errors import UsageError
+from groundwire.kafka.reader import RecordPlace, TopicReader
+from groundwire.kafka.store import Store
 from groundwire.keys.attestation import Keys
 from groundwire.keys.file import new_key
 from groundwire.keys.seal_keys import SealKeys
@@ -27,7 +29,6 @@ from groundwire.messages.seals import MAX_AT_ONCE, Seal, SealedOutput, SealHead,
 from groundwire.messages.topics import TopicName
 from groundwire.replay import seals as module
 from groundwire.replay.seals import SealEvidence, read_heads, read_seals
-from groundwire.replay.store import RecordPlace, Store
 from tests.unit.review.world import decision
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -58,7 +59,7 @@ class Chain:
 
     def __init__(self, folder):
         keys, self._keys = keys_in(folder)
-        self.evidence = SealEvidence(Store(None), "t.", keys, now=NOW)
+        self.evidence = SealEvidence(Store(), "t.", keys, now=NOW)
         self.last, self._offsets = None, [0, 0]
 
     def seal(self, key="gate", at=NOW, *, audit=0, topic=CLAIMS):
@@ -126,7 +127,7 @@ class Desk:
         return history
 
     def evidence(self, history, audit=None, approved=None, *, cut=False, now=NOW):
-        evidence = SealEvidence(Store(None), "t.", self.keys, now=now)
+        evidence = SealEvidence(Store(), "t.", self.keys, now=now)
         given = (history.approved, approved), (history.audit, audit)
         for record in (one for all_of, some in given for one in (all_of if some is None else some)):
             evidence.note_published(record)
@@ -422,7 +423,7 @@ def test_a_tombstone_excuses_what_it_erases_of_its_own_user_up_to_its_time_alone
 async def test_before_the_first_seal_a_retraction_is_excused_by_what_its_group_has_not_committed(
     tmp_path, monkeypatch
 ):
-    class Broker:
+    class Broker(TopicReader):
         """A reader of topics with one partition, which holds the last records before `end`."""
 
         def __init__(self, held):
@@ -440,7 +441,7 @@ async def test_before_the_first_seal_a_retraction_is_excused_by_what_its_group_h
         def seek(self, begin, _ends):
             self.positions = dict(begin)
 
-        async def rest(self):
+        async def rest(self, _most):
             for each, first in self.positions.items():
                 yield [record for record in self._held.get(each.topic, ()) if record.offset >= first]
 
@@ -475,6 +476,6 @@ async def test_before_the_first_seal_a_retraction_is_excused_by_what_its_group_h
 
         monkeypatch.setattr(module, "open_reader", reader)
         monkeypatch.setattr(module, "committed_of", committed_of)
-        evidence = await read_seals(Settings(topic_prefix="t."), keys, Store(None))
+        evidence = await read_seals(Settings(topic_prefix="t."), keys, Store())
         wrong += [why] * ([fault.kind for fault in evidence.faults()] != ["unsealed"] * named)
     assert wrong == []

@@ -15,15 +15,18 @@ import pytest
 
 from agents.outputs import outputs
 from groundwire import __version__
+from groundwire.errors import UsageError
 from groundwire.gate import claims as gate_module
+from groundwire.kafka.reader import OffsetRange
 from groundwire.keys.attestation import Keys
+from groundwire.messages.base import sha256_hex
 from groundwire.messages.erasure import Erasure, Erasures
 from groundwire.messages.identity import event_id
 from groundwire.policy import Policy
 from groundwire.replay.report import as_json, as_table
 from groundwire.replay.review_closures import is_erased_action
 from groundwire.replay.run import Task
-from groundwire.replay.store import FileRecords, Job, OffsetRange, RecordStore
+from groundwire.replay.store import FileRecords, Job, RecordStore
 from groundwire.replay.verify import Signatures, Verifier, VerifyStatus, differences, path_of
 from groundwire.state.policies import KnownPolicies, PolicyStore
 from tests.unit.gate.world import TOPIC, adr_folder, claim_bytes, verifier
@@ -107,6 +110,19 @@ def check(lived):
     folder, _ = lived
     with FileRecords(folder / "records.jsonl", folder / "decisions.jsonl") as found:
         yield Verifier(found, PolicyStore(folder / "policies", None)).verify
+
+
+def test_the_records_of_a_file_are_not_copied_and_a_full_disk_is_named(tmp_path):
+    values = [b"%d" % n + b"x" * 100_000 for n in range(50)]
+    (tmp_path / "records").write_bytes(b"\n".join(values))
+    (tmp_path / "decisions").touch()
+    with FileRecords(tmp_path / "records", tmp_path / "decisions") as found:
+        assert found.value(sha256_hex(values[7])) == values[7]
+        pages, size = found.row("SELECT page_count, page_size FROM pragma_page_count, pragma_page_size")
+        assert pages * size < 500_000
+        found.rows(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(UsageError, match=r"a temporary file: .*full"), found.transaction():
+            found.mark("ended", "x" * 1_000_000)
 
 
 @pytest.mark.parametrize("decisions", [4, pytest.param(24, marks=pytest.mark.slow)])
@@ -265,7 +281,7 @@ async def test_the_first_record_and_revision_of_a_claim_that_was_decided_again_a
     for origin, fields in (another, named[0]), (None, named[1]), ({"sha256": "0" * 64}, named[1]):
         forged = otherwise(two, subject_origin=origin)
         (in_file,) = await place.in_files(tmp_path, [forged])
-        (on_topic,) = await place.on_topics([forged], tmp_path)
+        (on_topic,) = await place.on_topics([forged])
         assert (on_topic.status, set(on_topic.paths)) == (DIFFERS, fields)
         expected = (MISSING, set()) if origin and origin != another else (DIFFERS, fields)
         assert (in_file.status, set(in_file.paths)) == expected
@@ -275,7 +291,7 @@ async def test_the_first_record_and_revision_of_a_claim_that_was_decided_again_a
     assert (finding.status, set(finding.paths)) == (DIFFERS, named[0]), "the same subject with another text"
     for number in (2**53, 2**63, -(10**30)):  # which canonical JSON cannot hold
         forged = otherwise(two, revision=number)
-        found = await place.in_files(tmp_path, [forged]) + await place.on_topics([forged], tmp_path)
+        found = await place.in_files(tmp_path, [forged]) + await place.on_topics([forged])
         assert [(f.status, "$.revision" in f.paths) for f in found] == [(DIFFERS, True)] * 2, number
     itself = published_record(otherwise(two, supersedes=two.decision_id), 0)
     with Job(tmp_path / "job", ORDER) as job:
@@ -307,7 +323,7 @@ async def test_on_topics_position_key_headers_and_repeats_are_verified_too(tmp_p
         ([replace(true, value=None)], {"$"}),
         (twice, {"$", "header ce_time"}),
     ):
-        findings = await place.on_topics(published, tmp_path)
+        findings = await place.on_topics(published)
         paths = {path for finding in findings for path in finding.paths}
         apart = all((finding.status is EQUAL) is not bool(finding.paths) for finding in findings)
         other = [finding.paths for finding in findings if finding.status is CONTRADICTED]
@@ -324,16 +340,16 @@ async def test_two_decisions_under_one_id_are_found_though_each_follows_from_its
     assert statuses(findings) == [EQUAL, CONTRADICTED, EQUAL]
     assert findings[2].detail == "written otherwise"
     assert statuses(await place.in_files(tmp_path, [later.to_bytes()])) == [EQUAL]
-    (on_topic,) = await place.on_topics([shuffled], tmp_path)
+    (on_topic,) = await place.on_topics([shuffled])
     assert on_topic.status is DIFFERS, "on a topic every byte counts"
     values = [decision.to_bytes(), otherwise(decision, origin={"offset": 77})]
-    assert DIFFERS in statuses(await place.on_topics(values, tmp_path))
+    assert DIFFERS in statuses(await place.on_topics(values))
     values = [decision.to_bytes(), with_text(decision, EVIL, engine="0.0.9")]
     for published in (values, values[::-1]):
-        findings = await place.on_topics(published, tmp_path)
+        findings = await place.on_topics(published)
         assert ("$.evidence",) in [f.paths for f in findings if f.status is CONTRADICTED]
     other = otherwise(decision, engine="0.0.9", reason="in other words")
-    findings = await place.on_topics([decision.to_bytes(), other, other], tmp_path)
+    findings = await place.on_topics([decision.to_bytes(), other, other])
     assert statuses(findings) == [EQUAL, VerifyStatus.OTHER_ENGINE]
 
 
@@ -347,9 +363,9 @@ async def test_decisions_before_and_after_an_erasure_of_their_user_neither_contr
     ):
         erasure = Erasure(decision.tenant_id, name, decision.decided_at + after)
         values = [decision.to_bytes(), later.to_bytes()]
-        found = await place.on_topics(values, tmp_path, erasure=erasure)
+        found = await place.on_topics(values, erasure=erasure)
         assert (CONTRADICTED in statuses(found)) is contradicted, (name, after)
-    with RecordStore(None) as store:  # revision numbers restart
+    with RecordStore() as store:  # revision numbers restart
         store.note_erasure(Erasure(decision.tenant_id, user, decision.decided_at))
         sides = []
         for side, at in (("b", decision.decided_at), ("a", decision.decided_at + AN_HOUR)):
@@ -379,23 +395,23 @@ async def test_a_decision_whose_record_retention_has_removed_is_expired_unless_a
     removed = place.log.pop(0)
     assert first.origin.offset == removed.offset
     for start, status in (removed.offset + 1, EXPIRED), (removed.offset, DIFFERS):
-        assert statuses(await place.on_topics([first.to_bytes()], tmp_path, inputs=start)) == [status]
+        assert statuses(await place.on_topics([first.to_bytes()], inputs=start)) == [status]
     place, decision = await one_claim(tmp_path)
     values = [decision.to_bytes(), with_text(decision, EVIL)]
-    assert EQUAL in statuses(await place.on_topics(values, tmp_path))
+    assert EQUAL in statuses(await place.on_topics(values))
     place.log.clear()
     later = decision.origin.offset + 1
-    assert statuses(await place.on_topics(values[:1], tmp_path, inputs=later)) == [EXPIRED]
-    assert statuses(await place.on_topics(values, tmp_path, inputs=later)) == [CONTRADICTED] * 2
+    assert statuses(await place.on_topics(values[:1], inputs=later)) == [EXPIRED]
+    assert statuses(await place.on_topics(values, inputs=later)) == [CONTRADICTED] * 2
 
 
 async def test_an_approval_whose_action_the_audit_records_as_refused_is_contradicted(tmp_path):
     place, two = await one_claim(tmp_path, "approve", source="ai_synthesis")
     values = [d.to_bytes() for d in sorted(place.published.values(), key=lambda decision: decision.revision)]
-    assert statuses(await place.on_topics(values, tmp_path)) == [EQUAL] * 2
+    assert statuses(await place.on_topics(values)) == [EQUAL] * 2
     for cause in (two.facts.review["action_id"], two.origin.model_dump(mode="json")):
         place.ends = [event_id("refused_action", cause)]
-        found = await place.on_topics(values, tmp_path)
+        found = await place.on_topics(values)
         expected = [(EQUAL, ()), (CONTRADICTED, ("$.facts.review",))]
         assert [(f.status, f.paths) for f in found] == expected
 
@@ -404,9 +420,9 @@ async def test_on_topics_a_start_time_limits_what_is_verified_not_what_is_read(t
     place, two = await decided_again(tmp_path)
     await place.act(place.action("approve", two))
     values = [two.to_bytes(), otherwise(two, tier="tier_1"), place.latest("c").to_bytes()]
-    assert statuses(await place.on_topics(values, tmp_path, since=2)) == [EQUAL]
-    assert CONTRADICTED in statuses(await place.on_topics(values, tmp_path))
-    assert statuses(await place.on_topics([two.to_bytes()] * 2, tmp_path, since=1)) == [EQUAL]
+    assert statuses(await place.on_topics(values, since=2)) == [EQUAL]
+    assert CONTRADICTED in statuses(await place.on_topics(values))
+    assert statuses(await place.on_topics([two.to_bytes()] * 2, since=1)) == [EQUAL]
 
 
 async def test_facts_of_any_shape_and_decisions_of_the_first_day_end_no_verification(tmp_path):
@@ -415,11 +431,11 @@ async def test_facts_of_any_shape_and_decisions_of_the_first_day_end_no_verifica
     for action_id in (2**60, 1.5, ["x"], {"a": 1}, True):
         review = facts | {"review": {"action_id": action_id, "key_id": "k"}}
         forged = otherwise(decision, engine="9.9", facts=review, decision_id="0" * 36)
-        found = await place.on_topics([forged, decision.to_bytes()], tmp_path)
+        found = await place.on_topics([forged, decision.to_bytes()])
         assert EQUAL in statuses(found), action_id
     review = facts | {"review": {"action_id": "a", "key_id": "k"}}
     first = otherwise(decision, engine="9.9", facts=review, decided_at="0001-01-01T00:00:00Z")
-    found = await place.on_topics([first], tmp_path, signatures=Signatures(keys=Keys.empty()))
+    found = await place.on_topics([first], signatures=Signatures(keys=Keys.empty()))
     assert statuses(found) == [VerifyStatus.UNATTESTED]
 
 

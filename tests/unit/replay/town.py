@@ -11,6 +11,7 @@ from typing import Any
 from agents.outputs import outputs
 from groundwire.epistemic.types import VerificationConfig
 from groundwire.gate.types import Acted, DeadLetter, Decided, Provisional
+from groundwire.kafka.reader import OffsetRange, RecordPlace
 from groundwire.messages.decisions import Decision, Verdict
 from groundwire.messages.headers import InboundRecord, decision_headers
 from groundwire.messages.identity import expire_id, subject_of_decision
@@ -19,7 +20,7 @@ from groundwire.policy import Hedges, Limits, Policy
 from groundwire.replay.reading import Rate
 from groundwire.replay.report import FileWriter
 from groundwire.replay.run import Replayer
-from groundwire.replay.store import FileRecords, OffsetRange, RecordPlace, ReplayOrder, decision_lines
+from groundwire.replay.store import FileRecords, ReplayOrder, decision_lines
 from groundwire.replay.verify import Verifier, verify_files, verify_topics
 from groundwire.state.memory import MemoryState
 from groundwire.state.policies import PolicyStore
@@ -198,7 +199,7 @@ class Town(Office):
         for number, decision in enumerate(self.published.values()):
             job.add_decision(published_record(decision.to_bytes(), number), inside=inside, everything=True)
         for name in self.ends:
-            job.add_end(name)
+            job.mark("ended", name)
         return ranges
 
     def write(self, folder, values=None):
@@ -212,7 +213,7 @@ class Town(Office):
         self.write(folder, values)
         return await verified(folder)
 
-    async def on_topics(self, values, folder, *, since=0, inputs=0, erasure=None, **options):
+    async def on_topics(self, values, *, since=0, inputs=0, erasure=None, **options):
         """Verify what is published, in this order; `inputs` is where retention has left the input topics."""
         await self.policies.put(self.policy)
         published = [
@@ -232,14 +233,13 @@ class Town(Office):
                 for record in town.log:
                     job.add_record(record, inside=True)
                 for name in town.ends:
-                    job.add_end(name)
+                    job.mark("ended", name)
                 starts = {each.topic: each.start for each in outputs}
                 for record in published:
                     if record.offset >= starts.get(record.topic or "", 0):
                         job.add_decision(record, inside={}, **how)
 
-        (folder / "verify").unlink(missing_ok=True)
-        found = verify_topics(Reader(), "groundwire.", since or "earliest", self.policies, folder, **options)
+        found = verify_topics(Reader(), "groundwire.", since or "earliest", self.policies, **options)
         return [placed.finding async for placed in found]
 
 

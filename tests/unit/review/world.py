@@ -3,14 +3,14 @@
 import json
 from datetime import UTC, datetime, timedelta
 
+from groundwire.kafka.store import MEMORY
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import AuditEvent, Decision, Kind
-from groundwire.messages.headers import dead_letter_headers
+from groundwire.messages.headers import InboundRecord, dead_letter_headers
 from groundwire.messages.identity import Subject, decision_id, event_id
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.review.board import Board
 from groundwire.review.permissions import ViewScope
-from groundwire.review.records import TopicRecord
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TIERS = {"approved": "tier_1", "review": "tier_2", "blocked": "tier_3"}
@@ -88,7 +88,7 @@ def reviewed(name="c1", action="approve", *, reviewer="ann", reason=None, revisi
 
 def record(made, offset=0, partition=0):
     at, key = to_milliseconds(made.decided_at), record_key(made.tenant_id, made.user_id)
-    return TopicRecord(TopicName.of(made.verdict), partition, offset, at, key, made.to_bytes())
+    return InboundRecord(TopicName.of(made.verdict), partition, offset, at, key, made.to_bytes())
 
 
 def records(*made):
@@ -98,16 +98,16 @@ def records(*made):
 class FilledBoard(Board):
     """A board at NOW that takes Decisions and records."""
 
-    def __init__(self, path=":memory:", *, fts=None):
-        super().__init__(path, clock=lambda: NOW, fts=fts)
+    def __init__(self, path=MEMORY):
+        super().__init__(path, clock=lambda: NOW)
 
-    def put(self, *made):
-        self.add([one if isinstance(one, TopicRecord) else record(one, n) for n, one in enumerate(made)])
+    def take(self, *made):
+        self.add([one if isinstance(one, InboundRecord) else record(one, n) for n, one in enumerate(made)])
 
 
 def filled(*made):
     board = FilledBoard()
-    board.put(*made)
+    board.take(*made)
     return board
 
 
@@ -131,7 +131,7 @@ def audit(name="c1", action="approve", *, applied=True, tenant="acme", user="ann
         **changes,
     )
     value = event.model_dump_json().encode()
-    return TopicRecord(TopicName.AUDIT, 0, offset, to_milliseconds(NOW), tenant.encode(), value)
+    return InboundRecord(TopicName.AUDIT, 0, offset, to_milliseconds(NOW), tenant.encode(), value)
 
 
 def retraction(name, *affected, more=0, tenant="acme", user="ann", kind="claim", age=30):
@@ -149,9 +149,9 @@ def retraction(name, *affected, more=0, tenant="acme", user="ann", kind="claim",
         "affected": list(affected),
         "truncated": {"affected": more} if more else None,
     }
-    return TopicRecord(TopicName.RETRACTIONS, 0, 0, to_milliseconds(NOW), b"", json.dumps(value).encode())
+    return InboundRecord(TopicName.RETRACTIONS, 0, 0, to_milliseconds(NOW), b"", json.dumps(value).encode())
 
 
 def dead_letter(key, value, offset=0, error=None):
     headers = dead_letter_headers(error, "groundwire.claims", 3, 41, ()) if error else []
-    return TopicRecord(TopicName.DEAD_LETTER, 0, offset, to_milliseconds(NOW) + offset, key, value, headers)
+    return InboundRecord(TopicName.DEAD_LETTER, 0, offset, to_milliseconds(NOW) + offset, key, value, headers)
