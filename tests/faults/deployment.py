@@ -202,7 +202,7 @@ ROLES: Final = {"claims": 2, "responses": 1, "deferred": 1, "reviews": 1}
 SLOTS: Final = tuple(f"{role}-{number}" for role, count in ROLES.items() for number in range(count))
 LIMITS = Limits(user=6, tenant=40, total=70)
 OVERSHOOT = LIMITS.tenant
-"""Places of a tenant, and of all, that a cluster may give beyond that: what all partitions grant between two counts."""
+"""Places of a tenant, and of all, that a cluster may give beyond that: less than was free at the last count."""
 SESSION, GRACE, REBUILD_WAIT = 6.0, 2.0, 4.0
 """Seconds of workers' settings that decide how long recovery takes, shorter than by default."""
 POLICY = f"""

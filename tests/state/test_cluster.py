@@ -126,6 +126,26 @@ async def test_a_limit_counts_the_places_of_all_partitions_as_of_the_last_count(
             assert places(await decide(other, *one, limits=most)) == 5, "a user's limit needs no count"
 
 
+async def test_workers_share_what_is_free_however_long_ago_they_counted(own_cluster):
+    name = f"{secrets.token_hex(8)}."
+    async with opened(own_cluster, name) as state, opened(own_cluster, name) as other:
+        await start(state)
+        await other.adopt_epoch()
+        state._queue._pause = other._queue._pause = float("inf")
+        taken = 0
+        for worker, users in ((other, USERS[:1]), (state, USERS[1:8]), (other, USERS[8:20])):
+            taken += places(await decide(worker, *for_review(users), limits=QueueLimits(total=10)))
+        assert taken == 10
+        for limits in (QueueLimits(total=30), QueueLimits(per_tenant=50)):
+            most = limits.total if limits.total == 30 else limits.per_tenant
+            asks = [for_review([f"{most}-{n}-{at}" for n in range(20)]) for at in range(4)]
+            workers = (state, other, state, other)
+            await asyncio.gather(
+                *[decide(one, *some, limits=limits) for one, some in zip(workers, asks, strict=True)]
+            )
+            assert most <= await state.queue_depth() <= most + PARTITIONS
+
+
 async def test_the_places_of_all_partitions_are_summed_up_and_given_back(own_cluster):
     async with opened(own_cluster, name := f"{secrets.token_hex(8)}.") as state:
         await start(state)

@@ -194,6 +194,7 @@ class Batch(Workspace):
         self._derived: dict[bytes, bytes] = {}  # number of claims derived from a subject, by digest
         self._gone: defaultdict[bytes, set[int]] = defaultdict(set)  # ids that left the index, by scope
         self.compared = 0
+        self.granted = 0  # places of the queue
         self._changed = False
         self._letters: list[str] = []
         self._fields: list[bytes] = []
@@ -383,6 +384,7 @@ class Batch(Workspace):
     def count(self, subject: Subject, entry: StoredEntry | None, by: int) -> None:
         super().count(subject, entry, by)
         if entry and entry.state is SubjectState.PENDING and entry.outcome:
+            self.granted += by > 0
             size = len(entry.outcome.record)
             places = [(name, by) for name in place_names(subject)]
             for name, more in (*places, (f"b:{subject.tenant_id}", by * size)):

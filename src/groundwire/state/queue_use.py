@@ -1,8 +1,9 @@
 """Places in the review queue, by tenant and in all, over the partitions of a cluster.
 
-A step counts its own partition exactly, and adds what the others held at the last count. So all workers together may
-exceed a limit by what they grant between two counts. Whoever decides on a partition keeps a copy of its counts under
-the tag of the partition half the tags before, as a rule on another primary, for workers that start while it is away.
+A step counts its own partition exactly, and adds what the others held at the last count. If it could take more than its
+partition's share of what was free then, it counts first, and takes that share at most before it counts again. Whoever
+decides on a partition keeps a copy of its counts under the tag of the partition half the tags before, as a rule on
+another primary, for workers that start while it is away.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ from contextlib import suppress
 from typing import Final
 
 from groundwire.errors import StateUnavailable
+from groundwire.state.model import QueueLimits
 from groundwire.state.server import Server
 
 LOOK: Final = 1.0
 """Seconds between two counts; more if a count takes over a fiftieth of that, but at most 5."""
+
+_SHORT: Final = 0.2
+"""Seconds that a step near a limit waits for a count: a primary that hangs holds up no other."""
 
 
 class QueueUse:
@@ -39,19 +44,32 @@ class QueueUse:
         self._looking: asyncio.Task[None] | None = None
         self._calls = asyncio.Semaphore(16)
 
-    async def elsewhere(self, partition: int, names: Iterable[str]) -> dict[str, int]:
-        """Return what the other partitions hold of tenants and in all, by counter; nothing if there are none."""
+    async def elsewhere(
+        self, partition: int, names: Iterable[str], limits: QueueLimits, wanted: int
+    ) -> tuple[dict[str, int], int]:
+        """Return what the other partitions hold of tenants and in all, by counter, and the places that a step may take.
+
+        One Redis has no other partitions. `wanted`: places that the step takes at most.
+        """
         if len(self._keys) == 1:
-            return {}
+            return {}, wanted
+        shared = {name: name.encode() for name in names if not name.startswith("u:")}
         if (age := time.monotonic() - self._looked) > self._pause:
             is_running = self._looking is not None and not self._looking.done()
             looking = self._look_beside()
             # a worker that stalled grants no places by an old count; one unreachable primary is not waited for
             if self._looked < 0 or (age > 2 * self._pause and not is_running):
                 await asyncio.wait({looking}, timeout=None if self._looked < 0 else LOOK)
+        if 0 < self._free(shared, limits) < wanted * len(self._keys):
+            await asyncio.wait({self._look_beside()}, timeout=_SHORT)
         own = self._counts.get(partition, {})
-        shared = {name: name.encode() for name in names if not name.startswith("u:")}
-        return {name: self._sums[field] - own.get(field, 0) for name, field in shared.items()}
+        remote = {name: self._sums[field] - own.get(field, 0) for name, field in shared.items()}
+        return remote, max(1, self._free(shared, limits) // len(self._keys))
+
+    def _free(self, shared: Mapping[str, bytes], limits: QueueLimits) -> int:
+        """Return the places that are free in all, and of each tenant."""
+        most = {"to": limits.total, "t:": limits.per_tenant}
+        return min(most[name[:2]] - self._sums[field] for name, field in shared.items() if name[:2] in most)
 
     def note(self, partition: int, counts: Mapping[str, int]) -> None:
         """Take in what a step left in its own partition."""

@@ -381,7 +381,10 @@ class RedisState:
         allowed = guard(partition) if guard else await self._deciding(partition)
         names = _unique(map(counters_of, asked))
         users = _unique([(user_name(one.subject),) for one in asked])
-        remote = await self._queue.elsewhere(partition, names) if limits else None
+        remote: dict[str, int] = {}
+        most = len(asked)
+        if limits:
+            remote, most = await self._queue.elsewhere(partition, names, limits, most)
         sizes = (self._max_candidates, json.dumps(names), json.dumps(users))
         found = await self.run("fetch", partition, *allowed, *sizes, *map(wanted, asked))
         with _readable("fetch"):
@@ -403,8 +406,9 @@ class RedisState:
                 decided.append((at, answer))
             else:
                 answers[at] = answer
-            if batch.compared >= self._max_candidates:
-                break  # the rest is for another round: comparing holds the event loop
+            # the rest is for another round: comparing holds the event loop, and places are counted anew
+            if batch.compared >= self._max_candidates or batch.granted >= most:
+                break
         if writes:
             letters, packed = zip(*writes, strict=True)
             found = await self.run("commit", partition, *allowed, ",".join(letters), *packed)
