@@ -16,6 +16,7 @@ from agents.health import Health
 from agents.lease import PartitionLease
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, SchemeMismatch, StateError, StateUnavailable, UsageError
+from groundwire.logs import report_fault
 from groundwire.policy import Policy
 from groundwire.replay.rebuild import OutputReader, Rebuilder, stored_outcome
 from groundwire.state.model import StoredOutcome
@@ -29,7 +30,7 @@ WINDOW: Final = 60.0
 """Seconds before a server was last seen whose outcomes are reasserted on the next one."""
 
 _LOOK: Final = 1.0
-"""Seconds between two looks at the servers."""
+"""Seconds between two looks at the servers, and between two attempts to rebuild."""
 
 _CHUNK: Final = 200
 _LOST: Final = "state_lost"
@@ -51,7 +52,7 @@ class StateRecovery:
         self._read = read
         self._health = health
         self._note = note
-        self._running: asyncio.Task[bool] | None = None
+        self._running: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
         """Give a deployment without published records its first state. Raises: StateUnavailable."""
@@ -65,15 +66,14 @@ class StateRecovery:
 
     async def recover(self, lease: PartitionLease) -> None:
         """Return once state carries an epoch, which is adopted. Raises: LeaseLost."""
-        while True:
-            if self._running is None or self._running.done():
-                self._running = asyncio.create_task(self._once())
-            running = self._running
-            # it goes on for other partitions if this lease ends
-            await lease.wait_for(asyncio.wait({running}))
-            if running.result():
-                return
-            await lease.pause(1.0)
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._until_usable())
+        # it goes on for other partitions, and for `Health`, if this lease ends
+        await lease.wait_for(asyncio.wait({self._running}))
+
+    async def _until_usable(self) -> None:
+        while not await self._once():
+            await asyncio.sleep(_LOOK)
 
     async def _once(self) -> bool:
         """Adopt another worker's epoch, or rebuild; True when state is usable."""
@@ -88,7 +88,10 @@ class StateRecovery:
                 self._health.begin(_LOST)
                 # each worker's event is named by its time
                 self._note("state_lost", {"epoch": known}, recurs=True)
-            done = await self._rebuilder.rebuild(only_lost=True)
+            adopted = await self._rebuilder.rebuild(only_lost=True) and await self._adopted()
+            if adopted:
+                metrics.REBUILDS.labels("done").inc()
+                self._note("state_rebuilt", {"epoch": self._state.epoch})
         except (StateUnavailable, BrokerUnavailable, UsageError) as exc:
             log.warning("state.rebuild_interrupted", error=str(exc))
             metrics.REBUILDS.labels("interrupted").inc()
@@ -96,11 +99,10 @@ class StateRecovery:
         except SchemeMismatch as exc:
             log.error("state.scheme_mismatch", error=str(exc))  # noqa: TRY400 - a traceback would add nothing
             return False
-        if done:
-            metrics.REBUILDS.labels("done").inc()
-        adopted = done and await self._adopted()
-        if adopted:
-            self._note("state_rebuilt", {"epoch": self._state.epoch})
+        except Exception as exc:  # noqa: BLE001 - a crash would count against the records that wait
+            report_fault("state.rebuild_failed", exc)
+            metrics.REBUILDS.labels("interrupted").inc()
+            return False
         return adopted
 
     async def _adopted(self) -> bool:

@@ -46,6 +46,7 @@ from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import event_id
 from groundwire.messages.seals import MAX_OUTPUTS, Seal, seal_of
 from groundwire.messages.topics import TopicName
+from tests.unit.agents.standins import turns
 
 
 class Producer:
@@ -383,33 +384,56 @@ async def test_an_event_of_a_worker_belongs_to_no_tenant_is_published_once_and_m
     assert {json.dumps(event["detail"]) for event in broker.events[1:]} == {'{"sha256": "s"}'}
 
 
+class LostState:
+    """Lost until this worker rebuilds it, which fails first as told."""
+
+    carried: str | None = None
+
+    def __init__(self, broker: Broker, epoch: str | None = None, *failures: Exception) -> None:
+        self.epoch = epoch
+        self.failures = list(failures)
+        self.health = Health()
+        self.subject = StateRecovery(self, self, None, self.health, broker.audit.note)
+
+    async def adopt_epoch(self):
+        self.epoch = self.carried
+        return self.epoch
+
+    async def rebuild(self, *, only_lost: bool):
+        assert only_lost
+        if self.failures:
+            raise self.failures.pop(0)
+        self.carried = "new"
+        return True
+
+
 async def test_the_loss_of_state_and_its_rebuild_are_reported_with_their_epochs():
-    class State:
-        """Lost once, until it is rebuilt."""
-
-        carried: str | None = None
-
-        def __init__(self, epoch: str | None) -> None:
-            self.epoch = epoch
-
-        async def adopt_epoch(self):
-            self.epoch = self.carried
-            return self.epoch
-
-        async def rebuild(self, *, only_lost: bool):
-            assert only_lost
-            self.carried = "new"
-            return True
-
     for known in ("old", None):
         broker = Broker()
         for _ in range(2):  # two workers notice at two times: two events
-            state = State(known)
-            await StateRecovery(state, state, None, Health(), broker.audit.note).recover(PartitionLease())
+            await LostState(broker, known).subject.recover(PartitionLease())
         await broker.audit.publish()
         reported = [(event["type"], event["detail"]["epoch"]) for event in broker.events]
         assert reported == [("state_lost", known), ("state_rebuilt", "new")] * 2
         assert len({event["event_id"] for event in broker.events if event["type"] == "state_lost"}) == 2
+
+
+async def test_a_rebuild_is_tried_again_whatever_fails_also_when_nobody_waits_for_it(monkeypatch):
+    """Else the loss would be reported for ever, and an error in it would count as a crash over what waits."""
+    monkeypatch.setattr(recovery, "_LOOK", 0)
+    for failure in (StateUnavailable("away"), BrokerUnavailable("away"), KeyError("ours")):
+        state = LostState(Broker(), None, failure)
+        await state.subject.recover(PartitionLease())
+        assert not state.health.current
+        state, lease = LostState(Broker(), None, *[failure] * 20), PartitionLease()
+        waiting = asyncio.create_task(state.subject.recover(lease))
+        await turns(10)
+        lease.end()
+        with pytest.raises(LeaseLost):
+            await waiting
+        assert state.health.current == {"state_lost"}
+        await turns()
+        assert not state.health.current
 
 
 # Outcomes that are reasserted
