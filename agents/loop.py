@@ -267,11 +267,11 @@ class PartitionLoop:
                     batch.prepared = await self.lease.wait_for(services.ask_model(batch.prepared))
             batch.asked_at = services.clock()
             with self._during("state", batch):
-                await reconciler.before_step(self._partitions_of(batch.prepared))
+                await reconciler.before_step(self._partitions_of(batch.prepared), self.lease)
                 deferred = services.role.deferred
                 batch.results = await services.handler.apply_step(batch.prepared, deferred=deferred)
         except StateUnavailable as exc:
-            reconciler.failed()
+            reconciler.failed(self._partitions_of(batch.prepared))
             now = services.clock()
             batch.failed_at = now if batch.failed_at is None else batch.failed_at
             # answers to other batches do not end this wait

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Final
 
@@ -137,31 +136,29 @@ class StateReconciler:
         self._clock = clock
         self._trusted = state.trusted = {}
         self._seen: dict[int, tuple[str, float]] = {}  # run of its server, and when, by partition
-        self._comparing: defaultdict[int, asyncio.Lock] = defaultdict(
-            asyncio.Lock
-        )  # by first partition of a server
+        self._comparing: dict[int, asyncio.Task[None]] = {}  # by first partition of a server
 
-    def failed(self) -> None:
-        """Note an outage: the next answer may be another server's."""
-        for partition, (run, at) in self._seen.items():
+    def failed(self, partitions: Iterable[int]) -> None:
+        """Note that servers of partitions failed: the next answer may be another server's."""
+        for partition in {at for one in partitions for at in self._state.server.partitions_beside(one)}:
+            run, at = self._seen.get(partition, ("", 0.0))
             if run.startswith(HIDDEN):
                 self._seen[partition] = "", at
                 self._trusted.pop(partition, None)
 
-    async def before_step(self, partitions: Collection[int]) -> None:
+    async def before_step(self, partitions: Collection[int], lease: PartitionLease) -> None:
         """Compare the servers of partitions that are not trusted, and reassert on other ones.
 
-        Raises: StateError.
+        Raises: StateError, LeaseLost.
         """
         if self._kept_in != (epoch := self._state.epoch):
             await self._policies.put(self._policy)
             self._kept_in = epoch
         for partition in partitions:
             if partition not in self._trusted:
-                beside = self._state.server.partitions_beside(partition)
-                async with self._comparing[beside[0]]:
-                    if partition not in self._trusted:
-                        await self._compare(beside)
+                comparing = self._comparison(partition)  # it goes on for others if this lease ends
+                await lease.wait_for(asyncio.wait({comparing}))
+                comparing.result()
 
     async def watch(self) -> None:
         """Compare all servers now and then: another one is found though nothing is decided there."""
@@ -171,20 +168,23 @@ class StateReconciler:
 
     async def look(self) -> None:
         """Compare all servers that answer."""
-        beside = {self._state.server.partitions_beside(at) for at in range(len(self._state.server.tags))}
-        await asyncio.gather(*map(self._look_at, beside))
+        await asyncio.wait({self._comparison(partition) for partition in range(len(self._state.server.tags))})
 
-    async def _look_at(self, partitions: Sequence[int]) -> None:
-        async with self._comparing[partitions[0]]:
-            with suppress(StateError):
-                await self._compare(partitions)
+    def _comparison(self, partition: int) -> asyncio.Task[None]:
+        """Compare the server of a partition in a task, unless one is running."""
+        beside = self._state.server.partitions_beside(partition)
+        running = self._comparing.get(beside[0])
+        if running is None or running.done():
+            running = self._comparing[beside[0]] = asyncio.create_task(self._compare(beside))
+            running.add_done_callback(_report_comparison)
+        return running
 
     async def _compare(self, partitions: Sequence[int]) -> None:
         now = self._clock()
         try:
             run = await self._state.server.server_run(partitions[0])
         except StateUnavailable:
-            self.failed()
+            self.failed(partitions)
             self._seen = dict.fromkeys(partitions, ("", now)) | self._seen
             raise
         before = {at: self._seen.get(at, (run, now)) for at in partitions}
@@ -211,3 +211,9 @@ class StateReconciler:
             raise StateUnavailable(f"published outcomes cannot be read to reassert them: {exc}") from exc
         count += await self._state.reassert(chunk, run) if chunk else 0
         log.info("state.reasserted", missing=count)
+
+
+def _report_comparison(done: asyncio.Task[None]) -> None:
+    error = None if done.cancelled() else done.exception()
+    if isinstance(error, Exception) and not isinstance(error, StateError):
+        report_fault("state.comparison_failed", error)

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from redis.crc import key_slot
 
 from agents import recovery
+from agents.lease import PartitionLease
 from deploy.embedded import RedisServer
 from groundwire.cli.main import main
 from groundwire.cli.state import measure
@@ -356,7 +357,7 @@ async def test_a_primary_that_refuses_reasserted_outcomes_holds_up_its_own_users
             own_cluster.ask(node, "CONFIG", "SET", name, 1)
             try:
                 with pytest.raises(StateUnavailable):
-                    await reconciler.before_step(on_node)
+                    await reconciler.before_step(on_node, PartitionLease())
                 await reconciler.look()
                 others = [ask for ask in asks if ask.subject.user_id not in there]
                 assert not any(one.fresh for one in await other.step(others, LIMITS))
@@ -364,7 +365,7 @@ async def test_a_primary_that_refuses_reasserted_outcomes_holds_up_its_own_users
                     await other.step([ask for ask in asks if ask not in others], LIMITS)
             finally:
                 own_cluster.ask(node, "CONFIG", "SET", name, 0)
-            await reconciler.before_step(on_node)
+            await reconciler.before_step(on_node, PartitionLease())
             assert not any(one.fresh for one in await other.step(asks, LIMITS))
 
 
@@ -377,7 +378,7 @@ async def test_a_server_that_took_over_or_restarted_decides_nothing_until_it_was
             slot, asks = slot_of(USERS[0]), asks_of(claims)
             with pytest.raises(StateUnavailable):
                 await state.step(asks, LIMITS)
-            await reconciler.before_step(range(PARTITIONS))
+            await reconciler.before_step(range(PARTITIONS), PartitionLease())
             await state.step(asks, LIMITS)
             for _ in range(2):
                 node = cluster.primary_of(slot)
@@ -397,7 +398,7 @@ async def test_a_server_that_took_over_or_restarted_decides_nothing_until_it_was
 
 async def decides(reconciler: recovery.StateReconciler, state: RedisState, asks) -> bool:
     try:
-        await reconciler.before_step(range(PARTITIONS))
+        await reconciler.before_step(range(PARTITIONS), PartitionLease())
         return not any(one.fresh for one in await state.step(asks, LIMITS))
     except StateUnavailable:
         return False
@@ -553,8 +554,8 @@ async def test_a_server_that_is_used_later_is_no_other_one(own_cluster):
     reads: list[datetime] = []
     async with opened(own_cluster) as state:
         reconciler = reconciler_of(state, reads=reads)
-        await reconciler.before_step([0])
-        await reconciler.before_step(range(PARTITIONS))
+        await reconciler.before_step([0], PartitionLease())
+        await reconciler.before_step(range(PARTITIONS), PartitionLease())
         assert not reads
 
 

@@ -15,6 +15,7 @@ import pytest
 from redis.asyncio import Redis
 
 from agents import recovery
+from agents.lease import PartitionLease
 from deploy.embedded import RedisServer
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable, UsageError
 from groundwire.messages.identity import digest
@@ -429,13 +430,13 @@ async def test_a_server_that_lost_a_write_between_fetch_and_commit_decides_nothi
 
     other = state_at(own_server.url, prefix)
     reconciler = recovery.StateReconciler(state, Policy(), PolicyStore(None, None), read)
-    await reconciler.before_step([0])
+    await reconciler.before_step([0], PartitionLease())
     await other.open()
     shutil.copytree(log, kept)
     state.overtake = overtake
     with pytest.raises(StateUnavailable):
         await state.step([second], LIMITS)
-    await reconciler.before_step([0])
+    await reconciler.before_step([0], PartitionLease())
     (answer,) = await state.step([second], LIMITS)
     assert (answer.state, answer.matches[0].subject_id) == (B, "c1")
     await state.close()

@@ -141,11 +141,11 @@ class Bench:
     async def recover(self, lease):
         self.recovered += 1
 
-    async def before_step(self, partitions):
+    async def before_step(self, partitions, lease):
         self.concerned.append(partitions)
         self.reasserted += 1
 
-    def failed(self):
+    def failed(self, partitions):
         pass
 
     def away(self):

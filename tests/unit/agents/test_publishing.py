@@ -449,6 +449,8 @@ class Servers:
         self.read_since: list[float] = []
         self.asserted: list[tuple[bytes, str]] = []
         self.unreadable = self.refuses_policies = False
+        self.hangs: asyncio.Event | None = None
+        self.asked = 0
         self.server, self.epoch, self.tags = self, "first", ("{0}", "{1}")
         self.kept: list[object] = []
         self.partition_of, self.partitions_beside = lambda _subject: 0, lambda partition: (partition,)
@@ -460,6 +462,9 @@ class Servers:
         self.kept.append(policy)
 
     async def server_run(self, partition):
+        self.asked += 1
+        if self.hangs:
+            await self.hangs.wait()
         if partition not in self.runs:
             raise StateUnavailable("away")
         return self.runs[partition]
@@ -477,14 +482,14 @@ class Servers:
 
     async def outage(self, server: str | None, partition: int = 0) -> None:
         """Let another server answer, of which a script told (None: none answers)."""
-        await self.subject.before_step({0, 1})
+        await self.subject.before_step({0, 1}, PartitionLease())
         self.now += 10.0
-        self.subject.failed()
+        self.subject.failed({partition})
         self.runs |= {partition: server} if server else {}
         if not server:
             del self.runs[partition]
         self.trusted.pop(partition, None)
-        await self.subject.before_step({0, 1})
+        await self.subject.before_step({0, 1}, PartitionLease())
 
 
 @pytest.fixture
@@ -512,7 +517,7 @@ async def test_what_is_reasserted_depends_on_which_servers_answer_after_an_outag
         await bench.outage(server, partition)
         assert (bench.asserted, bench.read_since) == (asserted, read_since)
         assert bench.trusted == bench.runs
-        await bench.subject.before_step({0, 1})
+        await bench.subject.before_step({0, 1}, PartitionLease())
         assert bench.read_since == read_since, "once"
     unnamed = servers()
     unnamed.runs[0] = "?"
@@ -526,26 +531,56 @@ async def test_a_server_that_does_not_answer_is_compared_later_and_nobody_else_w
     bench = servers()
     with pytest.raises(StateUnavailable):
         await bench.outage(None)
-    await bench.subject.before_step({1})
+    await bench.subject.before_step({1}, PartitionLease())
     bench.now += 3_600.0
     await bench.subject.look()
     assert (bench.trusted, bench.asserted) == ({1: "one"}, [])
     bench.runs[0] = "two"
-    await bench.subject.before_step({0})
+    await bench.subject.before_step({0}, PartitionLease())
     assert (bench.trusted, bench.read_since) == ({0: "two", 1: "one"}, [10_000 - WINDOW])
     late = servers()
     del late.runs[0]
     await late.subject.look()
     late.now += 30.0
     late.runs[0] = "two"
-    await late.subject.before_step({0, 1})
+    await late.subject.before_step({0, 1}, PartitionLease())
     assert late.read_since == [10_000 - WINDOW], "others may have written what it lacks"
+
+
+async def test_a_server_that_hangs_is_asked_once_for_all_that_wait_for_it(servers):
+    """One after the other, they would wait longer than an answer may be old, and than a rebalance."""
+    bench = servers()
+    del bench.runs[0]
+    bench.hangs = asyncio.Event()
+    leases = [PartitionLease() for _ in range(10)]
+    waiting = [asyncio.create_task(bench.subject.before_step({0}, lease)) for lease in leases]
+    await turns()
+    leases.pop().end()
+    with pytest.raises(LeaseLost):
+        await waiting.pop()
+    bench.hangs.set()
+    for each in waiting:
+        with pytest.raises(StateUnavailable):
+            await each
+    assert bench.asked == 1
+
+
+async def test_a_hidden_server_that_fails_does_not_make_others_read_the_topics(servers):
+    bench = servers()
+    bench.runs = {0: "?a", 1: "?b"}
+    await bench.subject.look()
+    for _ in range(3):
+        bench.subject.failed({1})
+        await bench.subject.before_step({0}, PartitionLease())
+    assert bench.read_since == []
+    await bench.subject.before_step({1}, PartitionLease())
+    assert len(bench.read_since) == 1
 
 
 async def test_a_failover_is_found_where_nothing_is_decided(servers):
     """Or whoever gets a partition of that server later would read the topics from then on."""
     bench = servers()
-    await bench.subject.before_step({0, 1})
+    await bench.subject.before_step({0, 1}, PartitionLease())
     bench.runs[1] = "two"
     for _ in range(3):
         bench.now += 1.0
@@ -554,7 +589,7 @@ async def test_a_failover_is_found_where_nothing_is_decided(servers):
     bench.now += 86_400.0
     await bench.subject.look()
     bench.runs[1] = "three"
-    await bench.subject.before_step({0})
+    await bench.subject.before_step({0}, PartitionLease())
     await bench.subject.look()
     assert bench.read_since[1:] == [96_403 - WINDOW]
 
@@ -565,13 +600,13 @@ async def test_nothing_is_asked_of_state_until_the_topics_are_read_and_the_polic
     with pytest.raises(StateUnavailable):
         await bench.outage("two")
     bench.unreadable = False
-    await bench.subject.before_step({0, 1})
+    await bench.subject.before_step({0, 1}, PartitionLease())
     assert [value for value, _ in bench.asserted] == [b"a", b"c"]
     bench = servers()
     bench.refuses_policies = True
     with pytest.raises(StateUnavailable):
-        await bench.subject.before_step({0, 1})
+        await bench.subject.before_step({0, 1}, PartitionLease())
     bench.refuses_policies = False
     for bench.epoch in ("first", "first", "second"):
-        await bench.subject.before_step({0, 1})
+        await bench.subject.before_step({0, 1}, PartitionLease())
     assert bench.kept == ["policy", "policy"], "once an epoch"
