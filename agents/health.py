@@ -40,9 +40,12 @@ class Health(Hook):
             self.progress()
         self.under_way += 1
 
-    async def after_batch(self, batch: Batch) -> None:  # noqa: ARG002
+    async def after_batch(self, batch: Batch) -> None:
         self.under_way -= 1
         self.progress()
+        for dependency, waiter in list(self._waiting):
+            if waiter is batch:
+                self.end(dependency, batch)
 
     @property
     def current(self) -> frozenset[str]:

@@ -131,7 +131,8 @@ class PartitionLoop:
 
         Raises: ProducerBroken, MemoryError: this process cannot go on.
         """
-        await self.finish()
+        await self.finish()  # the batches of the lease before
+        self.running.clear()
         for hook in self._services.hooks:
             await hook.before_loop(self)
         while not self.lease.over:
@@ -182,17 +183,16 @@ class PartitionLoop:
 
         Raises: ProducerBroken, MemoryError.
         """
-        hooks, health = self._services.hooks, self._services.health
+        hooks = self._services.hooks
         try:
             for hook in hooks:
                 await hook.before_batch(batch)
             while not await self._prepare_step_publish(batch):
                 pass
         except LeaseLost:
-            health.end("state", self)
+            self._services.health.end("state", self)
             self.book.put_back(batch.entries)
         else:
-            health.end("internal")
             self.book.done(batch.entries)
         for hook in hooks:
             await hook.after_batch(batch)
@@ -216,11 +216,11 @@ class PartitionLoop:
             self._note_outage(exc)
             await self.lease.pause(_RETRY)
         except BrokerUnavailable:
-            services.health.begin("broker")
+            services.health.begin("broker", batch)
             await self.lease.pause(_RETRY)
         except Exception as exc:  # noqa: BLE001 - whatever it is, records are never dropped over it
             report_fault("batch.failed", exc, records=len(batch.entries), offset=batch.first_offset)
-            services.health.begin("internal")
+            services.health.begin("internal", batch)
             batch.prepared = []
             await self.lease.pause(5.0)
         return False
@@ -312,7 +312,6 @@ class PartitionLoop:
             for some in filter(None, batch.outputs):
                 refused = {id(output) for output in await self._services.publisher.publish(some)}
                 batch.published += [output for output in some if id(output) not in refused]
-        self._services.health.end("broker")
         for hook in self._services.hooks:
             hook.after_publish(batch)
         return True

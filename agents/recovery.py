@@ -71,7 +71,7 @@ class StateRecovery:
         await lease.wait_for(asyncio.wait({self._running}))
 
     async def _until_usable(self) -> None:
-        while not await self._once():
+        while not await self._once():  # noqa: ASYNC110 - no event: it tries again
             await asyncio.sleep(_LOOK)
 
     async def _once(self) -> bool:

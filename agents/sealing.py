@@ -73,10 +73,15 @@ class Sealer(Hook):
         self._committed = committed
         self._health = health
         self._now = now
-        self._why: str | None = None
         self.before_assignment()
 
+    def _no_longer_waits(self) -> None:
+        self._why: str | None = None
+        for dependency in ("seal", "broker"):
+            self._health.end(dependency, self)
+
     def before_assignment(self) -> None:
+        self._no_longer_waits()
         self._outputs: defaultdict[TP, dict[int, dict[SealedOutput, None]]] = defaultdict(dict)
         self._held = 0
         self._reached: dict[TP, Committed] = {}
@@ -132,11 +137,9 @@ class Sealer(Hook):
             if str(exc) != self._why:  # it is tried every second
                 log.warning("seal.waits", error=str(exc))
             self._why = str(exc)
-            self._health.begin("broker" if isinstance(exc, BrokerUnavailable) else "seal")
+            self._health.begin("broker" if isinstance(exc, BrokerUnavailable) else "seal", self)
             return {}
-        self._why = None
-        self._health.end("seal")
-        self._health.end("broker")
+        self._no_longer_waits()
         metrics.SEALS.inc(sum(map(len, sealed.values())))
         if self._began is not began:  # a rebalance came between
             return {}

@@ -147,6 +147,30 @@ async def test_an_error_of_our_own_is_tried_again_and_never_raised():
     assert (bench.prepared, bench.health.current) == (3, frozenset())
 
 
+async def test_what_a_batch_waits_for_ends_when_its_partition_is_revoked():
+    """A worker without partitions would be reported as waiting for ever."""
+    for dependency in ("broker", "internal"):
+        bench = Bench()
+        bench.prepare_errors = [KeyError("ours")] * 10_000 * (dependency == "internal")
+        bench.publish_errors = [BrokerUnavailable("away")] * 10_000
+        await bench.begin(record())
+        assert bench.health.current == {dependency}
+        bench.loop.end()
+        await bench.finish()
+        assert not bench.health.current
+
+
+async def test_the_last_lease_s_batches_are_no_longer_running_once_they_are_done():
+    """Else an idle partition would be said to find out itself that state answers."""
+    bench = Bench()
+    await bench.begin(record())
+    earlier = asyncio.create_task(asyncio.sleep(0))
+    bench.loop = type(bench.loop)(bench.loop.tp, bench.loop.book, bench.services, earlier=[earlier])
+    bench.task = None
+    await bench.run(record(1))
+    assert not bench.loop.running
+
+
 # Partitions of state
 
 

@@ -310,6 +310,10 @@ async def test_nothing_is_committed_that_could_not_be_sealed(desk):
         setattr(desk, away, True)
         assert await desk.commit(p0=offset + 1) == {}
         assert desk.health.current == {why}
+        desk.sealer.before_assignment()
+        assert not desk.health.current, "it may hold no partition any more"
+        await desk.note(offset, offset)
+        await desk.commit(p0=offset + 1)
         setattr(desk, away, False)
         assert (await desk.commit(p0=offset + 1))[TP0][0] == offset + 1
         assert not desk.health.current
