@@ -18,7 +18,7 @@ import structlog
 
 from agents.health import Health
 from agents.outputs import Output
-from agents.publisher import ProducerBroken, Publisher
+from agents.publisher import Publisher
 from groundwire.errors import BrokerUnavailable, StateError, StateUnavailable, UsageError
 from groundwire.gate.reviews import GATE
 from groundwire.kafka.reader import TopicFollower
@@ -79,7 +79,7 @@ class ReviewExpiry:
                     continue
                 try:
                     await self.expire()
-                except (StateError, BrokerUnavailable, ProducerBroken, UsageError) as exc:
+                except (StateError, BrokerUnavailable, UsageError) as exc:
                     log.warning("review.expiry_interrupted", error=type(exc).__name__)
 
         await asyncio.gather(self._follow(), expire_for_ever())

@@ -1,10 +1,13 @@
 """Reviews that nobody decided in time."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from agents.expiry import ReviewExpiry, WaitingPlace
+from agents.health import Health
+from agents.publisher import ProducerBroken
 from groundwire.errors import BrokerUnavailable, StateUnavailable
 from groundwire.messages.decisions import Kind
 from groundwire.messages.headers import InboundRecord
@@ -22,6 +25,7 @@ class World:
         self.asked: list[int] = []
         self.sent: list[bytes | None] = []
         self.broker_answers = True
+        self.producer_works = True
 
     def partition_of(self, subject: Subject) -> int:
         return int(subject.user_id)
@@ -34,7 +38,13 @@ class World:
         pending = SubjectStatus(SubjectState.PENDING, 1)
         return [decided if subject.subject_id == "decided" else pending for subject in subjects]
 
+    async def batches(self):
+        for _ in ():
+            yield
+
     async def publish(self, outputs):
+        if not self.producer_works:
+            raise ProducerBroken("fenced")
         if not self.broker_answers:
             raise BrokerUnavailable("away")
         self.sent += [output.key for output in outputs]
@@ -58,6 +68,17 @@ async def test_reviews_of_partitions_that_answer_expire_and_the_others_do_so_lat
     assert len(expiry._waiting) == 1_199, "all but the one that is known to be decided"
     world.away = set()
     assert await expiry.expire() == 2 * 549
+
+
+async def test_a_broken_producer_ends_the_worker_though_nothing_else_is_published():
+    world = World()
+    world.producer_works = False
+    expiry = ReviewExpiry(world, world, world, lambda _: b"", ttl=timedelta(days=7), now=lambda: NOW)
+    expiry._interval = 0
+    expiry._waiting = [WaitingPlace(NOW - timedelta(days=8), "d", Subject("a", "0", Kind.CLAIM, "c"), 1, RECORD)]
+    with pytest.raises(ProducerBroken):
+        async with asyncio.timeout(10):
+            await expiry.run(Health())
 
 
 RECORD = InboundRecord(None, 0, 0, 0, None, None)
