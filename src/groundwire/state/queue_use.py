@@ -50,6 +50,7 @@ class QueueUse:
         """Return what the other partitions hold of tenants and in all, by counter, and the places that a step may take.
 
         One Redis has no other partitions. `wanted`: places that the step takes at most.
+        Raises: StateUnavailable: none was ever counted.
         """
         if len(self._keys) == 1:
             return {}, wanted
@@ -58,8 +59,10 @@ class QueueUse:
             is_running = self._looking is not None and not self._looking.done()
             looking = self._look_beside()
             # a worker that stalled grants no places by an old count; one unreachable primary is not waited for
-            if self._looked < 0 or (age > 2 * self._pause and not is_running):
-                await asyncio.wait({looking}, timeout=None if self._looked < 0 else LOOK)
+            if self._looked < 0:
+                await asyncio.shield(looking)
+            elif age > 2 * self._pause and not is_running:
+                await asyncio.wait({looking}, timeout=LOOK)
         if 0 < self._free(shared, limits) < wanted * len(self._keys):
             await asyncio.wait({self._look_beside()}, timeout=_SHORT)
         own = self._counts.get(partition, {})
