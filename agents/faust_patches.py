@@ -313,7 +313,7 @@ class FetchConsumer(driver.Consumer):
         return bool(commits) and await self._commit_offsets({tp: end for tp, (end, _) in commits.items()})
 
     async def wait_empty(self) -> None:
-        """Wait until nothing runs, and commit what is done: a commit that is running may have begun too early."""
+        """End leases, and commit what is done then: a commit that is running may have begun too early."""
         await self.app.partitions.finish()
         await self.maybe_wait_for_commit_to_finish()
         await self.commit()
@@ -329,7 +329,6 @@ class FetchConsumer(driver.Consumer):
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Finish and commit what is in flight, then forget the partitions."""
         self._held = False
-        self.app.partitions.release()
         self.stop_flow()
         self.app.flow_control.suspend()
         self.app.flow_control.clear()

@@ -98,7 +98,8 @@ class Partitions:
             loop.end()
 
     async def finish(self) -> None:
-        """Wait for what runs."""
+        """End all leases, and wait for what runs."""
+        self.release()
         for loop in list(self._loops.values()):
             await loop.finish()
 

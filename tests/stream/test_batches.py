@@ -65,6 +65,7 @@ class Member:
         self.consumer.note_room(event.message.tp)
 
     async def finish(self) -> None:
+        self.release()
         await self.finishing.wait()
 
     def before_assignment(self) -> None: ...

@@ -153,11 +153,10 @@ async def test_nothing_behind_an_unfinished_batch_is_committed():
         assert (office.began, office.reached(0), office.crashed) == ([(0, 1)], 1, crashed)
 
 
-async def test_after_a_release_work_in_progress_ends_and_nothing_else_begins():
+async def test_at_a_revocation_and_after_a_crash_work_in_progress_ends_and_nothing_else_begins():
     office = Office()
     await office.fetch((0, 1), (1, 3))
     await office.fetch((0, 2))
-    office.partitions.release()
     finishing = asyncio.create_task(office.partitions.finish())
     await office.end(0, 1)
     assert not finishing.done()
