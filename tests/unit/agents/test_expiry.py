@@ -75,7 +75,9 @@ async def test_a_broken_producer_ends_the_worker_though_nothing_else_is_publishe
     world.producer_works = False
     expiry = ReviewExpiry(world, world, world, lambda _: b"", ttl=timedelta(days=7), now=lambda: NOW)
     expiry._interval = 0
-    expiry._waiting = [WaitingPlace(NOW - timedelta(days=8), "d", Subject("a", "0", Kind.CLAIM, "c"), 1, RECORD)]
+    expiry._waiting = [
+        WaitingPlace(NOW - timedelta(days=8), "d", Subject("a", "0", Kind.CLAIM, "c"), 1, RECORD)
+    ]
     with pytest.raises(ProducerBroken):
         async with asyncio.timeout(10):
             await expiry.run(Health())

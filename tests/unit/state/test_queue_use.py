@@ -12,7 +12,7 @@ class Away:
 
     answers = False
 
-    async def call(self, *command):
+    async def call(self, *_command):
         if not self.answers:
             raise StateUnavailable("away")
         return {b"t:acme": b"7", b"total": b"9"}
