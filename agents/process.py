@@ -199,7 +199,8 @@ def run(role: str, *, declare_topics: bool = False) -> None:
         loop.run_until_complete(worker.prepare(settings, found))
     except (UsageError, SchemeMismatch) as exc:
         _refuse(exc)
-    share_time(role)
+    if worker.role.max_bytes is not None:  # its checks run in threads
+        sys.setswitchinterval(_SWITCH)
     worker.add_tasks()
     Process(worker, settings, loop).execute_from_commandline()
 
@@ -207,9 +208,3 @@ def run(role: str, *, declare_topics: bool = False) -> None:
 def _refuse(error: Exception) -> NoReturn:
     click.echo(f"error: {error}", err=True)
     sys.exit(2)
-
-
-def share_time(role: str) -> None:
-    """Give the event loop its turns sooner in roles whose checks run in threads."""
-    if ROLES[role].max_bytes is not None:
-        sys.setswitchinterval(_SWITCH)

@@ -214,13 +214,3 @@ async def test_a_worker_is_dead_when_its_loop_or_its_work_stalls_for_no_known_re
     health.end("broker")
     health.progress()
     assert health.alive()
-
-
-@pytest.mark.parametrize("role", ["responses", "claims"])
-def test_where_checks_run_beside_the_event_loop_it_gets_its_turns_sooner(monkeypatch, role):
-    from agents.process import share_time  # noqa: PLC0415 - two seconds of work
-
-    chosen: list[float] = []
-    monkeypatch.setattr("sys.setswitchinterval", chosen.append)
-    share_time(role)
-    assert [seconds < 0.005 for seconds in chosen] == [True] * (role == "responses")
