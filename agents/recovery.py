@@ -71,38 +71,33 @@ class StateRecovery:
         await lease.wait_for(asyncio.wait({self._running}))
 
     async def _until_usable(self) -> None:
-        while not await self._once():  # noqa: ASYNC110 - no event: it tries again
+        lost = self._state.epoch
+        while True:
+            try:
+                if await self._adopted() or await self._rebuilt(lost):
+                    return
+            except SchemeMismatch as exc:
+                log.error("state.scheme_mismatch", error=str(exc))  # noqa: TRY400 - a traceback would add nothing
+            except Exception as exc:  # noqa: BLE001 - a crash would count against the records that wait
+                if isinstance(exc, StateUnavailable | BrokerUnavailable | UsageError):
+                    log.warning("state.rebuild_interrupted", error=str(exc))
+                else:
+                    report_fault("state.rebuild_failed", exc)
+                metrics.REBUILDS.labels("interrupted").inc()
             await asyncio.sleep(_LOOK)
 
-    async def _once(self) -> bool:
-        """Adopt another worker's epoch, or rebuild; True when state is usable."""
-        known = self._state.epoch
-        try:
-            if await self._adopted():
-                return True
-            if _LOST not in self._health.current:
-                log.warning(
-                    "state.lost", hint="it is empty, was flushed or restored: rebuilt from the topics"
-                )
-                self._health.begin(_LOST)
-                # each worker's event is named by its time
-                self._note("state_lost", {"epoch": known}, recurs=True)
-            adopted = await self._rebuilder.rebuild(only_lost=True) and await self._adopted()
-            if adopted:
-                metrics.REBUILDS.labels("done").inc()
-                self._note("state_rebuilt", {"epoch": self._state.epoch})
-        except (StateUnavailable, BrokerUnavailable, UsageError) as exc:
-            log.warning("state.rebuild_interrupted", error=str(exc))
-            metrics.REBUILDS.labels("interrupted").inc()
+    async def _rebuilt(self, lost: str | None) -> bool:
+        """Rebuild state, unless another worker does, and adopt its epoch; `lost`: the one before."""
+        if _LOST not in self._health.current:
+            log.warning("state.lost", hint="it is empty, was flushed or restored: rebuilt from the topics")
+            self._health.begin(_LOST)
+            # each worker's event is named by its time
+            self._note("state_lost", {"epoch": lost}, recurs=True)
+        if not (await self._rebuilder.rebuild(only_lost=True) and await self._adopted()):
             return False
-        except SchemeMismatch as exc:
-            log.error("state.scheme_mismatch", error=str(exc))  # noqa: TRY400 - a traceback would add nothing
-            return False
-        except Exception as exc:  # noqa: BLE001 - a crash would count against the records that wait
-            report_fault("state.rebuild_failed", exc)
-            metrics.REBUILDS.labels("interrupted").inc()
-            return False
-        return adopted
+        metrics.REBUILDS.labels("done").inc()
+        self._note("state_rebuilt", {"epoch": self._state.epoch})
+        return True
 
     async def _adopted(self) -> bool:
         epoch = await self._state.adopt_epoch()
