@@ -158,6 +158,7 @@ class PartitionLoop:
                 await self._changed.wait()
 
     def _take(self, *, large: bool) -> None:
+        """Begin a batch, if one may start."""
         alone = any(hook.alone for hook in self._services.hooks)
         entries = self.book.take(large=large, most=1 if alone else None)
         if not entries:
@@ -179,7 +180,7 @@ class PartitionLoop:
         task.add_done_callback(self.running.discard)
 
     async def process(self, batch: Batch) -> None:
-        """Process a batch until it is done; if the partition is revoked while it waits, it is not.
+        """Process a batch until it is done; if the partition is revoked while it waits, the next holder does.
 
         Raises: ProducerBroken, MemoryError.
         """
