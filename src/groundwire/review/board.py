@@ -7,6 +7,7 @@ what is pending, it asks state (`candidates`, `apply_statuses`).
 from __future__ import annotations
 
 import json
+import sqlite3
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -45,14 +46,11 @@ log = structlog.get_logger()
 
 _MAX_COUNT: Final = 2**31  # bound of a stated count: SQLite does not hold every number
 
-_TABLES: Final = (
-    *("items", "decisions", "rests", "retractions", "actions", "dead_letters"),
-    *(queries.PENDING, queries.OTHERS),
-)
+_TABLES: Final = "items", "decisions", "actions", "dead_letters"
+"""By which a board of any layout is told from another's file."""
+_ADDED: Final = "rests", "retractions", queries.PENDING, queries.OTHERS
 _LAYOUT: Final = 6
-"""Of the tables."""
-_OLDER_LAYOUTS: Final = range(1, _LAYOUT)
-"""A file with one of them is emptied, and filled from the topics again."""
+"""Of the tables; the tables of an older one are dropped."""
 
 _ITEM: Final = (
     "SELECT id, revision FROM items WHERE tenant_id = ? AND user_id = ? AND kind = ? AND subject_id = ?"
@@ -80,21 +78,31 @@ class Board(BoardReads):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         super().__init__(path, clock)
-        layout, tables = self.row(
-            "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
-        )
-        if layout in _OLDER_LAYOUTS:
-            log.warning(
-                "review_board.emptied", path=str(path), why="its layout is older; the topics fill it again"
-            )
-            self.script("".join(f"DROP TABLE IF EXISTS {name};" for name in _TABLES))
-        elif tables and layout != _LAYOUT:
+        try:
+            with self.transaction():
+                self._create(path)
+        except UsageError:
             self.close()
+            raise
+
+    def _create(self, path: Path | str) -> None:
+        ((layout,), tables) = self.row("PRAGMA user_version"), self._rows("SELECT name FROM sqlite_master")
+        if tables and not ({(name,) for name in _TABLES} <= {*tables} and 0 < layout <= _LAYOUT):
             raise UsageError(
                 f"{path} is no board, or one of a newer version; take another name, or remove it"
             )
-        self.script(f"PRAGMA user_version = {_LAYOUT}")
-        self.script(files("groundwire.review").joinpath("schema.sql").read_text("utf-8"))
+        if tables and layout < _LAYOUT:  # the topics fill it again
+            log.warning("review_board.emptied", path=str(path), why="its layout is older")
+            for name in (*_TABLES, *_ADDED):
+                self.rows(statement("DROP TABLE IF EXISTS", name))
+        self.rows(statement("PRAGMA user_version =", str(_LAYOUT)))
+        try:
+            for each in files("groundwire.review").joinpath("schema.sql").read_text("utf-8").split(";\n"):
+                self.rows(each)
+        except sqlite3.OperationalError as exc:
+            if "fts5" not in str(exc):
+                raise
+            raise UsageError("the SQLite of this Python lacks FTS5, by which the board is searched") from exc
 
     @property
     def version(self) -> int:

@@ -22,6 +22,7 @@ from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Kind, ReasonCode, Verdict
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
+from groundwire.review.board import Board
 from groundwire.review.model import SORTS, Backlog, Neighbours, Query, SourceRecord, risk_at, risk_of
 from groundwire.review.permissions import Permissions, Person, ViewScope
 from groundwire.review.records import in_one_line
@@ -599,15 +600,31 @@ def test_the_queue_goes_by_the_gravest_failure_of_the_highest_revision_and_an_ol
 
 
 def test_a_file_that_is_no_board_or_one_of_a_newer_version_is_refused_and_stays_as_it_is(tmp_path):
-    for name, version in (("job", 0), ("newer", 99)):
+    FilledBoard(tmp_path / "newer").close()
+    others = {"job": 0, "notes": 1, "todo": 5, "list": 6, "newer": 99}
+    for name, version in others.items():
         with closing(sqlite3.connect(tmp_path / name)) as other:
-            other.executescript(f"CREATE TABLE decisions (mine TEXT); PRAGMA user_version = {version}")
+            other.executescript(f"CREATE TABLE IF NOT EXISTS items (mine); PRAGMA user_version = {version}")
     (tmp_path / "text").write_text("no database" * 100)
-    for name in ("job", "newer", "text"):
+    for name in (*others, "text"):
         before = (tmp_path / name).read_bytes()
         with pytest.raises(UsageError, match=name):
             FilledBoard(tmp_path / name)
         assert (tmp_path / name).read_bytes()[100:] == before[100:], "all but SQLite's own header"
+
+
+def test_who_has_an_sqlite_without_fts5_is_told_so_and_no_file_is_left_half_made(tmp_path, monkeypatch):
+    def rows(store, query, *values):
+        if "fts5" in query:
+            raise sqlite3.OperationalError("no such module: fts5")
+        return run(store, query, *values)
+
+    run = Board.rows
+    with monkeypatch.context() as patch:
+        patch.setattr(Board, "rows", rows)
+        with pytest.raises(UsageError, match="lacks FTS5"):
+            Board(tmp_path / "board")
+    Board(tmp_path / "board").close()
 
 
 @given(
