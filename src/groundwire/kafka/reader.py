@@ -321,7 +321,7 @@ class TopicFollower:
         check: seconds between two questions whether the broker answers: the client itself waits out an outage silently.
         retry: seconds between two connections.
         begun: a connection was opened.
-        failure: what the last connection ended with; None while one is open.
+        failure: what the last connection, or the task, ended with; None while one is open.
         caught_up: what the topics held when one was opened has been read.
     """
 
@@ -386,6 +386,7 @@ class TopicFollower:
                             begun.set_result(None)
                         take(records)
             except Exception as exc:
+                self.failure = exc
                 if not (ended and begun.done()):
                     raise
                 ended(exc)

@@ -182,11 +182,15 @@ async def test_a_task_that_follows_has_begun_before_its_block_and_what_ends_it_i
     async def following(client, *how):
         monkeypatch.setattr(reader, "consumer", serving(client))
         follower = TopicFollower("b:1", {PARTITION.topic: "earliest"}, 1, poll=0)
-        async with follower.following(*how):
-            assert follower.begun
-            await asyncio.sleep(0.05)
+        try:
+            async with follower.following(*how):
+                assert follower.begun
+                while len(seen) < 2 and not follower.failure:
+                    await asyncio.sleep(0)
+        finally:
+            ends.append(type(follower.failure))
 
-    seen, told = [], []
+    seen, told, ends = [], [], []
     await following(FakeConsumer(0, 2), seen.extend)
     assert [one.offset for one in seen] == [0, 1]
     await following(FakeConsumer(0, 2), [].index, told.append)
@@ -195,6 +199,7 @@ async def test_a_task_that_follows_has_begun_before_its_block_and_what_ends_it_i
     for client, error in ((FakeConsumer(0, 2), ValueError), (nowhere, UsageError)):
         with pytest.raises(error):
             await following(client, [].index)
+    assert ends == [type(None), ValueError, ValueError, UsageError]
 
 
 async def test_a_cancellation_that_nobody_asked_for_is_an_outage_and_a_time_limit_stays_one():
