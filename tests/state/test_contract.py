@@ -160,6 +160,35 @@ async def test_what_a_claim_repeats_or_contradicts_decides_its_state(new_state, 
     assert wrong == []
 
 
+async def test_what_broke_is_decided_anew_under_its_revision_unless_somebody_acted_since(
+    state: State, claims, people
+):
+    parent = claims.ask("c1")
+    leads = claims.ask("c2", OTHER, 2)
+    asks = [parent, leads, claims.respond("r1")]
+    await decide(state, *asks)
+    broken = [
+        replace(ask, base_tier=2, dedup=None, dedup_failed=ask.dedup is not None, again=True) for ask in asks
+    ]
+    outcomes = await decide(state, *broken)
+    assert states(outcomes) == [P, P, V]
+    assert {(one.revision, one.first_origin, one.fresh) for one in outcomes} == {(1, None, True)}
+    assert await state.queue_depth() == 2
+    resting = claims.ask("c3", "It rests on it", parents=[parent.subject])
+    assert states(await decide(state, resting, claims.ask("c4"))) == [P, A], "it is found by nobody"
+    assert await decide(state, *asks) == [replace(one, fresh=False) for one in outcomes]
+    (afresh,) = await decide(state, claims.again(broken[1]), limits=FULL)
+    assert (afresh.revision, afresh.fresh) == (1, False)
+    refused, later = await decide(state, broken[1], claims.again(broken[1]), limits=FULL)
+    assert [(one.state, one.revision, one.origin == broken[1].origin) for one in (refused, later)] == [
+        (R, 1, True),
+        (R, 2, False),
+    ]
+    await review_one(state, people.act("approve", parent))
+    (acted,) = await decide(state, broken[0])
+    assert (acted.state, acted.revision, acted.fresh) == (B, 2, False), "a duplicate of what came since"
+
+
 async def test_a_match_reports_id_counts_and_class(state: State, claims):
     name = 'a "quote"\\ / \n\t\x7f\x01 ü 漢 😀 [1,2] \x1f'
     await decide(state, claims.ask(name))

@@ -24,7 +24,7 @@ from groundwire.gate.claim_case import (
     load_dedup,
     read_claim,
 )
-from groundwire.gate.kinds import GateRules, KindGate, Step, decide_provisionally, or_failed
+from groundwire.gate.kinds import GateRules, KindGate, Step, attempted, decide_provisionally, or_failed
 from groundwire.gate.record import (
     ClaimPayload,
     HumanDecision,
@@ -190,14 +190,21 @@ class ClaimGate(KindGate[PreparedClaim, ClaimCase, ClaimPayload]):
         reading = entry.reading if as_read else read_claim(claim.content, policy)
         return payload.case(claim, reading, policy, recorded), payload
 
-    async def decide(self, answered: Sequence[tuple[ClaimStep, Outcome]]) -> list[Decided]:
+    async def decide(
+        self, answered: Sequence[tuple[ClaimStep, Outcome]], *, again: bool
+    ) -> list[Decided | Exception]:
         known = [await self._known(step, recorded) for step, recorded in answered]
+        decisions: Sequence[Decision | Exception]
         try:
             decisions = derive(known)
         except Exception:  # noqa: BLE001 - one that breaks takes no other along
-            decisions = [or_failed(derive_one, one) for one in known]
+            decisions = [
+                (or_failed if again or one[1].review else attempted)(derive_one, one) for one in known
+            ]
         return [
-            Decided(step.entry.record, decision, recorded.fresh)
+            decision
+            if isinstance(decision, Exception)
+            else Decided(step.entry.record, decision, recorded.fresh)
             for (step, recorded), decision in zip(answered, decisions, strict=True)
         ]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar, assert_never
 
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.claims import ClaimGate
-from groundwire.gate.kinds import GateRules, KindGate, Policies, Step
+from groundwire.gate.kinds import GateRules, KindGate, Policies, Step, report_underived
 from groundwire.gate.lookups import Assessor, ModelQuestions, TenantCorpus
 from groundwire.gate.responses import ResponseGate
 from groundwire.gate.types import (
@@ -34,12 +35,22 @@ from groundwire.messages.identity import Subject
 from groundwire.messages.records import Claim, LlmResponse
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.policy import Policy
-from groundwire.state.model import Conflict, GivenUp, Outcome, QueueLimits, State, StepAnswer, Waiting
+from groundwire.state.model import (
+    Conflict,
+    GivenUp,
+    Outcome,
+    QueueLimits,
+    State,
+    StepAnswer,
+    StepRequest,
+    Waiting,
+)
 from groundwire.verify.citations import CitationVerifier
 
 _AT_ONCE: Final = 50  # records that are read, or decided, before the event loop gets a turn
 
 GateEntry = Prepared | DeadLetter | Deferred
+Answered = tuple[Step[Any, Any, Any], StepAnswer]
 _T = TypeVar("_T")
 
 
@@ -137,9 +148,11 @@ class Gate:
             requests = [step.request for step in taken]
             answers += await self._state.step(requests, self._limits, deferred=deferred)
             steps += taken
-        decided: list[Result] = []
-        async for part in _parts(list(zip(steps, answers, strict=True))):
+        answered, decided = list(zip(steps, answers, strict=True)), list[Result | Exception]()
+        async for part in _parts(answered):
             decided += await self._decided(part)
+        if any(isinstance(result, Exception) for result in decided):
+            await self._decide_again(answered, decided)
         return put_back(batch, decided, PreparedClaim, PreparedResponse)
 
     async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:
@@ -171,7 +184,30 @@ class Gate:
         except RecordError as error:
             return DeadLetter(record, error)
 
-    async def _decided(self, answered: Sequence[tuple[Step[Any, Any, Any], StepAnswer]]) -> list[Result]:
+    async def _decide_again(self, answered: Sequence[Answered], decided: list[Result | Exception]) -> None:
+        """Put to state as internal errors what broke, and what the batch decided by it: nothing is published yet."""
+        errors: dict[Subject, Exception] = {}
+        for (step, answer), result in zip(answered, decided, strict=True):
+            if not isinstance(answer, Outcome):
+                continue
+            if isinstance(result, Exception):
+                report_underived(step.entry.subject, answer, result)
+                errors[step.entry.subject] = result
+            elif answer.fresh and (broken := errors.keys() & _named(step.request, answer)):
+                errors[step.entry.subject] = errors[broken.pop()]
+        due = [n for n, (step, _) in enumerate(answered) if step.entry.subject in errors]
+        failed = [answered[n][0].entry.failed(errors[answered[n][0].entry.subject]) for n in due]
+        steps = [self._kinds[type(entry)].step_of(entry) for entry in failed]
+        requests = [replace(step.request, again=True) for step in steps]
+        answers = await self._state.step(requests, self._limits)
+        for n, result in zip(
+            due, await self._decided(list(zip(steps, answers, strict=True)), again=True), strict=True
+        ):
+            decided[n] = result
+
+    async def _decided(
+        self, answered: Sequence[Answered], *, again: bool = False
+    ) -> list[Result | Exception]:
         results: list[Any] = [
             (step, answer) if isinstance(answer, Outcome) else _undecided(step.entry, answer)
             for step, answer in answered
@@ -182,9 +218,17 @@ class Gate:
                 for n, one in enumerate(results)
                 if isinstance(one, tuple) and isinstance(one[0].entry, kind)
             ]
-            for n, decided in zip(due, await gate.decide([results[n] for n in due]), strict=True):
+            for n, decided in zip(
+                due, await gate.decide([results[n] for n in due], again=again), strict=True
+            ):
                 results[n] = decided
         return results
+
+
+def _named(request: StepRequest, outcome: Outcome) -> set[Subject]:
+    """Return the subjects by which a record was decided."""
+    matches = {request.subject._replace(subject_id=match.subject_id) for match in outcome.matches}
+    return matches.union(parent for _, parent in request.parents)
 
 
 def _undecided(entry: Prepared, answer: Conflict | GivenUp | Waiting) -> Result:

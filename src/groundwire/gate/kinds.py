@@ -15,7 +15,7 @@ from groundwire.keys.attestation import Keys
 from groundwire.logs import report_fault, write_event
 from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import ATTESTATION, InboundRecord, header
-from groundwire.messages.identity import decision_id
+from groundwire.messages.identity import Subject, decision_id
 from groundwire.policy import Policy
 from groundwire.state.model import Outcome, StepRequest, SubjectState
 
@@ -102,8 +102,9 @@ class KindGate(ABC, Generic[_Entry, _Case, _Payload]):
 
     @abstractmethod
     async def decide(
-        self, answered: Sequence[tuple[Step[_Entry, _Case, _Payload], Outcome]]
-    ) -> list[Decided]: ...
+        self, answered: Sequence[tuple[Step[_Entry, _Case, _Payload], Outcome]], *, again: bool
+    ) -> Sequence[Decided | Exception]:
+        """Derive decisions; where one of the gate's own breaks, the error, and an internal error `again`."""
 
     @abstractmethod
     def _signer(self, entry: _Entry) -> dict[str, Any]:
@@ -120,21 +121,31 @@ class KindGate(ABC, Generic[_Entry, _Case, _Payload]):
         """Return the case and the payload by which an earlier step decided a record."""
 
 
-def or_failed(decide: Callable[[Recorded], _T], known: Recorded) -> _T:
-    """Decide a record; what breaks makes it an internal error, but for what a person decided. Raises: MemoryError."""
+def attempted(decide: Callable[[Recorded], _T], known: Recorded) -> _T | Exception:
+    """Decide a record, or return what broke: it takes no other record along. Raises: MemoryError."""
     try:
         return decide(known)
     except MemoryError:  # says nothing of the record: another process decides it
         raise
-    except Exception as exc:  # noqa: BLE001 - fails closed, and takes no other record along
-        case, payload, recorded = known
-        report_fault(
-            f"{case.subject.kind}.underived", exc, decision_id=decision_id(case.subject, recorded.revision)
-        )
-        case = case.failed(exc)
-        if payload.review is None:
-            recorded = replace(recorded, tier=case.judged().number, state=SubjectState.REVIEW)
-        return decide((case, payload, recorded))
+    except Exception as exc:  # noqa: BLE001 - fails closed
+        return exc
+
+
+def or_failed(decide: Callable[[Recorded], _T], known: Recorded) -> _T:
+    """Decide a record; what breaks makes it an internal error, but for what a person decided. Raises: MemoryError."""
+    decided = attempted(decide, known)
+    if not isinstance(decided, Exception):
+        return decided
+    case, payload, recorded = known
+    report_underived(case.subject, recorded, decided)
+    case = case.failed(decided)
+    if payload.review is None:
+        recorded = replace(recorded, tier=case.judged().number, state=SubjectState.REVIEW)
+    return decide((case, payload, recorded))
+
+
+def report_underived(subject: Subject, recorded: Outcome, error: Exception) -> None:
+    report_fault(f"{subject.kind}.underived", error, decision_id=decision_id(subject, recorded.revision))
 
 
 def decide_provisionally(case: Case, entry: Prepared, policy: Policy) -> Decision:

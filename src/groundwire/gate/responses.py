@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from groundwire.checks.quotes import threshold_advice
 from groundwire.gate.build import Stamp
-from groundwire.gate.kinds import GateRules, KindGate, Step, decide_provisionally, or_failed
+from groundwire.gate.kinds import GateRules, KindGate, Step, attempted, decide_provisionally, or_failed
 from groundwire.gate.lookups import ModelQuestions, TenantCorpus, is_asked, resolvable, resolve, with_reading
 from groundwire.gate.record import ReplyAttempt, ResponsePayload, derive_one, next_decision
 from groundwire.gate.response_case import STATE, ResponseCase, extract, regenerate_request
@@ -171,11 +171,14 @@ class ResponseGate(KindGate[PreparedResponse, ResponseCase, ResponsePayload]):
         case = ResponseCase(entry.response, reading, policy, payload.facts(recorded))
         return case.recorded_as(payload.base_code), payload
 
-    async def decide(self, answered: Sequence[tuple[ResponseStep, Outcome]]) -> list[Decided]:
+    async def decide(
+        self, answered: Sequence[tuple[ResponseStep, Outcome]], *, again: bool
+    ) -> list[Decided | Exception]:
         decided = []
         for step, recorded in answered:
             known = await self._known(step, recorded)
-            deciding = partial(or_failed, partial(_decided, step.entry.record), known)
+            attempt = or_failed if again or known[1].review else attempted
+            deciding = partial(attempt, partial(_decided, step.entry.record), known)
             decided.append(await run_in_thread(step.entry, deciding))
         return decided
 

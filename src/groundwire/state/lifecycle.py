@@ -51,6 +51,8 @@ def step(work: Workspace, request: StepRequest, limits: QueueLimits, *, deferred
             return _decide(work, request, before, limits)
         _note(work, request, before)
         return Waiting(publish=before.origin == request.origin)
+    if before and _is_anew(request, before):
+        return _decide(work, request, before, limits)
     if before and not _may_be_decided_again(work, request, before):
         if before.state is SubjectState.JOINED:
             _note(work, request, before)
@@ -72,6 +74,10 @@ def _may_be_decided_again(work: Workspace, request: StepRequest, before: StoredE
     if before.state not in _AGAIN or request.origin.timestamp <= before.answered:
         return False
     return before.joined_to is None or work.state_of(before.joined_to) is not SubjectState.PENDING
+
+
+def _is_anew(request: StepRequest, before: StoredEntry) -> bool:
+    return request.again and request.origin == before.origin
 
 
 def _note(work: Workspace, request: StepRequest, before: StoredEntry) -> None:
@@ -100,7 +106,11 @@ def _decide(
     ):
         tier = 2
     state, place = _state_and_place(work, request, tier, best, limits)
-    revision, first = before.history if before else (0, None)
+    if before and _is_anew(request, before):
+        revision, first = before.revision - 1, before.first_origin
+    else:
+        revision, first = before.history if before else (0, None)
+        work.supersede(request.subject, before)
     outcome = Outcome(
         state=state,
         tier=tier,
@@ -117,7 +127,6 @@ def _decide(
         record=request.record if state is SubjectState.PENDING else b"",
     )
     at = request.origin.timestamp
-    work.supersede(request.subject, before)
     dedup = request.dedup if status == "ok" else None  # else it is not indexed either
     stored = StoredOutcome(
         request.subject, outcome, dedup, request.horizon, parents=[parent for _, parent in request.parents]

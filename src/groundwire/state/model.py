@@ -125,6 +125,7 @@ class StepRequest:
         payload: one line that re-derives the decision; a prefix up to a tab is stored once for all that share it.
         record: in canonical form, kept while pending.
         queued: a tier 2 asks for a place in the review queue; else it is a final review.
+        again: decide the revision of this very record anew: it could not be published.
     """
 
     subject: Subject
@@ -140,6 +141,7 @@ class StepRequest:
     parents: Sequence[tuple[str, Subject]] = ()
     horizon: int = 0
     queued: bool = True
+    again: bool = False
 
     @property
     def ordered(self) -> bool:

@@ -20,6 +20,7 @@ from groundwire.gate.claim_case import ClaimInputs, read_claim
 from groundwire.gate.response_checks import read_response
 from groundwire.gate.types import DeadLetter, Decided
 from groundwire.messages.decisions import Decision, EvidenceObject, Kind, PolicyName, ReasonCode
+from groundwire.messages.identity import subject_of_decision
 from groundwire.policy import Policy
 from groundwire.replay.derive import rederive
 from groundwire.replay.inputs import Inputs, read_record
@@ -224,13 +225,14 @@ async def test_what_is_rebuilt_has_its_reason_by_its_code_however_an_engine_word
 
 async def test_a_record_whose_decision_cannot_be_built_is_an_internal_error_and_takes_no_other_along(world):
     """Its bytes are the same whenever it is sent again, and follow from the record and its facts."""
-    text = SCRIPT[0][1]
+    text, world.policy = SCRIPT[0][1], Policy()
     sent = [
         world.claim("first", text, source="user"),
         world.claim("pending", "The API returns XML"),
         *(world.claim(f"poor{n}", f"{text} {n}", source="user") for n in range(2)),
         world.claim("poor-duplicate", text + ".", source="user"),
         world.claim("poor-joined", "The API returns XML!"),
+        world.claim("in-one-batch", "It rests on it", source="user", derived_from=["poor0"]),
         world.claim("poor-expired", "Old", validity_horizon="2025-01-01T00:00:00Z"),
     ]
     sent += [world.response("good", **GROUNDED), world.response("poor", **GROUNDED, fan_out=True)]
@@ -246,17 +248,22 @@ async def test_a_record_whose_decision_cannot_be_built_is_an_internal_error_and_
             stack.enter_context(patch.object(module, name, broken))
         decisions = await world.decide(*sent)
         same(await world.decide(*sent), decisions)
+        held = [one for one in decisions if one.facts.error]
+        states = await world.state.statuses([subject_of_decision(one) for one in held])
+        assert [one.state.name for one in states] == [*["PENDING"] * 5, "BLOCKED", "REVIEW"]
+        rests = await world.one("It rests on it", "rests", source="user", derived_from=["poor0"])
+        assert summary(rests) == ("tier_2", "derived_from_unapproved")
     with patch.object(claim_case, "list_checks", side_effect=MemoryError), pytest.raises(MemoryError):
         await world.decide(*sent)
     codes = [summary(decision) for decision in decisions]
     error = "tier_2", "internal_error"
-    assert codes[:2] + codes[7:8] == [
+    assert codes[:2] + codes[8:9] == [
         ("tier_1", "trusted_source"),
         ("tier_2", "ungrounded"),
         ("tier_1", "grounded"),
     ]
-    assert codes[2:6] + codes[8:] == [error] * 5
-    assert codes[6] == ("tier_3", "expired")
+    assert codes[2:7] + codes[9:] == [error] * 6
+    assert codes[7] == ("tier_3", "expired")
     for record_, decision in zip(sent, decisions, strict=True):
         inputs = Inputs(record_.value, read_record(record_.value))
         assert rederive(decision, inputs, world.policy).to_bytes() == decision.to_bytes()

@@ -185,7 +185,7 @@ async def test_a_task_that_follows_has_begun_before_its_block_and_what_ends_it_i
         try:
             async with follower.following(*how):
                 assert follower.begun
-                while len(seen) < 2 and not follower.failure:
+                while len(seen) < 2 and not follower.failure:  # noqa: ASYNC110 - of two things
                     await asyncio.sleep(0)
         finally:
             ends.append(type(follower.failure))
