@@ -70,10 +70,14 @@ class Store:
             yield
 
     def rows(self, query: str, *values: object, **named: object) -> sqlite3.Cursor:
-        return self._database.execute(query, named or values)
+        """Run a statement. Raises: as `transaction`."""
+        try:  # as `_naming_file`, which takes longer
+            return self._database.execute(query, named or values)
+        except sqlite3.Error as exc:
+            raise self._named(exc) from exc
 
     def row(self, query: str, *values: object) -> Any:  # noqa: ANN401 - a row, or None
-        return self._database.execute(query, values).fetchone()
+        return self.rows(query, *values).fetchone()
 
     def put(self, table: str, *values: object, **columns: object) -> int:
         """Insert a row, all of it or by columns, unless its key exists; return how many rows were inserted."""
@@ -97,7 +101,10 @@ class Store:
         try:
             yield
         except sqlite3.Error as exc:
-            raise UsageError(f"{self._name or 'a temporary file'}: {exc}") from exc
+            raise self._named(exc) from exc
+
+    def _named(self, error: sqlite3.Error) -> UsageError:
+        return UsageError(f"{self._name or 'a temporary file'}: {error}")
 
 
 def _marks(count: int) -> str:

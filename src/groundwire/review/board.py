@@ -7,7 +7,6 @@ what is pending, it asks state (`candidates`, `apply_statuses`).
 from __future__ import annotations
 
 import json
-import sqlite3
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -99,7 +98,7 @@ class Board(BoardReads):
         try:
             for each in files("groundwire.review").joinpath("schema.sql").read_text("utf-8").split(";\n"):
                 self.rows(each)
-        except sqlite3.OperationalError as exc:
+        except UsageError as exc:
             if "fts5" not in str(exc):
                 raise
             raise UsageError("the SQLite of this Python lacks FTS5, by which the board is searched") from exc

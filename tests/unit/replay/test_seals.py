@@ -15,7 +15,7 @@ from agents.outputs import of_seal
 from groundwire.config import Settings
 from groundwire.errors import UsageError
 from groundwire.kafka.reader import RecordPlace, TopicReader
-from groundwire.kafka.store import Store
+from groundwire.kafka.store import SCRATCH, Store
 from groundwire.keys.attestation import Keys
 from groundwire.keys.file import new_key
 from groundwire.keys.seal_keys import SealKeys
@@ -479,3 +479,12 @@ async def test_before_the_first_seal_a_retraction_is_excused_by_what_its_group_h
         evidence = await read_seals(Settings(topic_prefix="t."), keys, Store())
         wrong += [why] * ([fault.kind for fault in evidence.faults()] != ["unsealed"] * named)
     assert wrong == []
+
+
+def test_a_disk_that_is_full_while_seals_are_read_is_named(tmp_path):
+    keys, _ = keys_in(tmp_path)
+    with Store(SCRATCH) as store:
+        SealEvidence(store, "t.", keys, now=NOW)
+        store.rows("PRAGMA max_page_count = 40")
+        with pytest.raises(UsageError, match=r"a temporary file: .*disk is full"):
+            assert all(store.put("sealed", str(n), bytes(32), "approved", n) for n in range(10_000))

@@ -616,7 +616,7 @@ def test_a_file_that_is_no_board_or_one_of_a_newer_version_is_refused_and_stays_
 def test_who_has_an_sqlite_without_fts5_is_told_so_and_no_file_is_left_half_made(tmp_path, monkeypatch):
     def rows(store, query, *values):
         if "fts5" in query:
-            raise sqlite3.OperationalError("no such module: fts5")
+            raise UsageError("no such module: fts5")
         return run(store, query, *values)
 
     run = Board.rows
