@@ -77,7 +77,9 @@ class StateRecovery:
                 if await self._adopted() or await self._rebuilt(lost):
                     return
             except SchemeMismatch as exc:
-                log.error("state.scheme_mismatch", error=str(exc))  # noqa: TRY400 - a traceback would add nothing
+                if _LOST not in self._health.current:
+                    log.error("state.scheme_mismatch", error=str(exc))  # noqa: TRY400 - a traceback would add nothing
+                self._health.begin(_LOST)
             except Exception as exc:  # noqa: BLE001 - a crash would count against the records that wait
                 if isinstance(exc, StateUnavailable | BrokerUnavailable | UsageError):
                     log.warning("state.rebuild_interrupted", error=str(exc))

@@ -122,6 +122,10 @@ async def compare_partitions(settings: Settings, counts: Mapping[str, int]) -> l
     wanted = counts.get(claims, settings.partitions)
     state = RedisState(redis, settings.topic_prefix, scheme="", partitions=wanted)
     findings: list[TopicFinding] = []
+    if state.is_cluster and settings.partitions != wanted:
+        findings.append(
+            TopicFinding(claims, f"has {wanted} partitions, GROUNDWIRE_PARTITIONS is {settings.partitions}")
+        )
     for name, count in counts.items():
         if count != wanted and TopicName(name.removeprefix(settings.topic_prefix)).is_of_users:
             problem = f"has {count} partitions, {TopicName.CLAIMS} has {wanted}"

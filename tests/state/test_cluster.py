@@ -202,11 +202,11 @@ async def test_another_number_of_partitions_is_refused_until_a_rebuild_which_kee
         await before.put_policy("0" * 64, b"{}")
         with pytest.raises(SchemeMismatch, match=r"12 partitions.*8 partitions.*groundwire rebuild"):
             await state.open()
-        settings = Settings(redis_url=own_cluster.url, topic_prefix=name)
+        settings = Settings(redis_url=own_cluster.url, topic_prefix=name, partitions=12)
         counts = {f"{name}{topic}": 12 for topic in TopicName} | {f"{name}audit": 1}
         assert await compare_partitions(settings, counts) == []
         findings = await compare_partitions(settings, counts | {f"{name}claims": 8, f"{name}deferred": 8})
-        assert len(findings) == len(TopicName) - 3, "all others but audit and dead-letter, and state"
+        assert len(findings) == len(TopicName) - 2, "all others but audit and dead-letter, setting and state"
         assert all(finding.fatal for finding in findings)
         async with before.rebuilding(), state.rebuilding() as refused:
             assert refused is None

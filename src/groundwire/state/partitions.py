@@ -30,8 +30,8 @@ def refuse_other_number(setting: int, found: int) -> None:
     """Refuse a GROUNDWIRE_PARTITIONS that is not the number of partitions of a topic. Raises: UsageError."""
     if setting != found:
         raise UsageError(
-            f"GROUNDWIRE_PARTITIONS is {setting}, but the input topic has {found} partitions,"
-            " and a Redis Cluster a tag for each: set it in every process, and run `groundwire rebuild`"
+            f"GROUNDWIRE_PARTITIONS is {setting}, but the input topic has {found} partitions: set it to {found}"
+            " in every process; if partitions were added, stop all workers and run `groundwire rebuild` first"
         )
 
 

@@ -156,7 +156,7 @@ class RedisState:
         for scheme in await self.schemes() - {self.scheme}:
             raise SchemeMismatch(
                 f"state is of scheme {scheme}, this process makes {self.scheme}:"
-                " run `groundwire rebuild`, or go back to the policy, partitions or version before"
+                " run `groundwire rebuild`, or give this process the policy, partitions or version of the state"
             )
         epochs = set(await self.everywhere(lambda own: ("GET", own + "epoch"), some=some))
         epoch = epochs.pop() if len(epochs) == 1 else None

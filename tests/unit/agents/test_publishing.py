@@ -38,7 +38,7 @@ from agents.publisher import AuditPublisher, ProducerBroken, Publisher
 from agents.recovery import WINDOW, StateReconciler, StateRecovery
 from agents.sealing import Committed, Sealer
 from groundwire import metrics
-from groundwire.errors import BrokerUnavailable, SealUnavailable, StateUnavailable
+from groundwire.errors import BrokerUnavailable, SchemeMismatch, SealUnavailable, StateUnavailable
 from groundwire.kafka.connection import partition_of
 from groundwire.keys import ed25519
 from groundwire.messages.base import sha256_hex
@@ -438,6 +438,20 @@ async def test_a_rebuild_is_tried_again_whatever_fails_also_when_nobody_waits_fo
         assert state.health.current == {"state_lost"}
         await turns()
         assert not state.health.current
+
+
+async def test_a_worker_whose_settings_are_not_those_of_state_is_not_ready(monkeypatch):
+    monkeypatch.setattr(recovery, "_LOOK", 0)
+    state = LostState(Broker())
+    state.adopt_epoch = AsyncMock(side_effect=[*[SchemeMismatch("8 partitions")] * 20, "new"])
+    waiting = asyncio.create_task(state.subject.recover(PartitionLease()))
+    with capture_logs() as lines:
+        await turns(10)
+    assert state.health.current == {"state_lost"}
+    assert not state.health.ready()
+    assert [line["event"] for line in lines].count("state.scheme_mismatch") == 1
+    await waiting
+    assert not state.health.current
 
 
 # Outcomes that are reasserted
