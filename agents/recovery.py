@@ -52,6 +52,7 @@ class StateRecovery:
         self._health = health
         self._note = note
         self._running: asyncio.Task[None] | None = None
+        self._is_reported = False
 
     async def begin(self) -> None:
         """Give a deployment without published records its first state. Raises: StateUnavailable."""
@@ -90,7 +91,8 @@ class StateRecovery:
 
     async def _rebuilt(self, lost: str | None) -> bool:
         """Rebuild state, unless another worker does, and adopt its epoch; `lost`: the one before."""
-        if _LOST not in self._health.current:
+        if not self._is_reported:
+            self._is_reported = True
             log.warning("state.lost", hint="it is empty, was flushed or restored: rebuilt from the topics")
             self._health.begin(_LOST)
             # each worker's event is named by its time
@@ -104,6 +106,7 @@ class StateRecovery:
     async def _adopted(self) -> bool:
         epoch = await self._state.adopt_epoch()
         if epoch is not None:
+            self._is_reported = False
             self._health.end(_LOST)
         return epoch is not None
 

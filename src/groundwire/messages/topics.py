@@ -70,7 +70,10 @@ _MASK: Final = 0xFFFFFFFF
 
 @lru_cache(1 << 14)
 def key_hash(key: bytes) -> int:
-    """Return the number from which Java's default partitioner takes the remainder: murmur2, as a positive integer."""
+    """Return the number from which Java's default partitioner takes the remainder: murmur2, as a positive integer.
+
+    As `aiokafka.partitioner.murmur2`, which state in Redis does without.
+    """
     whole = len(key) & ~3
     hashed = _SEED ^ len(key)
     for (part,) in struct.iter_unpack("<I", key[:whole]):

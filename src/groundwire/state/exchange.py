@@ -178,16 +178,7 @@ class Batch(Workspace):
         self._lifetime, self._action_lifetime = lifetimes
         self._contexts = contexts
         self._remote = remote or {}
-        self._most = (
-            {
-                "to": limits.total,
-                "t:": limits.per_tenant,
-                "u:": limits.per_user,
-                "b:": limits.tenant_bytes,
-            }
-            if limits
-            else {}
-        )
+        self._most = limits.by_counter() if limits else {}
         self._values: dict[bytes, bytes] = {}  # text of entries, by digest
         self._heads: dict[bytes, bytes] = {}  # state, tier and revision of subjects, by digest
         self._ids: dict[int, set[int] | None] = {}  # candidates, by identity of the request

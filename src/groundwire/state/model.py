@@ -78,6 +78,10 @@ class QueueLimits:
     total: int = 10_000
     tenant_bytes: int = 64_000_000
 
+    def by_counter(self) -> dict[str, int]:
+        """Return the limits by the first two letters of a counter's name."""
+        return {"to": self.total, "t:": self.per_tenant, "u:": self.per_user, "b:": self.tenant_bytes}
+
 
 @dataclass(frozen=True, slots=True)
 class MatchRules:

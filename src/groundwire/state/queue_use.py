@@ -47,7 +47,7 @@ class QueueUse:
     async def elsewhere(
         self, partition: int, names: Iterable[str], limits: QueueLimits, wanted: int
     ) -> tuple[dict[str, int], int]:
-        """Return what the other partitions hold of tenants and in all, by counter, and the places that a step may take.
+        """Return what other partitions hold of tenants and in all, by counter, and how many places a step may take.
 
         One Redis has no other partitions. `wanted`: places that the step takes at most.
         Raises: StateUnavailable: none was ever counted.
@@ -71,8 +71,8 @@ class QueueUse:
 
     def _free(self, shared: Mapping[str, bytes], limits: QueueLimits) -> int:
         """Return the places that are free in all, and of each tenant."""
-        most = {"to": limits.total, "t:": limits.per_tenant}
-        return min(most[name[:2]] - self._sums[field] for name, field in shared.items() if name[:2] in most)
+        most = limits.by_counter()
+        return min(most[name[:2]] - self._sums[field] for name, field in shared.items() if name[:2] != "b:")
 
     def note(self, partition: int, counts: Mapping[str, int]) -> None:
         """Take in what a step left in its own partition."""

@@ -454,6 +454,15 @@ async def test_a_worker_whose_settings_are_not_those_of_state_is_not_ready(monke
     assert not state.health.current
 
 
+async def test_a_loss_of_state_is_reported_also_where_its_settings_were_others_before(monkeypatch):
+    monkeypatch.setattr(recovery, "_LOOK", 0)
+    state = LostState(broker := Broker())
+    state.adopt_epoch = AsyncMock(side_effect=[SchemeMismatch("8 partitions"), None, "new"])
+    await state.subject.recover(PartitionLease())
+    await broker.audit.publish()
+    assert [event["type"] for event in broker.events] == ["state_lost", "state_rebuilt"]
+
+
 # Outcomes that are reasserted
 
 
