@@ -52,6 +52,10 @@ ROLES: Final = {
 """The roles by the names that `groundwire worker` takes."""
 
 
+METADATA_AGE: Final = 30_000
+"""Milliseconds until clients ask which partitions there are: new ones, and those of a topic that was declared again."""
+
+
 def topics_of(name: str) -> list[TopicName]:
     """Return the topics that must exist before a role starts: its input, and all outputs."""
     others = {TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DECISIONS} - {ROLES[name].topic}
@@ -97,6 +101,8 @@ def build_app(name: str, settings: Settings, *, with_model: bool = False) -> Wor
         logging_config=None,
         loghandlers=[],
         consumer_auto_offset_reset="earliest",
+        consumer_metadata_max_age_ms=METADATA_AGE,
+        producer_metadata_max_age_ms=METADATA_AGE,
         consumer_group_instance_id=settings.instance_id,
         consumer_max_fetch_size=4 * 1024 * 1024,
         broker_max_poll_records=role_of(name, with_model=with_model).max_records,

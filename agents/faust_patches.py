@@ -12,13 +12,14 @@
 | `LoopConsumer.on_stop` | waits for ever for a fetch from a lost node | U `node_that_is_away` |
 | `LoopConsumer._create_worker_consumer` | waits 1.5 s for silent partitions, reads uncommitted records, commits no metadata | U `busy_partition`, S |
 | `LoopConsumer.on_start` | pauses a broker for 0.1 s while records of one partition are buffered; forgets what was committed at the start | U `busy_partition`, `commits_later` |
+| `FetchConsumer.note_start` | goes on where the log begins, and says nothing of the records that are gone | C |
 | `LoopConsumer.wake` | reads a partition that has room again only with the next fetch | U `has_room_again` |
 | `NoTables` | sleeps for a second, and subscribes agents that come later after 45 s | U `topics_are_subscribed_once` |
 | `PatientProducer` | drops a batch whose partition has no leader for long; the broker refuses all that follow | U `no_leader` |
 | `IdempotentProducer` | is idempotent only with Faust's transactions | B all |
 | `WorkerApp._create_directories` | writes to the file system, which may be read-only | `tests/unit/deploy` |
 
-B: tests/stream/test_batches.py, S: tests/stream/test_seals.py, U: tests/unit/agents/test_faust_patches.py, which also fails
+B: tests/stream/test_batches.py, C: tests/stream/test_topics_that_change.py, S: tests/stream/test_seals.py, U: tests/unit/agents/test_faust_patches.py, which also fails
 if the source of anything replaced changes. This holds for the versions below; docs/develop/faust.md lists what else
 Faust would lose, duplicate or delay.
 """
@@ -40,6 +41,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import faust
+import structlog
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import ConsumerStoppedError, UnsupportedCodecError
 from aiokafka.structs import OffsetAndMetadata
@@ -55,6 +57,8 @@ from groundwire.kafka.connection import ISOLATION, back_off, codec_missing, inbo
 
 if TYPE_CHECKING:
     from agents.partitions import Partitions
+
+log = structlog.get_logger()
 
 VERSIONS: Final = {"faust-streaming": "0.15.3", "mode-streaming": "0.7.1", "aiokafka": "0.14.0"}
 
@@ -167,7 +171,8 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
                 state = assignment.state_value(tp)
                 state.fetch_committed = partial(_noted, state, consumer.starts, TP(*tp))
             updated: bool = await update(assignment, node, tps)
-            consumer.positions |= _positions(assignment, tps)
+            for partition, position in _positions(assignment, tps).items():
+                consumer.note_start(partition, position)
             return updated
 
         fetcher._get_actions_per_node, fetcher._update_fetch_positions = hurry, note_starts
@@ -211,6 +216,8 @@ class FetchConsumer(driver.Consumer):
         self.starts: dict[TP, OffsetAndMetadata] = {}
         #: Every record that is fetched and not done, by partition.
         self.books: dict[TP, PartitionBook] = {}
+        #: Partitions that are not read before they are assigned anew.
+        self._recreated: set[TP] = set()
 
     def _book(self, tp: TP) -> PartitionBook:
         if tp not in self.books:
@@ -269,8 +276,35 @@ class FetchConsumer(driver.Consumer):
         # the assignment that it was for: nothing is awaited in between
         return consumer._subscription.subscription.assignment, records
 
+    def note_start(self, tp: TP, position: int) -> None:
+        """Take the offset at which a partition is read on: a later one than the next means that records are gone.
+
+        An earlier one is that of a topic that was declared again: all partitions are assigned anew, because what is
+        known of this one is of another log.
+        """
+        committed = self.starts.get(tp)
+        due = self.positions.get(tp, committed.offset if committed else -1)
+        self.positions[tp] = position
+        if 0 <= due < position:
+            self.app.partitions.note_lost(tp, due, position)
+            self._book(tp).pass_over(position, first=due)
+        elif position < due:
+            log.warning(
+                "topic.recreated", topic=tp.topic, partition=tp.partition, expected=due, found=position
+            )
+            self.books.pop(tp, None)
+            self._committed_offset.pop(tp, None)
+            self._recreated.add(tp)
+            coordinator: Any = self._thread._ensure_consumer()._coordinator
+            coordinator.request_rejoin()
+
+    async def missing(self, topics: Sequence[str]) -> list[str]:
+        """Return those of the topics that do not exist. Raises: KafkaError."""
+        cluster = await self._thread._ensure_consumer()._client.fetch_all_metadata()
+        return [topic for topic in topics if not cluster.partitions_for_topic(topic)]
+
     def _has_room(self, tp: TP) -> bool:
-        return tp not in self.books or self.books[tp].has_room
+        return tp not in self._recreated and (tp not in self.books or self.books[tp].has_room)
 
     def note_room(self, tp: TP) -> None:
         """Mark the partition fetchable, for the fetch in flight too."""
@@ -339,7 +373,7 @@ class FetchConsumer(driver.Consumer):
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Take over partitions; everything read before the rebalance is forgotten."""
-        self.books, self._held = {}, True
+        self.books, self._recreated, self._held = {}, set(), True
         self.app.partitions.before_assignment()
         await super().on_partitions_assigned(assigned, generation_id)
         for tp in assigned:

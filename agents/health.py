@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
@@ -64,6 +64,12 @@ class Health(Hook):
         if waited and dependency not in self.current:
             metrics.PAUSED.labels(dependency).set(0)
             log.info("resumed", dependency=dependency)
+
+    def note_topics(self, missing: Sequence[str]) -> None:
+        """Note which topics are missing; named once."""
+        if missing and "topics" not in self.current:
+            log.error("topics.missing", topics=missing, hint="`groundwire topics declare` makes them")
+        (self.begin if missing else self.end)("topics")
 
     def waiters(self, dependency: str) -> list[Any]:
         return [waiter for waited_for, waiter in self._waiting if waited_for == dependency]

@@ -38,6 +38,14 @@ FIRST_TRIAL: Final = 5.0
 
 LAST_TRIAL: Final = 300.0
 
+_BROKEN: Final = {
+    ErrorCode.INVALID_JSON,
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.TOO_LARGE,
+}
+"""Errors that are the sender's."""
+
 
 class InternalErrors(Hook):
     """Pauses the worker while internal errors come in a row: the configuration is suspected, not the records.
@@ -152,6 +160,10 @@ class BatchMetrics(Hook):
                     metrics.DEFERRED.inc()
                 case DeadLetter(record=record, error=error):
                     metrics.DEAD_LETTERS.labels(error.code).inc()
+                    if error.code in _BROKEN:
+                        tenant = (record.key or b"").partition(b":")[0].decode("utf-8", "replace")
+                        senders = (header(record.headers, name) for name in ("client-id", "ce_source"))
+                        metrics.count_broken_input(tenant, next(filter(None, senders), ""))
                     where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
                     log.info("record.dead", code=error.code, field=known_field(error.field), **where)
         for labels, number in decisions.items():

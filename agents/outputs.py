@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -13,8 +14,9 @@ from groundwire.gate.types import Acted, DeadLetter, Decided, Deferred, Provisio
 from groundwire.messages.base import format_time, from_milliseconds, immutable, to_milliseconds
 from groundwire.messages.decisions import AuditEvent, AuditType, Decision, Kind, Place, Verdict
 from groundwire.messages.headers import (
-    ATTEMPTS,
     ATTESTATION,
+    OF_LETTERS,
+    VALUE_OMITTED,
     InboundRecord,
     dead_letter_headers,
     decision_headers,
@@ -30,16 +32,20 @@ from groundwire.replay.review_closures import closed_by
 
 ACTOR: Final = "groundwire"
 
+_SIGNATURE: Final = 300
+"""Bytes of the longest signature."""
+
 
 @immutable
 class Output:
-    """A record to publish, and the input record it comes from."""
+    """A record to publish, and the input record it comes from; `timestamp`: None for the time of sending."""
 
     topic: TopicName
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes]]
     cause: InboundRecord
+    timestamp: int | None = None
 
 
 def outputs(results: Sequence[Result]) -> list[Output]:
@@ -70,12 +76,32 @@ def followers(results: Sequence[Result]) -> list[Output]:
 
 
 def unpublishable(output: Output, why: str) -> Output:
-    """Return the dead letter of a record whose result the broker will never take.
-
-    Of its headers only the failure count and the signature are kept: others may be too large.
-    """
+    """Return the dead letter of a record whose result the broker will never take, without headers, which may be why."""
     error = RecordError(ErrorCode.UNPUBLISHABLE, f"the record for {output.topic} cannot be published: {why}")
-    return _dead_letter(output.cause, error, with_headers=False)
+    return _without_headers(_dead_letter(output.cause, error))
+
+
+def reductions(letter: Output) -> Iterator[Output]:
+    """Yield a dead letter with less and less of its record, for a topic that does not take all of it."""
+    yield letter
+    yield _without_headers(letter)
+    if letter.value is not None:
+        omitted = f"{letter.cause.sha256} {len(letter.value)}".encode()
+        letter = replace(letter, value=None, headers=[*letter.headers, (VALUE_OMITTED, omitted)])
+    yield letter
+    letter = _without_headers(letter)
+    yield letter
+    yield replace(letter, key=None)
+
+
+def _without_headers(letter: Output) -> Output:
+    """Keep of the record's own headers only the signature."""
+    kept = [
+        (name, value)
+        for name, value in letter.headers
+        if name in OF_LETTERS or (name == ATTESTATION and value is not None and len(value) <= _SIGNATURE)
+    ]
+    return replace(letter, headers=kept)
 
 
 def of_worker(kind: AuditType, cause: dict[str, Any], at: datetime, *, recurs: bool = False) -> Output:
@@ -142,15 +168,10 @@ def _deferred(record: InboundRecord, key: bytes | None) -> Output:
     return Output(TopicName.DEFERRED, key, record.value, deferred_headers(record), record)
 
 
-def _dead_letter(record: InboundRecord, error: RecordError, *, with_headers: bool = True) -> Output:
-    kept = (ATTEMPTS, ATTESTATION)
-    incoming = [
-        (key, value)
-        for key, value in record.headers
-        if with_headers or (key in kept and value is not None and len(value) <= 300)
-    ]
-    headers = dead_letter_headers(error, record.topic or "", record.partition, record.offset, incoming)
-    return Output(TopicName.DEAD_LETTER, record.key, record.value, headers, record)
+def _dead_letter(record: InboundRecord, error: RecordError) -> Output:
+    place = record.topic or "", record.partition, record.offset
+    headers = dead_letter_headers(error, *place, record.headers, record.timestamp)
+    return Output(TopicName.DEAD_LETTER, record.key, record.value, headers, record, record.timestamp)
 
 
 def _of_decision(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -28,10 +29,12 @@ An outage so copies each claim at most three times a minute, besides its look-up
 
 
 class Partitions:
-    """Begins the loops of assigned partitions, and ends them at a rebalance."""
+    """Begins the loops of assigned partitions, and ends them at a rebalance; `note`: queues an audit event."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, note: Callable[..., None] = lambda *_, **__: None) -> None:
         self._services = services
+        self._note = note
+        metrics.RECORDS_LOST.labels(services.role.name)  # from 0, so that the first loss is an increase
         self._loops: dict[TP, PartitionLoop] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._before: dict[TP, set[asyncio.Task[None]]] = {}
@@ -69,6 +72,15 @@ class Partitions:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         loop.wake()
+
+    def note_lost(self, tp: TP, first: int, end: int) -> None:
+        """Report records that retention deleted before they were read; after a crash they are reported again."""
+        lost = {"topic": tp.topic, "partition": tp.partition, "first": first, "end": end}
+        log.error(
+            "records.lost", **lost, records=end - first, hint="retention deleted them before they were read"
+        )
+        metrics.RECORDS_LOST.labels(self._services.role.name).inc(end - first)
+        self._note("records_lost", lost)
 
     def before_assignment(self) -> None:
         """Begin new leases after a rebalance; everything read before is forgotten."""

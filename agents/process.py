@@ -102,13 +102,10 @@ async def await_topics(settings: Settings, role: str, health: Health) -> int:
             with suppress(KafkaError):  # the broker may be unreachable
                 found = await partitions_of(client, *names)
                 missing = [name for name in names if not found[name]]
+                health.note_topics(missing)
                 if not missing:
                     break
-                if "topics" not in health.current:
-                    log.error("topics.missing", topics=missing, hint="`groundwire topics declare` makes them")
-                health.begin("topics")
             await asyncio.sleep(2.0)
-    health.end("topics")
     return len(found[settings.topic_prefix + ROLES[role].topic])
 
 

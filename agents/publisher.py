@@ -23,10 +23,11 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from faust.exceptions import NotReady
 
 from agents.faust_patches import WorkerApp
-from agents.outputs import Output, of_worker, unpublishable
+from agents.hooks import Commits, Hook
+from agents.outputs import Output, of_worker, reductions, unpublishable
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable
-from groundwire.kafka.connection import MAX_LETTER_BYTES, MAX_RECORD_BYTES, partition_of
+from groundwire.kafka.connection import MAX_AHEAD, MAX_LETTER_BYTES, MAX_RECORD_BYTES, partition_of
 from groundwire.messages.decisions import AuditType
 from groundwire.messages.topics import TopicName
 
@@ -35,6 +36,9 @@ TELL: Final = 60.0
 
 ACK_SECONDS: Final = 30.0
 """Seconds until an acknowledgement counts as missing, and all is published again."""
+
+_KEPT: Final = 86_400_000 * (TopicName.DEAD_LETTER.retention_days or 0)
+"""Milliseconds of the oldest time that a dead letter keeps: its topic would remove an older one."""
 
 _NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidMessageError)
 """Errors of a record that the broker will never accept."""
@@ -54,7 +58,12 @@ class Publisher:
 
     Faust's own `send` returns before the acknowledgement, and gathered sends reorder records. Usable once the app has
     started its producer.
+
+    Attributes:
+        letter_bytes: of the largest dead letter; what exceeds them is published without its value.
     """
+
+    letter_bytes = MAX_LETTER_BYTES
 
     def __init__(self, app: WorkerApp, prefix: str) -> None:
         self._app: Any = app
@@ -87,9 +96,9 @@ class Publisher:
         fitting: list[Output] = []
         refused: list[tuple[Output, str]] = []
         for output in outputs:
-            headers: Any = output.headers
-            size = DefaultRecordBatchBuilder.estimate_size_in_bytes(output.key, output.value, headers)
-            if size <= (MAX_LETTER_BYTES if output.topic is TopicName.DEAD_LETTER else MAX_RECORD_BYTES):
+            if output.topic is TopicName.DEAD_LETTER:
+                fitting.append(next(one for one in reductions(output) if _size(one) <= self.letter_bytes))
+            elif _size(output) <= MAX_RECORD_BYTES:
                 fitting.append(output)
             else:
                 refused.append((output, MessageSizeTooLargeError.__name__))
@@ -118,13 +127,29 @@ class Publisher:
         return refused
 
 
+def _size(output: Output) -> int:
+    headers: Any = output.headers
+    return DefaultRecordBatchBuilder.estimate_size_in_bytes(output.key, output.value, headers)
+
+
+def _timestamp(output: Output) -> int | None:
+    """Return the time of a record that keeps its input's, but none that the broker refuses or retention removes."""
+    kept, now = output.timestamp, time.time() * 1000
+    return kept if kept is not None and now - _KEPT < kept < now + MAX_AHEAD else None
+
+
 async def _send(
     producer: AIOKafkaProducer, topic: str, partition: int, outputs: Sequence[Output]
 ) -> list[tuple[Output, str]]:
     """Send records of a partition in batches filled here, at half the cost; return refused ones, and why."""
     batches: list[tuple[Any, list[Output]]] = []
     for output in outputs:
-        record = {"timestamp": None, "key": output.key, "value": output.value, "headers": output.headers}
+        record = {
+            "timestamp": _timestamp(output),
+            "key": output.key,
+            "value": output.value,
+            "headers": output.headers,
+        }
         if not batches or batches[-1][0].append(**record) is None:
             batch = producer.create_batch()
             batch.append(**record)  # a batch takes its first record, however large
@@ -145,8 +170,8 @@ async def _send(
     return refused
 
 
-class AuditPublisher:
-    """Publishes audit events of a worker's state and policy, once the worker can publish.
+class AuditPublisher(Hook):
+    """Publishes audit events of a worker, once the worker can publish, and holds commits back until then.
 
     It keeps the last 100 events until the broker has them; unpublished ones are lost with the process.
     """
@@ -159,6 +184,11 @@ class AuditPublisher:
     def note(self, kind: AuditType, cause: dict[str, Any], *, recurs: bool = False) -> None:
         """Queue an event; `cause` names it, together with the time if it `recurs`."""
         self._pending.append(of_worker(kind, cause, self._now(), recurs=recurs))
+
+    async def before_commit(self, commits: Commits) -> Commits:
+        """Commit nothing past records of whose loss nobody is told yet."""
+        await self.publish()
+        return {} if self._pending else commits
 
     async def publish(self) -> None:
         """Publish queued events; without a broker they stay queued."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import product
@@ -11,9 +12,10 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 import structlog
+from aiokafka.errors import KafkaError
 from faust.types import TP
 
-from agents.app import build_app, declare_agent, role_of
+from agents.app import build_app, declare_agent, role_of, topics_of
 from agents.crash_marks import CrashMarks
 from agents.expiry import ReviewExpiry
 from agents.faust_patches import WorkerApp
@@ -53,10 +55,13 @@ from groundwire.verify.models import HttpModel, load_model
 from groundwire.verify.pacing import Pacer
 from groundwire.verify.results import RedisCache
 from groundwire.verify.url import UrlChecker
+from topics.declare import largest_letter
 
 log = structlog.get_logger()
 
 _TICK: Final = 1.0
+_LOOK: Final = 10.0
+"""Seconds between two looks whether all topics exist."""
 
 
 class Worker:
@@ -76,7 +81,8 @@ class Worker:
         self.role = role = role_of(name, with_model=self.model is not None)
         self.app = build_app(name, settings, with_model=self.model is not None)
         self.health = health = Health()
-        publisher = Publisher(self.app, settings.topic_prefix)
+        self.publisher = publisher = Publisher(self.app, settings.topic_prefix)
+        self._topics = [settings.topic_prefix + topic for topic in topics_of(name)]
         self.audit = AuditPublisher(publisher, now=_now)
         self.expiry = build_expiry(settings, keys, self.state, publisher) if name == "reviews" else None
         assessor = build_assessor(self.model, health) if self.model is not None else None
@@ -99,7 +105,7 @@ class Worker:
             return int(consumer.partitions_of(topic))
 
         marks = CrashMarks(self.state, handler)
-        hooks: list[Hook] = [health, InternalErrors(health), BatchMetrics(role.topic), marks]
+        hooks: list[Hook] = [health, self.audit, InternalErrors(health), BatchMetrics(role.topic), marks]
         if settings.seal_key is not None:
             hooks.append(build_sealer(settings.seal_key, self.app, publisher, health))
         if settings.tracing:
@@ -117,7 +123,7 @@ class Worker:
             grace=settings.state_grace if role.provisional and policy.state_outage == "defer" else None,
             ask_model=gate.ask_model if assessor is not None else None,
         )
-        self.app.partitions = self.partitions = Partitions(self.services)
+        self.app.partitions = self.partitions = Partitions(self.services, self.audit.note)
         declare_agent(self.app, name, settings.topic_prefix, self.partitions.submit)
 
     async def prepare(self, settings: Settings, partitions: int) -> None:
@@ -129,6 +135,7 @@ class Worker:
         if self.state.is_cluster:
             refuse_other_number(settings.partitions, partitions)
         self.policies.put_in_folder(policy)
+        self.publisher.letter_bytes = await largest_letter(settings)
         try:
             if self.model is not None:
                 await self.model.open()
@@ -152,6 +159,14 @@ class Worker:
         self.app.task(self.services.reconciler.watch)
         self.app.task(self._watch)
         self.app.task(self._publish_audit)
+        self.app.task(self._watch_topics)
+
+    async def _watch_topics(self) -> None:
+        consumer: Any = self.app.consumer
+        while not self.app.should_stop:
+            await asyncio.sleep(_LOOK)
+            with suppress(KafkaError):  # an outage of the broker is told otherwise
+                self.health.note_topics(await consumer.missing(self._topics))
 
     async def _publish_audit(self) -> None:
         while not self.app.should_stop:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +16,18 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, TopicAlreadyE
 from groundwire.config import Settings, kafka_security
 from groundwire.errors import BrokerUnavailable, StateUnavailable, UsageError
 from groundwire.kafka import name_client
+from groundwire.kafka.produce import INPUT_TOPICS
 from groundwire.messages.topics import TopicName
 from groundwire.state.redis import LAYOUT, RedisState
 from groundwire.state.server import connect
-from topics.catalog import CATALOG
+from topics.catalog import CATALOG, MAX_MESSAGE_BYTES
 
 log = structlog.get_logger()
 
 _TIME = "message.timestamp.type"
 _RETENTION = ("retention.ms", "retention.bytes")
+_LARGEST = "max.message.bytes"
+_BATCH = 1_000  # bytes of a record batch besides key, value and headers
 _WAIT = 30.0  # seconds until a created topic must be known to the cluster
 
 
@@ -92,27 +96,62 @@ async def check(settings: Settings) -> list[TopicFinding]:
         findings = [TopicFinding(name, "does not exist; run `groundwire topics declare`") for name in missing]
         counts = {name: len(described[name]["partitions"]) for name in there}
         findings += await compare_partitions(settings, counts)
-        try:
-            responses = await admin.describe_configs(
-                [ConfigResource(ConfigResourceType.TOPIC, name) for name in there]
-            )
-        except (IncompatibleBrokerVersion, KafkaError):
-            return findings  # not every broker shows its configuration
+        configs = await _configs(admin, there)
     finally:
         await admin.close()
-    for response in responses:
-        for _, _, _, name, entries in response.resources:  # type: ignore[attr-defined] # built by name
-            actual = {entry[0]: entry[1] for entry in entries}
-            for key in ("cleanup.policy", *_RETENTION, _TIME):
-                value, want = actual.get(key), wanted[name][key]
-                if value is None or value == want:
+    inputs = {settings.topic_prefix + topic for topic in INPUT_TOPICS}
+    for name, actual in configs.items():
+        for key in ("cleanup.policy", *_RETENTION, _TIME, _LARGEST):
+            value, want = actual.get(key), wanted[name][key]
+            if value is None or value == want:
+                continue
+            fatal = key == "cleanup.policy" or (key == _TIME and want == "LogAppendTime")
+            if key in _RETENTION:  # -1 keeps everything
+                fatal = int(value) >= 0 and (int(want) < 0 or int(value) < int(want))
+            if key == _LARGEST:
+                if int(value) > int(want):
                     continue
-                fatal = key == "cleanup.policy" or (key == _TIME and want == "LogAppendTime")
-                if key in _RETENTION:  # -1 keeps everything
-                    fatal = int(value) >= 0 and (int(want) < 0 or int(value) < int(want))
-                problem = f"{key} is {value}, the catalogue says {want}"
-                findings.append(TopicFinding(name, problem, fatal=fatal))
-    return findings
+                fatal = name not in inputs and int(value) < MAX_MESSAGE_BYTES
+            problem = f"{key} is {value}, the catalogue says {want}"
+            findings.append(TopicFinding(name, problem, fatal=fatal))
+    return [*findings, *_larger_than_letters(settings.topic_prefix, configs)]
+
+
+def _larger_than_letters(prefix: str, configs: Mapping[str, Mapping[str, str]]) -> Iterator[TopicFinding]:
+    """Name the inputs whose records may be larger than a dead letter."""
+    of_letters = configs.get(prefix + TopicName.DEAD_LETTER, {}).get(_LARGEST)
+    for topic in INPUT_TOPICS:
+        largest = configs.get(prefix + topic, {}).get(_LARGEST)
+        if of_letters and largest and int(largest) > int(of_letters):
+            problem = f"{_LARGEST} is {largest}, that of {TopicName.DEAD_LETTER} {of_letters}:"
+            problem += " dead letters of larger records go without the value"
+            yield TopicFinding(prefix + topic, problem, fatal=False)
+
+
+async def largest_letter(settings: Settings) -> int:
+    """Return the bytes of a dead letter that its topic takes; of Kafka's default if the broker does not tell."""
+    topic, configs = settings.topic_prefix + TopicName.DEAD_LETTER, dict[str, dict[str, str]]()
+    with suppress(BrokerUnavailable):
+        admin = await _connect(settings)
+        try:
+            configs = await _configs(admin, [topic])
+        finally:
+            await admin.close()
+    return int(configs.get(topic, {}).get(_LARGEST) or MAX_MESSAGE_BYTES) - _BATCH
+
+
+async def _configs(admin: AIOKafkaAdminClient, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the configuration of topics, as far as the broker tells it."""
+    asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
+    try:
+        responses = await admin.describe_configs(asked)
+    except (IncompatibleBrokerVersion, KafkaError):
+        return {}  # not every broker shows its configuration
+    return {
+        name: {entry[0]: entry[1] for entry in entries}
+        for response in responses
+        for _, _, _, name, entries in response.resources  # type: ignore[attr-defined] # built by name
+    }
 
 
 async def compare_partitions(settings: Settings, counts: Mapping[str, int]) -> list[TopicFinding]:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.protocol.admin import (
     ApiVersionRequest_v0,
+    CreatePartitionsRequest_v0,
     CreateTopicsRequest_v1,
+    DeleteRecordsRequest_v0,
     DeleteTopicsRequest_v1,
     DescribeConfigsRequest_v0,
 )
@@ -32,7 +34,7 @@ from aiokafka.protocol.produce import ProduceRequest_v5
 from aiokafka.protocol.transaction import InitProducerIdRequest_v0
 
 from deploy.embedded.groups import Group, JoinRequest
-from deploy.embedded.partitions import NO_ERROR, Partition
+from deploy.embedded.partitions import MAX_BATCH_BYTES, NO_ERROR, Partition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -60,6 +62,11 @@ class Topic:
     partitions: list[Partition]
     settings: dict[str, str] = field(default_factory=dict)
 
+    def grow(self, count: int) -> None:
+        """Add partitions until there are so many."""
+        largest = int(self.settings.get("max.message.bytes", MAX_BATCH_BYTES))
+        self.partitions += [Partition(largest) for _ in range(count - len(self.partitions))]
+
 
 class Node:
     """Everything a client can ask of the broker.
@@ -78,7 +85,9 @@ class Node:
         self._appended = asyncio.Event()
         self._answers: Mapping[type[RequestStruct], Callable[[Fields], Awaitable[tuple[Any, ...] | None]]] = {
             ApiVersionRequest_v0: self._api_versions,
+            CreatePartitionsRequest_v0: self._create_partitions,
             CreateTopicsRequest_v1: self._create_topics,
+            DeleteRecordsRequest_v0: self._delete_records,
             DeleteTopicsRequest_v1: self._delete_topics,
             DescribeConfigsRequest_v0: self._describe_configs,
             FetchRequest_v4: self._fetch,
@@ -108,7 +117,9 @@ class Node:
 
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """Create a topic; one that exists is left as it is."""
-        self.topics.setdefault(name, Topic([Partition() for _ in range(partitions)], dict(settings or {})))
+        topic = Topic([], dict(settings or {}))
+        topic.grow(partitions)
+        self.topics.setdefault(name, topic)
 
     def _partition(self, topic: str, index: int) -> Partition | None:
         partitions = self.topics[topic].partitions if topic in self.topics else []
@@ -145,8 +156,34 @@ class Node:
 
     async def _delete_topics(self, asked: Fields) -> tuple[Any, ...]:
         gone = {name: self.topics.pop(name, None) for name in asked.topics}
+        for group in self.groups.values():
+            group.offsets = {place: of for place, of in group.offsets.items() if place[0] in self.topics}
         results = [(name, UNKNOWN_TOPIC_OR_PARTITION if gone[name] is None else NO_ERROR) for name in gone]
         return 0, results
+
+    async def _create_partitions(self, asked: Fields) -> tuple[Any, ...]:
+        results = []
+        for name, (partitions, _assignment) in asked.topic_partitions:
+            topic = self.topics.get(name)
+            if topic is None:
+                results.append((name, UNKNOWN_TOPIC_OR_PARTITION, None))
+            elif partitions <= len(topic.partitions):
+                results.append((name, INVALID_PARTITIONS, None))
+            else:
+                topic.grow(partitions)
+                results.append((name, NO_ERROR, None))
+        return 0, results
+
+    async def _delete_records(self, asked: Fields) -> tuple[Any, ...]:
+        topics = []
+        for topic, partitions in asked.topics:
+            results = []
+            for index, offset in partitions:
+                log = self._partition(topic, index)
+                error, start = log.delete_before(offset) if log else (UNKNOWN_TOPIC_OR_PARTITION, -1)
+                results.append((index, start, error))
+            topics.append((topic, results))
+        return 0, topics
 
     async def _describe_configs(self, asked: Fields) -> tuple[Any, ...]:
         results: list[tuple[Any, ...]] = []

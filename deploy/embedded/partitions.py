@@ -57,7 +57,9 @@ class Partition:
     Batches are kept byte for byte, so that headers, timestamps and compression come back as sent.
     """
 
+    largest: int = MAX_BATCH_BYTES
     batches: list[Batch] = field(default_factory=list)
+    start: int = 0
     end: int = 0
     _producers: dict[int, _Producer] = field(default_factory=dict)
 
@@ -88,7 +90,7 @@ class Partition:
             return CORRUPT_MESSAGE, -1
         if magic != _MAGIC:
             return UNSUPPORTED_FOR_MESSAGE_FORMAT, -1
-        if len(data) > MAX_BATCH_BYTES:
+        if len(data) > self.largest:
             return MESSAGE_TOO_LARGE, -1
         if producer >= 0:
             error, known = self._check_sequence(producer, epoch, sequence, sequence + delta)
@@ -101,13 +103,14 @@ class Partition:
 
     def _check_sequence(self, producer: int, epoch: int, first: int, last: int) -> tuple[int, int]:
         """Return an error code, and the offset of this very batch where it was taken before (else -1)."""
-        state = self._producers.get(producer)
-        if state is None or state.epoch != epoch:
-            state = self._producers[producer] = _Producer(epoch)
+        known = self._producers.get(producer)
+        state = known if known and known.epoch == epoch else _Producer(epoch)
+        self._producers[producer] = state
         for taken_first, taken_last, offset in state.taken:
             if (taken_first, taken_last) == (first, last):
                 return NO_ERROR, offset
-        expected = state.taken[-1][1] + 1 if state.taken else 0
+        # of a producer that the log does not know, any: its records may be deleted
+        expected = state.taken[-1][1] + 1 if state.taken else 0 if known else first
         if first != expected:
             return OUT_OF_ORDER_SEQUENCE, -1
         state.taken.append((first, last, self.end))
@@ -118,7 +121,7 @@ class Partition:
 
         At least one batch, then as many as fit in `max_bytes`. A client drops the records before `offset`.
         """
-        if not 0 <= offset <= self.end:
+        if not self.start <= offset <= self.end:
             return OFFSET_OUT_OF_RANGE, b""
         chosen: list[bytes] = []
         size = 0
@@ -132,6 +135,15 @@ class Partition:
             chosen.append(batch.data)
         return NO_ERROR, b"".join(chosen)
 
+    def delete_before(self, offset: int) -> tuple[int, int]:
+        """Have the log begin at an offset, -1 for its end; return Kafka's error code and where it begins."""
+        offset = self.end if offset == -1 else offset
+        if offset > self.end:
+            return OFFSET_OUT_OF_RANGE, -1
+        self.start = max(self.start, offset)
+        self.batches = [batch for batch in self.batches if batch.last >= self.start]
+        return NO_ERROR, self.start
+
     def offset_at(self, timestamp: int) -> tuple[int, int]:
         """Return (timestamp, offset) of the first record at or after `timestamp` (milliseconds).
 
@@ -140,12 +152,13 @@ class Partition:
         if timestamp == LATEST:
             return -1, self.end
         if timestamp == EARLIEST:
-            return -1, 0
+            return -1, self.start
         for batch in self.batches:
             if batch.max_timestamp < timestamp:
                 continue
             records = MemoryRecords(batch.data).next_batch()
             for record in records or ():
-                if record.timestamp is not None and record.timestamp >= timestamp:
-                    return record.timestamp, record.offset
+                at = record.timestamp
+                if at is not None and at >= timestamp and record.offset >= self.start:
+                    return at, record.offset
         return -1, -1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from prometheus_client import Counter, Gauge, Histogram
 
 from groundwire.errors import WAITED_FOR
@@ -21,6 +24,14 @@ PROVISIONAL = Counter(
 )
 DEFERRED = Counter("groundwire_deferred", "Records put on the deferred topic.")
 DEAD_LETTERS = Counter("groundwire_dead_letters", "Records that could not be decided.", ["code"])
+BROKEN_INPUT = Counter(
+    "groundwire_broken_input",
+    "Dead letters that are the sender's fault: tenant of the key, and header client-id or ce_source.",
+    ["tenant", "producer"],
+)
+RECORDS_LOST = Counter(
+    "groundwire_records_lost", "Offsets that retention deleted before a worker read them.", ["input"]
+)
 MISKEYED = Counter("groundwire_miskeyed", "Records whose key is not {tenant_id}:{user_id}.")
 MISPLACED = Counter(
     "groundwire_misplaced_records",
@@ -153,6 +164,21 @@ QUOTE_ITEMS = Counter(
 QUOTE_FAILURES = Counter(
     "groundwire_quote_failures", "Evidence of which not one quote stands in its source.", ["mode"]
 )
+
+_SENDER: Final = re.compile(r"[A-Za-z0-9._:/-]{1,100}")
+_SENDERS: Final = 100
+_senders: Final = set[tuple[str, str]]()
+
+
+def count_broken_input(tenant: str, producer: str) -> None:
+    """Count a record by its sender; after a hundred senders all others are one, as anybody may invent names."""
+    tenant, producer = (name if _SENDER.fullmatch(name) else "unknown" for name in (tenant, producer))
+    sender = tenant, producer
+    if sender not in _senders and len(_senders) >= _SENDERS:
+        sender = "other", "other"
+    _senders.add(sender)
+    BROKEN_INPUT.labels(*sender).inc()
+
 
 # A counter whose first value is 1 has no increase that anybody could be told of: what alerts look at begins at 0.
 for _dependency in WAITED_FOR:

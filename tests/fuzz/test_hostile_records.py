@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from agents.outputs import outputs
-from groundwire.dead_letters.letters import Selection, read_letter
-from groundwire.dead_letters.redrive import Redrive, RedriveOutcome, Rules
+from groundwire.cli.dead_letters import Letter, Selection, redrive_letters
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.types import Acted, DeadLetter, Decided, Refused
 from groundwire.keys.attestation import Keys
 from groundwire.logs import report_fault
-from groundwire.messages.base import from_milliseconds, to_milliseconds
+from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decode import decode_claim, decode_response, decode_review_decision
 from groundwire.messages.headers import (
     InboundRecord,
@@ -217,7 +216,8 @@ def some_letter(rng):
     topic = rng.one(*INPUTS, CLAIMS, f"{PREFIX}approved", "other.claims", text(rng)[:60])
     topic = topic.encode("utf-8", "replace").decode()
     error = RecordError(rng.choice(list(ErrorCode)), rng.said().decode())
-    headers = list(dead_letter_headers(error, topic, rng.one(0, 2), rng.one(0, 7, 2**62), ()))
+    place = topic, rng.one(0, 2), rng.one(0, 7, 2**62)
+    headers = list(dead_letter_headers(error, *place, (), rng.one(-1, 0, 5000, 2**62)))
     for _ in range(rng.one(0, 0, 1, 2)):
         name, held = headers.pop(rng.randrange(len(headers)))
         broken = rng.one(None, b"", b"-1", b"9" * 30, "\u0663".encode(), scratched(rng, held or b""))
@@ -230,18 +230,14 @@ def some_letter(rng):
 
 
 def test_a_dead_letter_is_sent_back_once_with_its_bytes_or_not_at_all():
-    async def no_wait(_seconds): ...
-
     async def redriven(log):
-        run = Redrive(
-            log, Selection(), Rules(PREFIX, "ann"), now=lambda: from_milliseconds(log.clock), sleep=no_wait
-        )
-        return [step async for step in run.run() if step.outcome == RedriveOutcome.REDRIVEN]
+        run = redrive_letters(log, Selection(), "ann", most=3, rate=1e9, limit=None)
+        return [letter async for letter in run if letter.outcome == "redriven"]
 
     async def sent_back(rng):
         log = FakeLog()
         for _ in range(rng.randint(1, 4)):
-            read_letter(log.put(DEAD, *some_letter(rng)))
+            Letter(log.put(DEAD, *some_letter(rng)))
         if rng.chance(0.3):
             log.put(AUDIT, b"", written(rng, any_value(rng)))
         before = {topic: len(records) for topic, records in log.topics.items()}
@@ -249,8 +245,8 @@ def test_a_dead_letter_is_sent_back_once_with_its_bytes_or_not_at_all():
         grown = {topic for topic, records in log.topics.items() if len(records) > before.get(topic, 0)}
         assert grown <= {AUDIT, *INPUTS}
         for step in sent:
-            on_topic = [(one.key, one.value) for one in log.topics[step.letter.failed.topic]]
-            assert (step.letter.record.key, step.letter.record.value) in on_topic
+            on_topic = [(one.key, one.value) for one in log.topics[step.failure.topic]]
+            assert (step.record.key, step.record.value) in on_topic
         for record in log.topics[AUDIT][before.get(AUDIT, 0) :]:
             read_strictly(record.value)
         assert not await redriven(log)

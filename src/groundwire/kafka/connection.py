@@ -58,7 +58,10 @@ after it on its partition would be rejected too.
 """
 
 MAX_LETTER_BYTES: Final = 1_090_000
-"""The same of a dead letter, whose topic accepts more: the letter of any record must fit, or its partition stops."""
+"""The same of a dead letter, whose topic is declared to take more."""
+
+MAX_AHEAD: Final = 3_500_000
+"""Milliseconds by which a record's time may be ahead: a broker with default settings refuses an hour."""
 
 ISOLATION: Final = "read_committed"
 """A record of a transaction is read once that is committed; an open one holds back what stands behind it."""

@@ -321,6 +321,7 @@ AuditType = Literal[
     "state_rebuilt",
     "policy_loaded",
     "evidence_failure",
+    "records_lost",
     "seal",
 ]
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cache, cached_property
 from typing import Final, NamedTuple
 
-from groundwire.errors import RecordError
+from groundwire.errors import ErrorCode, RecordError
 from groundwire.messages.base import format_time, from_milliseconds, sha256_hex
 from groundwire.messages.decisions import Decision, Origin
 from groundwire.text.normalise import escape_controls
@@ -134,7 +134,7 @@ def passed(incoming: Headers) -> list[tuple[str, bytes]]:
 
 
 def dead_letter_headers(
-    error: RecordError, topic: str, partition: int, offset: int, incoming: Headers
+    error: RecordError, topic: str, partition: int, offset: int, incoming: Headers, timestamp: int = -1
 ) -> list[tuple[str, bytes]]:
     """Return the original headers and, after Kafka Connect's convention, where and why the record failed.
 
@@ -145,6 +145,7 @@ def dead_letter_headers(
         "__connect.errors.topic": topic,
         "__connect.errors.partition": str(partition),
         "__connect.errors.offset": str(offset),
+        "__connect.errors.timestamp": str(timestamp),
         "__connect.errors.stage": "VALUE_CONVERTER",
         "__connect.errors.class.name": type(error).__name__,
         "__connect.errors.exception.class.name": f"{type(error).__module__}.{type(error).__qualname__}",
@@ -158,6 +159,15 @@ def dead_letter_headers(
     return [*original, *((key, value.encode()) for key, value in fields.items())]
 
 
+VALUE_OMITTED: Final = "gw-value-omitted"
+"""SHA-256 and bytes of a value that was too large for the dead-letter topic."""
+OF_LETTERS: Final = {
+    VALUE_OMITTED,
+    *(name for name, _ in dead_letter_headers(RecordError(ErrorCode.INVALID_JSON, ""), "", 0, 0, ())),
+}
+"""Headers that the gate adds to a dead letter."""
+
+
 class Failure(NamedTuple):
     """Why and where a record failed, as its dead letter says; None for what no header says."""
 
@@ -166,6 +176,7 @@ class Failure(NamedTuple):
     topic: str | None
     partition: int | None
     offset: int | None
+    timestamp: int | None
     attempts: int | None
 
 
@@ -175,7 +186,7 @@ def failure_of(letter: InboundRecord) -> Failure:
     def number(text: str | None) -> int | None:
         return int(text) if text and text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
 
-    where = "exception.message", "topic", "partition", "offset"
+    where = "exception.message", "topic", "partition", "offset", "timestamp"
     names = *(f"__connect.errors.{name}" for name in where), ATTEMPTS
     message, topic, *numbers = (header(letter.headers, name) for name in names)
     return Failure(header(letter.headers, "gw-error"), message, topic, *map(number, numbers))

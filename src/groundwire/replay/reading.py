@@ -109,8 +109,8 @@ class ReplayReader:
         def keep_outcome(record: InboundRecord) -> None:
             topic = (record.topic or "").removeprefix(self._prefix)
             if topic == TopicName.DEAD_LETTER:
-                _, _, *place, _ = failure_of(record)
-                store.mark("ended", "{}/{}@{}".format(*place))
+                failed = failure_of(record)
+                store.mark("ended", f"{failed.topic}/{failed.partition}@{failed.offset}")
             elif topic == TopicName.RETRACTIONS:
                 if erasure := read_tombstone(record):
                     store.note_erasure(erasure)

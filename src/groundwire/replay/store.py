@@ -61,11 +61,11 @@ CREATE TABLE IF NOT EXISTS misfits (place TEXT, id TEXT, fields TEXT, other INTE
 CREATE TABLE IF NOT EXISTS lines (sha BLOB PRIMARY KEY, at INTEGER, size INTEGER) WITHOUT ROWID;
 """
 
-Mark = Literal["contradicted", "decided", "ended"]
+Mark = Literal["contradicted", "decided", "ended", "lost"]
 """What is known under a name.
 
 A decision's id: another was published under it too; the digest of a subject: it has a decision; a record's position as
-text, or the id of its audit event: it ended without one.
+text, or the id of its audit event: it ended without one; a time and offsets: records were lost.
 """
 
 
@@ -228,9 +228,23 @@ class RecordStore(Store):
         self.put("misfits", str(RecordPlace.of(published)), name, json.dumps(list(fields)), other)
 
     def note_event(self, value: bytes | None) -> None:
-        """Note the end that an action has in an event of `audit`; other values are skipped."""
-        if event := AuditEvent.of_type(value, "refused_action", "review_action"):
+        """Note the end of an action, or lost records, of an event of `audit`; other values are skipped."""
+        event = AuditEvent.of_type(value, "refused_action", "review_action", "records_lost")
+        if event is None:
+            return
+        if event.type != "records_lost":
             self.mark("ended", event.event_id)
+            return
+        match event.detail:
+            case {"topic": str(topic), "partition": int(number), "first": int(first), "end": int(end)}:
+                self.mark("lost", f"{to_milliseconds(event.at)} {end} {RecordPlace(topic, number, first)}")
+
+    def lost(self) -> Iterator[tuple[int, OffsetRange]]:
+        """Yield the offsets that retention deleted before a worker read them, and when one noted it."""
+        for (name,) in self.rows("SELECT name FROM marks WHERE kind = 'lost' ORDER BY name"):
+            at, end, where = name.split(" ", 2)
+            place = RecordPlace.parse(where)
+            yield int(at), OffsetRange(*place, int(end))
 
     def missing_places(self) -> list[RecordPlace]:
         """Return the positions that replayed decisions rest on and that were not read yet."""

@@ -24,6 +24,7 @@ from groundwire.kafka.reader import OffsetRange, RecordPlace, Start
 from groundwire.kafka.store import SCRATCH, Store
 from groundwire.keys.attestation import AttestationState, Keys, Role
 from groundwire.logs import report_fault
+from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Decision, Kind, Origin
 from groundwire.messages.identity import event_id
 from groundwire.messages.seals import SEALED
@@ -78,9 +79,10 @@ class VerifyStatus(StrEnum):
     """The result of verifying a decision.
 
     `contradicted`: another decision was published under its id, or the audit records its action as refused; `expired`:
-    retention has removed a record that it needs. Of seals: `unsealed`, no seal covers its bytes; `not_sealed_yet`, its
-    worker has not sealed its offset; `removed`, a sealed record is on no topic; `broken_chain`, a seal is missing;
-    `bad_seal`, no gate's key signed it. `unattested`: a key that the decision names did not sign.
+    retention has removed a record that it needs. Of inputs: `lost`, retention removed them before a worker read them.
+    Of seals: `unsealed`, no seal covers its bytes; `not_sealed_yet`, its worker has not sealed its offset; `removed`,
+    a sealed record is on no topic; `broken_chain`, a seal is missing; `bad_seal`, no gate's key signed it.
+    `unattested`: a key that the decision names did not sign.
     """
 
     EQUAL = "equal"
@@ -95,6 +97,7 @@ class VerifyStatus(StrEnum):
     BROKEN_CHAIN = "broken_chain"
     BAD_SEAL = "bad_seal"
     UNATTESTED = "unattested"
+    LOST = "lost"
 
 
 def format_counts(counts: Mapping[VerifyStatus, int]) -> str:
@@ -237,6 +240,11 @@ async def verify_topics(
                 wrong = VerifyStatus.CONTRADICTED if misfit.other else VerifyStatus.DIFFERS
                 detail = _OTHER if misfit.other else "the record does not fit"
                 yield Placed(misfit.where, VerifyFinding(wrong, misfit.name, misfit.fields, detail))
+        for at, (topic, number, first, end) in store.lost():
+            if not isinstance(since, datetime) or at >= to_milliseconds(since):
+                detail = f"offsets {first} to {end - 1}: retention deleted them before a worker read them"
+                where = str(RecordPlace(topic, number, first))
+                yield Placed(where, VerifyFinding(VerifyStatus.LOST, None, detail=detail))
         verifier = Verifier(store, policies, exactly=True)
         total = store.count_decisions()
         for done, (where, value) in enumerate(store.decisions(), 1):

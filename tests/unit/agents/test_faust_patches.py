@@ -38,7 +38,8 @@ def consumer(monkeypatch: pytest.MonkeyPatch) -> Any:
     assignment = SimpleNamespace(state_value={A: SimpleNamespace(highwater=150, lso=100)}.get)
     made = FetchConsumer.__new__(FetchConsumer)
     made.app = Mock(partitions=Mock(new_book=lambda: PartitionBook(clock=lambda: made.now)))
-    made.books = {}
+    made.books, made.positions, made.starts, made._recreated = {}, {}, {}, set()
+    made._committed_offset = {A: 100}
     made._ready, made._freed, made._held, made._thread = set(), asyncio.Event(), True, Mock()
     subscription = made._thread._ensure_consumer.return_value._subscription.subscription
     subscription.assignment = assignment
@@ -108,6 +109,28 @@ async def test_a_fetch_that_ends_after_a_revocation_says_nothing_of_the_next_ass
     await fetch(203, held=True)
     book = consumer.books[A]
     assert (book.first_offset, book.committable) == (200, 203), "transaction markers"
+
+
+def test_records_that_are_gone_are_reported_and_passed_over_and_an_earlier_start_has_all_partitions_assigned_anew(
+    consumer: Any,
+):
+    lost, rejoin = consumer.app.partitions.note_lost, consumer._thread._ensure_consumer()._coordinator
+    consumer.starts[A] = OffsetAndMetadata(-1, "")
+    consumer.note_start(A, 40)
+    consumer.starts[B] = OffsetAndMetadata(100, "")
+    consumer.note_start(B, 100)
+    lost.assert_not_called()  # nothing was committed, and what was is where it goes on
+    consumer.note_start(B, 130)
+    lost.assert_called_once_with(B, 100, 130)
+    assert consumer.books[B].committable == 130
+    rejoin.request_rejoin.assert_not_called()
+    hand_out(consumer, 40, 49)
+    consumer.note_start(A, 3)
+    rejoin.request_rejoin.assert_called_once_with()
+    assert A not in consumer.books, "nothing of the other log is committed"
+    assert not consumer._has_room(A)
+    assert consumer._has_room(B)
+    lost.assert_called_once()
 
 
 async def test_the_fetch_in_flight_takes_in_partitions_that_have_room_or_are_newly_assigned(

@@ -1,8 +1,8 @@
 """Topics in memory, on which a run can crash after any record."""
 
 from collections import defaultdict
-from contextlib import asynccontextmanager
 
+from groundwire.cli.dead_letters import Log
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.kafka.reader import RecordPlace
 from groundwire.messages.base import to_milliseconds
@@ -18,32 +18,39 @@ class CrashError(Exception):
     """The run crashes."""
 
 
-class FakeLog:
-    """One partition a topic, and a second between records; after `crash_after` more records the run crashes."""
+class FakeLog(Log):
+    """Topics of a partition each, and a second between records; after `crash_after` more records the run crashes."""
 
     def __init__(self):
+        self.prefix = PREFIX
         self.topics = defaultdict(list)
         self.clock = 1_767_225_600_000  # 2026-01-01T00:00:00Z
         self.crash_after = None
         self.crash = CrashError()
-        self.read = []
-        self.failed = set()
+        self.sent = []
 
-    def put(self, topic, key, value, headers=()):
+    def put(self, topic, key, value, headers=(), timestamp=None):
         self.clock += 1000
-        record = InboundRecord(
-            topic, 0, len(self.topics[topic]), self.clock, key, value, tuple(map(tuple, headers))
-        )
+        at = self.clock if timestamp is None else timestamp
+        record = InboundRecord(topic, 0, len(self.topics[topic]), at, key, value, tuple(map(tuple, headers)))
         self.topics[topic].append(record)
         return record
 
     def bury(
-        self, value=b"{", *, key=b"acme:ann", topic=CLAIMS, code="worker_crash", headers=(), offset=None
+        self,
+        value=b"{",
+        *,
+        key=b"acme:ann",
+        topic=CLAIMS,
+        code="worker_crash",
+        headers=(),
+        offset=None,
+        timestamp=5000,
     ):
         """Append a dead letter as the gate writes it, by default of a new record."""
         offset = len(self.topics[DEAD]) + 7 if offset is None else offset
         error = RecordError(ErrorCode(code), "why")
-        return self.put(DEAD, key, value, dead_letter_headers(error, topic, 2, offset, headers))
+        return self.put(DEAD, key, value, dead_letter_headers(error, topic, 2, offset, headers, timestamp))
 
     def gate_refuses(self):
         """Append a dead letter for each redriven record that has none yet."""
@@ -54,35 +61,26 @@ class FakeLog:
                 error = RecordError(ErrorCode.INVALID_JSON, "why")
                 headers = dead_letter_headers(error, topic, 0, record.offset, record.headers)
                 self.put(DEAD, record.key, record.value, headers)
-                self.failed.add(RecordPlace(topic, 0, record.offset))
 
-    async def letters(self, start, partition):  # noqa: ARG002 - as the protocol has it
-        first = start if isinstance(start, int) else 0
-        for record in list(self.topics[DEAD])[first:]:
-            yield record
-
-    async def records(self, topic, since):
-        self.read.append(topic)
-        for record in list(self.topics[topic]):
-            if record.timestamp >= to_milliseconds(since):
+    async def read(self, topic, start, partition=None):  # noqa: ARG002 - as the real one
+        for record in list(self.topics[f"{PREFIX}{topic}"]):
+            if isinstance(start, int):
+                begun = record.offset >= start
+            else:
+                begun = isinstance(start, str) or record.timestamp >= to_milliseconds(start)
+            if begun:
                 yield record
 
-    async def oldest(self, start, partition):  # noqa: ARG002 - as the protocol has it
-        return min((record.timestamp for record in self.topics[DEAD]), default=None)
-
-    @asynccontextmanager
-    async def failing(self, since):  # noqa: ARG002 - as the protocol has it
-        yield self.failed
-
-    async def publish(self, records):
+    async def send(self, records):
         places = []
         for one in records:
             if self.crash_after == 0:
                 raise self.crash
             if self.crash_after is not None:
                 self.crash_after -= 1
+            self.sent.append((one.topic, one.partition, one.timestamp))
             record = self.put(one.topic, one.key, one.value, one.headers)
-            places.append((record.partition, record.offset))
+            places.append(RecordPlace(one.topic, record.partition, record.offset))
         if self.crash_after == 0:
             raise self.crash
         return places
