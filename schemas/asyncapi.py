@@ -175,11 +175,13 @@ def _dead_letter_headers() -> dict[str, str | Document]:
         "topic": "Where the record stood.",
         "partition": "Where the record stood.",
         "offset": "Where the record stood.",
+        "timestamp": "The record's time in milliseconds.",
         "exception.message": "What is wrong, without the record's text.",
     }
     return {
         "gw-error": "Error code.",
         "gw-attempts": "How often the record has failed.",
+        "gw-value-omitted": "SHA-256 and bytes of a value that the topic does not take, and the letter lacks.",
         **{f"__connect.errors.{name}": description for name, description in errors.items()},
     }
 

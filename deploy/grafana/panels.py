@@ -164,7 +164,10 @@ ROWS: Final = (
             Panel(
                 "Dead letters",
                 "short",
-                (Query("sum by (code) (increase(groundwire_dead_letters_total[1h]))", "{{code}} in 1 h"),),
+                (
+                    Query("sum by (code) (increase(groundwire_dead_letters_total[1h]))", "{{code}} in 1 h"),
+                    Query("sum(increase(groundwire_records_lost_total[1h]))", "deleted unread in 1 h"),
+                ),
                 "`groundwire dead-letters list` shows them.",
             ),
         ),
