@@ -279,8 +279,8 @@ class FetchConsumer(driver.Consumer):
     def note_start(self, tp: TP, position: int) -> None:
         """Take the offset at which a partition is read on: a later one than the next means that records are gone.
 
-        An earlier one is that of a topic that was declared again: all partitions are assigned anew, because what is
-        known of this one is of another log.
+        An earlier one is that of a topic that was declared again. Where something was read of the one before, all
+        partitions are assigned anew: what is known of this one is of another log.
         """
         committed = self.starts.get(tp)
         due = self.positions.get(tp, committed.offset if committed else -1)
@@ -289,14 +289,13 @@ class FetchConsumer(driver.Consumer):
             self.app.partitions.note_lost(tp, due, position)
             self._book(tp).pass_over(position, first=due)
         elif position < due:
-            log.warning(
-                "topic.recreated", topic=tp.topic, partition=tp.partition, expected=due, found=position
-            )
-            self.books.pop(tp, None)
-            self._committed_offset.pop(tp, None)
-            self._recreated.add(tp)
-            coordinator: Any = self._thread._ensure_consumer()._coordinator
-            coordinator.request_rejoin()
+            where = {"topic": tp.topic, "partition": tp.partition, "expected": due, "found": position}
+            log.warning("topic.recreated", **where)
+            if self.books.pop(tp, None) is not None:
+                self._committed_offset.pop(tp, None)
+                self._recreated.add(tp)
+                coordinator: Any = self._thread._ensure_consumer()._coordinator
+                coordinator.request_rejoin()
 
     async def missing(self, topics: Sequence[str]) -> list[str]:
         """Return those of the topics that do not exist. Raises: KafkaError."""

@@ -56,6 +56,7 @@ class Letter:
     def __init__(self, record: InboundRecord) -> None:
         self.record, self.failure = record, named.failure_of(record)
         self.failed = read_dead_letter(record)
+        self.origin = dict[str, Any](zip(RecordPlace._fields, self.failure[2:5], strict=True))
         self.name = f"{record.partition}@{record.offset}"
         self.headers = [(name, value) for name, value in record.headers if name not in named.OF_LETTERS]
         self.omitted = named.header(record.headers, named.VALUE_OMITTED)
@@ -89,34 +90,29 @@ class Letter:
     def note(self, topic: str) -> InboundRecord:
         """Return the audit event of its redrive: of no tenant, as the gate's own of a dead letter, without text."""
         failure, record, sent = self.failure, self.record, self.redriven or {}
+        stands = {name: sent[name] for name in RecordPlace._fields}
         detail: dict[str, Any] = {"action": "redriven", "letter": self.id, "code": failure.code}
-        detail |= {"attempts": failure.attempts, "partition": record.partition, "offset": record.offset}
+        detail["attempts"] = failure.attempts
         detail |= {
-            "origin": _place(*failure[2:5]),
-            "stands": {name: sent[name] for name in RecordPlace._fields},
+            "partition": record.partition,
+            "offset": record.offset,
+            "origin": self.origin,
+            "stands": stands,
         }
-        of = {
-            "type": "dead_letter",
-            "tenant_id": "",
-            "subject_id": None,
-            "decision_id": None,
-            "detail": detail,
-        }
-        event = AuditEvent.model_validate(
-            {"event_id": self.id, "at": sent["at"], "actor": sent["actor"], **of}
-        )
-        headers = named.event_headers("audit", self.id, sent["at"], "", self.headers)
+        fields = {"type": "dead_letter", "at": sent["at"], "actor": sent["actor"], "detail": detail}
+        event = AuditEvent.made(event_id=self.id, tenant_id="", subject_id=None, decision_id=None, **fields)
+        headers = named.event_headers("audit", self.id, format_time(event.at), "", self.headers)
         return InboundRecord(topic, -1, 0, -1, b"", event.model_dump_json().encode(), headers)
 
     def as_json(self) -> dict[str, Any]:
         failed, value = self.failed, self.record.value
         return {
             "letter": self.name,
-            "at": format_time(from_milliseconds(self.record.timestamp)),
+            "at": from_milliseconds(self.record.timestamp),
             "error": failed.code,
             "message": failed.message,
             "attempts": self.failure.attempts,
-            **_place(failed.topic, failed.partition, failed.offset),
+            **self.origin,
             **bytes_json("key", self.record.key),
             "tenant_id": failed.tenant_id,
             "user_id": failed.user_id,
@@ -126,10 +122,6 @@ class Letter:
             "redriven": self.redriven,
             **({"outcome": self.outcome, "why": self.why or None} if self.outcome else {}),
         }
-
-
-def _place(topic: str | None, partition: int | None, offset: int | None) -> dict[str, Any]:
-    return {"topic": topic, "partition": partition, "offset": offset}
 
 
 class Selection(NamedTuple):
@@ -224,8 +216,7 @@ async def selected(log: Log, selection: Selection) -> AsyncGenerator[Letter, Non
                         "letter": str(name),
                         "stands": {"topic": _, "partition": _, "offset": _} as place,
                     } if event:
-                        at = format_time(event.at)
-                        redriven.setdefault(name, {"at": at, "actor": event.actor, **place})
+                        redriven.setdefault(name, {"at": event.at, "actor": event.actor, **place})
     async with aclosing(read()) as letters:
         async for letter in letters:
             letter.redriven = redriven.get(letter.id)
@@ -238,7 +229,7 @@ async def redrive_letters(
     """Send letters' records back, or say what would be sent where there is no actor. Raises: BrokerUnavailable."""
 
     async def send(letters: Sequence[Letter]) -> None:
-        at = format_time(datetime.now(UTC))
+        at = datetime.now(UTC)
         for letter, place in zip(letters, await log.send([one.again for one in letters]), strict=True):
             letter.outcome, letter.redriven = "redriven", {"at": at, "actor": actor, **place._asdict()}
         await log.send([letter.note(f"{log.prefix}{TopicName.AUDIT}") for letter in letters])

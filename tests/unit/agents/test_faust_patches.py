@@ -131,6 +131,12 @@ def test_records_that_are_gone_are_reported_and_passed_over_and_an_earlier_start
     assert not consumer._has_room(A)
     assert consumer._has_room(B)
     lost.assert_called_once()
+    consumer.positions.clear()
+    consumer.starts[A] = OffsetAndMetadata(
+        100, ""
+    )  # as the group still has it: anew it would be the same again
+    consumer.note_start(A, 0)
+    rejoin.request_rejoin.assert_called_once_with()
 
 
 async def test_the_fetch_in_flight_takes_in_partitions_that_have_room_or_are_newly_assigned(

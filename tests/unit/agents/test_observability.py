@@ -20,6 +20,7 @@ from agents.hooks import Batch
 from agents.observability import BatchMetrics, InternalErrors, Tracing, open_tracing, set_tenant_gauges
 from agents.outputs import outputs
 from agents.wiring import build_assessor, count_model
+from groundwire import metrics
 from groundwire.epistemic.plan import VerifierFacts
 from groundwire.epistemic.types import ModelCall
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, UsageError
@@ -103,6 +104,35 @@ async def test_each_decision_and_action_counts_once_and_everything_else_is_a_rep
     claim = other.claim("b", "another text of nobody")
     results = await other.results(claim, claim)
     assert counted(results) == {("ungrounded",): 1} | repeat
+
+
+def test_broken_input_counts_by_tenant_and_producer_of_which_nobody_may_invent_more_than_a_hundred(
+    monkeypatch,
+):
+    monkeypatch.setattr(metrics, "_senders", set())
+
+    def send(code: ErrorCode, key: bytes | None, *headers: tuple[str, bytes]) -> None:
+        dead = DeadLetter(InboundRecord("t", 0, 0, 0, key, b"{", headers), RecordError(code, "why"))
+        BatchMetrics("claims").after_publish(published([dead]))
+
+    def counted(tenant: str, producer: str) -> float:
+        return value("broken_input_total", tenant=tenant, producer=producer)
+
+    for code in ErrorCode:
+        send(code, b"acme:ann", ("client-id", b"crm-7"))
+    assert counted("acme", "crm-7") == 4, (
+        "conflicts, crashes and what the broker refuses are not the sender's alone"
+    )
+    send(ErrorCode.INVALID_JSON, b"acme:ann", ("ce_source", b"/crm/eu"))
+    assert counted("acme", "/crm/eu") == 1
+    for key, producer in ((None, b""), (b"\xff:ann", b"\xff"), (b"my salary is 1234", b"x" * 101)):
+        send(ErrorCode.TOO_LARGE, key, ("client-id", producer))
+    assert counted("unknown", "unknown") == 3, "no text is a label"
+    for number in range(200):
+        send(ErrorCode.INVALID_JSON, b"invented-%d:ann" % number)
+    assert counted("other", "other") == 103
+    send(ErrorCode.INVALID_JSON, b"acme:ann", ("client-id", b"crm-7"))
+    assert counted("acme", "crm-7") == 5
 
 
 def facts(*calls: dict[str, object]) -> VerifierFacts:

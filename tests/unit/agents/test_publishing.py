@@ -637,3 +637,35 @@ async def test_nothing_is_asked_of_state_until_the_topics_are_read_and_the_polic
     for bench.epoch in ("first", "first", "second"):
         await bench.subject.before_step({0, 1}, PartitionLease())
     assert bench.kept == ["policy", "policy"], "once an epoch"
+
+
+async def test_nothing_is_committed_past_a_loss_of_which_the_audit_does_not_know(publisher, producer):
+    audit, commits = AuditPublisher(publisher, now=lambda: datetime.now(UTC)), {TP("claims", 0): (9, "")}
+    audit.note("records_lost", {"topic": "claims", "partition": 0, "first": 2, "end": 9})
+    publisher.publish = AsyncMock(side_effect=BrokerUnavailable("away"))
+    assert await audit.before_commit(commits) == {}
+    del publisher.publish
+    assert await audit.before_commit(commits) == commits
+    assert [topic for topic, _ in producer.sent] == ["p.audit"]
+
+
+async def test_a_dead_letter_keeps_its_records_time_unless_the_broker_would_refuse_or_remove_it(
+    publisher, producer, monkeypatch
+):
+    now, times = 1_767_225_600_000, []
+    monkeypatch.setattr(publishing.time, "time", lambda: now / 1000)
+    create = producer.create_batch
+
+    def create_batch():
+        batch = create()
+        append = batch.append
+        batch.append = lambda **record: times.append(record["timestamp"]) or append(**record)
+        return batch
+
+    producer.create_batch = create_batch
+    hour, day = 3_600_000, 86_400_000
+    for at in (now, now - 29 * day, now + hour // 2, -1, 0, now - 31 * day, now + hour, 2**62):
+        cause = InboundRecord("p.claims", 0, 0, at, b"k", b"v")
+        await publisher.publish([Output(TopicName.DEAD_LETTER, b"k", b"v", [], cause, at)])
+    await publisher.publish([output(b"v")])
+    assert times == [now, now - 29 * day, now + hour // 2, *[None] * 6]
