@@ -136,6 +136,11 @@ async def test_a_letter_that_is_too_large_for_its_topic_goes_without_its_value_a
     await deployment.produce([b"{"], key=b"k" * 250_000, partition=0)
     await deployment.produce(of_one(1), partition=0)
     await deployment.decision("c1")
+
+    async def three_letters() -> None:
+        assert len(await deployment.stored("dead-letter")) == 3
+
+    await eventually(three_letters)
     letters = sorted(
         await deployment.stored("dead-letter"), key=lambda one: one.header("__connect.errors.offset")
     )
