@@ -20,7 +20,16 @@ from agents.hooks import Batch, Hook
 from agents.outputs import Output
 from groundwire import metrics
 from groundwire.errors import ErrorCode, UsageError
-from groundwire.gate.types import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
+from groundwire.gate.types import (
+    Acted,
+    Commented,
+    DeadLetter,
+    Decided,
+    Deferred,
+    Provisional,
+    Refused,
+    Result,
+)
 from groundwire.library.events import emit
 from groundwire.library.quotes import count_quotes
 from groundwire.messages.decisions import Decision, Place, ReasonCode
@@ -151,6 +160,8 @@ class BatchMetrics(Hook):
                     metrics.REVIEW_ACTIONS.labels(result.review.action, decision.reason_code).inc()
                 case Decided() | Acted():
                     metrics.REPEATS.inc()
+                case Commented(review=review):
+                    metrics.REVIEW_ACTIONS.labels(review.action, review.action).inc()
                 case Refused(code=code):
                     metrics.REVIEW_ACTIONS.labels(result.review.action, f"refused_{code}").inc()
                 case Provisional(decision=decision):
@@ -277,6 +288,8 @@ def _outcome(result: Result) -> dict[str, str | int]:
             found: dict[str, str | int] = {"outcome": "decided", **codes, "revision": decision.revision}
         case DeadLetter(error=error):
             found = {"outcome": "dead_letter", "error": str(error.code)}
+        case Commented(review=review):
+            found = {"outcome": str(review.action)}
         case Refused(code=code):
             found = {"outcome": "refused", "reason_code": str(code)}
         case _:

@@ -10,7 +10,16 @@ from typing import Any, Final
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.response_case import fan_out
 from groundwire.gate.tree import is_code, reviewed
-from groundwire.gate.types import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
+from groundwire.gate.types import (
+    Acted,
+    Commented,
+    DeadLetter,
+    Decided,
+    Deferred,
+    Provisional,
+    Refused,
+    Result,
+)
 from groundwire.messages.base import format_time, from_milliseconds, immutable, to_milliseconds
 from groundwire.messages.decisions import AuditEvent, AuditType, Decision, Kind, Place, Verdict
 from groundwire.messages.headers import (
@@ -29,8 +38,10 @@ from groundwire.messages.records import Retraction
 from groundwire.messages.seals import Seal
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.replay.review_closures import closed_by
+from groundwire.state.model import SubjectStatus
 
 ACTOR: Final = "groundwire"
+_NOTED: Final = {"comment": "commented", "pass": "passed"}
 
 _SIGNATURE: Final = 300
 """Bytes of the longest signature."""
@@ -122,9 +133,7 @@ def _outputs(result: Result) -> Iterator[Output]:
     match result:
         case Decided(decision=decision):
             yield _decision(record, decision)
-            if decision.facts.place == Place.FREE:
-                detail = {"reason_code": decision.reason_code, "revision": decision.revision}
-                yield _of_decision(record, "enqueue", decision, detail)
+            yield from _enqueued(record, decision)
             if failure := ((decision.report or {}).get("quotes") or {}).get("failure"):
                 # no quote of the response is in its source (S1-40, S1-42)
                 yield _of_decision(record, "evidence_failure", decision, failure)
@@ -143,15 +152,15 @@ def _outputs(result: Result) -> Iterator[Output]:
         case Acted(decision=decision, retraction=retraction):
             yield _decision(record, decision)
             yield _acted(result)
+            yield from _enqueued(record, decision)
             if retraction is not None:
                 yield from _retracted(record, retraction, result.review.action_id)
         case Refused(code=code, current=current):
-            found = {
-                "outcome": code,
-                "revision": current.revision if current else None,
-                "state": current.state.name.lower() if current else None,
-            }
+            found = {"outcome": code, **_status(current)}
             yield _action("refused_action", result, None, found)
+        case Commented(review=review, current=current):
+            at = decision_id(review.subject, current.revision)
+            yield _action("review_action", result, at, {"outcome": _NOTED[review.action], **_status(current)})
 
 
 def _decision(record: InboundRecord, decision: Decision) -> Output:
@@ -162,6 +171,12 @@ def _decision(record: InboundRecord, decision: Decision) -> Output:
         decision_headers(decision, record.headers),
         record,
     )
+
+
+def _enqueued(record: InboundRecord, decision: Decision) -> Iterator[Output]:
+    if decision.facts.place == Place.FREE:
+        detail = {"reason_code": decision.reason_code, "revision": decision.revision}
+        yield _of_decision(record, "enqueue", decision, detail)
 
 
 def _deferred(record: InboundRecord, key: bytes | None) -> Output:
@@ -185,11 +200,18 @@ def _ids(of: Decision | Retraction) -> dict[str, str]:
     return {name: getattr(of, name) for name in ("tenant_id", "subject_id", "decision_id")}
 
 
+def _status(current: SubjectStatus | None) -> dict[str, Any]:
+    return {
+        "revision": current.revision if current else None,
+        "state": current.state.name.lower() if current else None,
+    }
+
+
 def _acted(result: Acted) -> Output:
     """Report an action by its own revision, though the subject may have moved on."""
     review, decision = result.review, result.decision
     superseded = decision.revision != result.revision
-    # only an approval can be superseded
+    # only an approval or an overruled block can be superseded
     own = reviewed(review.action, expired=False, duplicate=False)
     detail: dict[str, Any] = {
         "outcome": own.code if superseded else decision.reason_code,
@@ -203,7 +225,9 @@ def _acted(result: Acted) -> Output:
     return _action("review_action", result, decision_id(subject, result.revision), detail)
 
 
-def _action(kind: AuditType, result: Acted | Refused, decision: str | None, detail: dict[str, Any]) -> Output:
+def _action(
+    kind: AuditType, result: Acted | Refused | Commented, decision: str | None, detail: dict[str, Any]
+) -> Output:
     """Report an action, at the time of its first record.
 
     Its id names the event of its outcome. A refusal that is not recorded (`at` is 0) may use the id of an action to

@@ -154,7 +154,7 @@ class People:
         """Build an action on the subject of a request; `text`: of an edit, by default the claim's own."""
         self.claims.offset += 1
         action = ReviewAction(action)
-        keyed = action in {ReviewAction.APPROVE, ReviewAction.EDIT, ReviewAction.REJECT}
+        keyed = action.value in {"approve", "edit", "reject", "overrule"}
         query = ask.dedup if text is None else dedup(text, ask.subject)
         return ReviewRequest(
             **{

@@ -263,7 +263,7 @@ class Lifecycle(RuleBasedStateMachine):
     @precondition(lambda self: self.asks)
     @rule(
         data=st.data(),
-        aim=st.sampled_from((P, P, P, A, None)),
+        aim=st.sampled_from((P, P, P, A, B, None)),
         action=st.sampled_from((*ReviewAction, ReviewAction.APPROVE, ReviewAction.EDIT)),
         aside=st.sampled_from((0, 0, 0, 0, 1, -1)),
         text=st.sampled_from((*TEXTS, "a text of its own")),
@@ -275,9 +275,10 @@ class Lifecycle(RuleBasedStateMachine):
         current = self.current()
         aimed = [who for who, outcome in current.items() if outcome.state is aim] or list(current)
         who = data.draw(st.sampled_from(sorted(aimed)))
-        action = ReviewAction.RETRACT if aim is A else action
+        action = {A: ReviewAction.RETRACT, B: ReviewAction.OVERRULE}.get(aim, action)
         ask, edited = self.asks[who], action is ReviewAction.EDIT and self.asks[who].dedup is not None
         changes = {flags: "unauthorized" if flags == "refused" else True} if flags else {}
+        changes |= {"record": b"kept"} if action is ReviewAction.OVERRULE else {}
         revision = current[who].revision + aside
         act = self.people.act(action, ask, revision=revision, text=text if edited else None, **changes)
         self.logs[REVIEWS].append(replace(act, decisive=digest(action, text if edited else "")))
@@ -344,7 +345,7 @@ class Lifecycle(RuleBasedStateMachine):
         later = copy.deepcopy(self.memory)
         for partition in INPUTS:
             self.run(later.step(self.logs[partition][: self.committed[partition]], self.limits))
-        self.run(later.review(self.logs[REVIEWS][: self.committed[REVIEWS]]))
+        self.run(later.review(self.logs[REVIEWS][: self.committed[REVIEWS]], self.limits))
         for name in ("statuses", "held"):
             found = [self.run(getattr(state, name)(self.subjects())) for state in (self.memory, later)]
             assert found[0] == found[1]
@@ -383,7 +384,7 @@ class Lifecycle(RuleBasedStateMachine):
         assert ours == theirs
         approved = [(who, outcome.revision) for who, outcome in current.items() if outcome.state is A]
         acts = [self.people.act("retract", self.asks[who], revision=number) for who, number in approved]
-        ours, theirs = [self.run(state.review(acts)) for state in (self.redis, self.memory)]
+        ours, theirs = [self.run(state.review(acts, self.limits)) for state in (self.redis, self.memory)]
         assert ours == theirs, "the same claims rest on each"
 
     def subjects(self) -> list[Subject]:
@@ -434,16 +435,16 @@ class Lifecycle(RuleBasedStateMachine):
         return self.decide_both(asks, deferred=partition == DEFERRED)
 
     def review(self, asks: list[ReviewRequest]) -> list[ReviewAnswer]:
-        answers = self.run(self.redis.review(asks))
+        answers = self.run(self.redis.review(asks, self.limits))
         for ask, answer in zip(asks, answers, strict=True):
             before = self.current().get(ask.subject)
             duplicates = self.approved_duplicates(ask.subject, ask.dedup) if ask.dedup else []
-            assert self.run(self.memory.review([ask])) == [answer]
+            assert self.run(self.memory.review([ask], self.limits)) == [answer]
             if isinstance(answer, Reviewed):
                 if answer.fresh:
                     self.check_reviewed(ask, answer.outcome, before, duplicates)
                 assert answer.outcome == self.decided[ask.subject, answer.revision]
-        assert self.run(self.redis.review(asks)) == answers
+        assert self.run(self.redis.review(asks, self.limits)) == answers
         return answers
 
     def check_reviewed(self, ask: ReviewRequest, outcome: Outcome, before: Outcome, duplicates: list) -> None:
@@ -451,15 +452,18 @@ class Lifecycle(RuleBasedStateMachine):
         assert revision == before.revision + 1
         blocked = ask.action not in APPROVING or ask.expired or (duplicates and not ask.dedup_failed)
         found = outcome.state, outcome.tier, outcome.origin, outcome.payload, outcome.record, outcome.place
-        state, tier = (B, 3) if blocked else (A, 1)
-        assert found == (state, tier, ask.origin, ask.payload, b"", Place.NOT_NEEDED)
+        overruled = ask.action is ReviewAction.OVERRULE
+        state, tier = (P, 2) if overruled else (B, 3) if blocked else (A, 1)
+        place = Place.FREE if overruled else Place.NOT_NEEDED
+        assert found == (state, tier, ask.origin, ask.payload, ask.record, place)
         assert outcome.first_origin == (before.first_origin or before.origin)
         edited = ask.action is ReviewAction.EDIT
-        query = ask.dedup if edited else self.queries[who, before.revision]
+        query = ask.dedup if edited or overruled else self.queries[who, before.revision]
         query = None if edited and ask.dedup_failed else query
         if ask.action in REJECTING and query:
             self.rejected.add((who, revision))
-        self.queries[who, revision] = query if not blocked or ask.action in REJECTING else None
+        kept = overruled or not blocked or ask.action in REJECTING
+        self.queries[who, revision] = query if kept else None
         self.decided[who, revision] = outcome
         if (who, before.revision) not in self.published and not before.origin.topic.endswith(REVIEWS):
             self.orphans.add((who, before.revision))  # acted on before it was published

@@ -8,6 +8,7 @@ from groundwire.messages.decisions import Kind, MatchClass, ParentFact, Place
 from groundwire.state.model import (
     MAX_AFFECTED,
     HeldEntry,
+    Noted,
     QueueLimits,
     RefusedAction,
     ReviewAction,
@@ -39,6 +40,8 @@ from tests.state.claims import (
 )
 
 FOUR = ("approve", "edit", "reject", "expire")
+NOTING = (ReviewAction.COMMENT, ReviewAction.UNSURE)
+POSSIBLE = {"retract": {"approved"}, "overrule": {"blocked", "rejected"}}  # others: pending
 APPROVED, PENDING, REJECTED = MatchClass.APPROVED, MatchClass.PENDING, MatchClass.REJECTED
 STANDINGS = {
     "approved": SubjectStatus(A, 1),
@@ -212,7 +215,7 @@ async def test_an_action_that_cannot_be_is_refused_and_changes_nothing(new_state
             state, claims = await new_state(), Claims()
             people = People(claims)
             ask = await in_state(state, claims, people, name)
-            possible = name == ("approved" if action == "retract" else "pending")
+            possible = name in POSSIBLE.get(action, {"pending"})
             text = f"{name} {TEXT}"
             before = [await step_one(state, ask), await state.queue_depth(), await found(state, claims, text)]
             refusals = [
@@ -222,14 +225,14 @@ async def test_an_action_that_cannot_be_is_refused_and_changes_nothing(new_state
                 *([] if possible else [people.act(action, ask, revision=current.revision)]),
             ]
             codes = ["stale", "stale", "unauthorized"]
-            codes += ["not_approved" if action == "retract" else "not_pending"]
+            codes += [{"retract": "not_approved", "overrule": "not_overrulable"}.get(action, "not_pending")]
             if name == "waiting":
                 codes = ["waiting", "waiting", "unauthorized", "waiting"]
             answers = [RefusedAction(code, current) for code in codes[: len(refusals)]]
             seen = [await state.review(refusals), await state.statuses([ask.subject])]
             seen += [await step_one(state, ask), await state.queue_depth(), await found(state, claims, text)]
             if possible:
-                await review_one(state, people.act(action, ask, revision=1))
+                await review_one(state, people.act(action, ask, revision=current.revision))
             if [*seen, await state.review(refusals)] != [answers, [current], *before, answers]:
                 wrong.append((action, name, seen))
     assert wrong == []
@@ -258,9 +261,9 @@ async def test_an_action_on_an_unknown_subject_is_refused(state: State, claims, 
 
 async def test_an_action_that_comes_again_gets_its_answer_again(new_state):
     """From the same state, and from one that knows the action from the topics alone."""
-    for action in ReviewAction:
+    for action in set(ReviewAction) - set(NOTING):
         state, other, claims = await new_state(), await new_state(), Claims()
-        people, ask = People(claims), claims.ask(tier=1 if action == "retract" else 2)
+        people, ask = People(claims), claims.ask(tier={"retract": 1, "overrule": 3}.get(action, 2))
         await decide(other, ask)
         act = people.act(action, ask)
         first = await review_one(other, act)
@@ -288,6 +291,48 @@ async def test_an_approval_keeps_its_answer_after_its_retraction(new_state):
             answer = await review_one(state, again)
             assert answer == replace(first, fresh=False)
             assert (answer.state, answer.at, answer.outcome.origin) == (A, act.origin.timestamp, act.origin)
+
+
+async def test_what_the_gate_blocked_waits_with_a_place_once_it_is_overruled(state: State, claims, people):
+    ask = claims.ask("c1", tier=3)
+    await decide(state, ask)
+    act = people.act("overrule", ask, record=b"the claim", dedup=ask.dedup)
+    outcome = (await review_one(state, act)).outcome
+    seen = outcome.state, outcome.tier, outcome.revision, outcome.place, outcome.record
+    assert seen == (P, 2, 2, Place.FREE, b"the claim")
+    assert (await state.queue_depth(), await found(state, claims)) == (1, [("c1", PENDING)])
+    approved = await review_one(state, people.act("approve", ask, revision=2))
+    assert (approved.outcome.state, approved.revision, await state.queue_depth()) == (A, 3, 0)
+    assert (await review_one(state, act)).outcome == outcome, "which may not be published yet"
+
+
+async def test_a_full_queue_refuses_to_overrule(new_state):
+    for full in (
+        QueueLimits(per_user=1),
+        QueueLimits(per_tenant=1),
+        QueueLimits(total=1),
+        QueueLimits(tenant_bytes=1),
+    ):
+        state, claims = await new_state(), Claims()
+        people, ask = People(claims), claims.ask("c1", tier=3)
+        await decide(state, ask, claims.ask("c2", OTHER, 2))
+        (answer,) = await state.review([people.act("overrule", ask, record=b"the claim")], full)
+        assert answer == RefusedAction("review_queue_full", SubjectStatus(B, 1))
+        assert await state.queue_depth() == 1
+
+
+async def test_a_comment_changes_nothing_and_counts_once(state: State, claims, people):
+    ask = claims.ask("c1", tier=2)
+    await decide(state, ask)
+    for action in NOTING:
+        act = people.act(action, ask, payload=b"")
+        noted = Noted(SubjectStatus(P, 1))
+        assert await state.review([act, act]) == [noted, noted]
+        other = replace(act, decisive=b"another text")
+        assert await review_one(state, other) == RefusedAction("action_id_reused", None)
+    assert (await state.statuses([ask.subject]), await state.queue_depth()) == ([SubjectStatus(P, 1)], 1)
+    await review_one(state, people.act("reject", ask))
+    assert await review_one(state, act) == noted, "whatever became of the subject since"
 
 
 async def test_an_action_id_is_used_once_within_a_tenant(state: State, claims, people):

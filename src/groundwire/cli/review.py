@@ -187,6 +187,38 @@ def retract(session: Session, names: Sequence[str], **given: Any) -> None:  # no
     _send_actions(session, names, _PlannedAction("retract", **given))
 
 
+@_acting(_IDS)
+def overrule(session: Session, names: Sequence[str], **given: Any) -> None:  # noqa: ANN401 - options
+    """Put claims back for review that the gate blocked as duplicates or speculation. Exit status as for approve.
+
+    Only their owner or a delegate may, with a key that signs no claims.
+
+    Example: groundwire review overrule claim-17 --note "It is measured." --tenant acme --user bob
+    --reviewer ann@acme.example --key desk --keys-file keys.toml
+    """
+    _send_actions(session, names, _PlannedAction("overrule", **given))
+
+
+@_acting(_IDS)
+def comment(session: Session, names: Sequence[str], **given: Any) -> None:  # noqa: ANN401 - options
+    """Comment on items with --note, and decide nothing. Exit status as for approve.
+
+    Example: groundwire review comment claim-17 --note "Which release?" --tenant acme --user bob
+    --reviewer ann@acme.example --key desk --keys-file keys.toml
+    """
+    _send_actions(session, names, _PlannedAction("comment", **given))
+
+
+@_acting(_IDS)
+def unsure(session: Session, names: Sequence[str], **given: Any) -> None:  # noqa: ANN401 - options
+    """Pass items on to somebody else, and decide nothing. Exit status as for approve.
+
+    Example: groundwire review unsure claim-17 --note "Ask the network team." --tenant acme --user bob
+    --reviewer ann@acme.example --key desk --keys-file keys.toml
+    """
+    _send_actions(session, names, _PlannedAction("pass", **given))
+
+
 @_acting(
     click.argument("name", metavar="ID"),
     click.argument("memory", metavar="MEMORY"),

@@ -25,7 +25,7 @@ _KINDS: Final = {
     "c": "beginnings of derivation lines",
     "d": "who rests on whom",
     "a": "actions of people",
-    "o": "approvals that were retracted",
+    "o": "decisions that an action superseded",
     "r": "outcomes that a later record superseded",
     "w": "waiting claims",
     "q": "counters",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from groundwire.checks.citations import Citation
 from groundwire.checks.hedges import HedgeAction
@@ -49,13 +49,21 @@ from groundwire.gate.types import (
 )
 from groundwire.logs import report_fault
 from groundwire.messages.base import sha256_hex, to_milliseconds
-from groundwire.messages.decisions import CitationState, Decision, DedupFacts, Verdict
+from groundwire.messages.decisions import CitationState, Decision, DedupFacts, ReasonCode, Verdict
 from groundwire.messages.decode import decode_claim
 from groundwire.messages.headers import InboundRecord, LookupRetry
 from groundwire.messages.identity import Subject, decision_id
 from groundwire.messages.records import Claim
 from groundwire.policy import Policy
-from groundwire.state.model import DedupQuery, HeldEntry, Outcome, ReviewAction, ReviewRequest, StepRequest
+from groundwire.state.model import (
+    DedupQuery,
+    HeldEntry,
+    Outcome,
+    ReviewAction,
+    ReviewRequest,
+    StepRequest,
+    SubjectState,
+)
 from groundwire.verify.citations import NETWORK, CitationVerifier
 from groundwire.verify.results import CitationCheck
 
@@ -307,6 +315,9 @@ async def _nothing_if_broken(lookup: Awaitable[Answers]) -> Answers:
         return {}
 
 
+OVERRULABLE: Final = {ReasonCode.DUPLICATE, ReasonCode.PERSONAL_SPECULATION}
+"""Reasons of the gate's own blocks after which a person may put a claim back for review."""
+
 _WITHOUT_TEXT = {ReviewAction.EXPIRE, ReviewAction.RETRACT}
 """Actions for which the claim's text is not compared."""
 
@@ -326,8 +337,9 @@ class ClaimReviews:
         payload = ClaimPayload.from_bytes(held.payload)
         if held.record or payload.human:
             return None
+        verdict = Verdict.BLOCKED if held.state is SubjectState.BLOCKED else Verdict.APPROVED
         superseded = decision_id(entry.subject, held.revision)
-        return DecisionQuery(Verdict.APPROVED, superseded, payload.stamp.decided_at)
+        return DecisionQuery(verdict, superseded, payload.stamp.decided_at)
 
     def request(self, entry: PreparedReview, held: HeldEntry, published: Decision | None) -> ReviewRequest:
         """Work out what an action on a claim would come to; `published` is the decision that `query` named."""
@@ -339,6 +351,9 @@ class ClaimReviews:
             first = claim_of(published)
         else:
             return entry.request("not_published", forget=True)  # it may be when the action comes again
+        overrules = entry.action is ReviewAction.OVERRULE
+        if overrules and (published is None or published.reason_code not in OVERRULABLE):
+            return entry.request("not_overrulable")
         payload = self._next_payload(entry, before, first)
         claim = payload.as_decided(first)
         reading, dedup, failed = self._read(claim, self._policy)
@@ -356,6 +371,7 @@ class ClaimReviews:
             parents=parents_of(claim),
             horizon=horizon_of(claim),
             payload=payload.to_bytes(),
+            record=record_of(first) if overrules else b"",
         )
 
     def _next_payload(self, entry: PreparedReview, before: ClaimPayload, first: Claim) -> ClaimPayload:

@@ -26,6 +26,7 @@ from groundwire.gate.types import (
     of_kind,
     portions,
     put_back,
+    queue_limits,
 )
 from groundwire.keys.attestation import Keys
 from groundwire.messages.base import to_milliseconds
@@ -39,7 +40,6 @@ from groundwire.state.model import (
     Conflict,
     GivenUp,
     Outcome,
-    QueueLimits,
     State,
     StepAnswer,
     StepRequest,
@@ -96,13 +96,7 @@ class Gate:
             PreparedClaim: self._claims,
             PreparedResponse: self._responses,
         }
-        limits = policy.limits
-        self._limits = QueueLimits(
-            limits.review_per_user,
-            limits.review_per_tenant,
-            limits.review_total,
-            limits.pending_bytes_per_tenant,
-        )
+        self._limits = queue_limits(policy)
 
     async def prepare(
         self, records: Sequence[InboundRecord], *, ask_network: bool = False

@@ -286,6 +286,8 @@ class ResponseReviews:
     def request(self, entry: PreparedReview, held: HeldEntry, published: Decision | None) -> ReviewRequest:
         if entry.action is ReviewAction.EDIT:
             return entry.request("not_editable")
+        if entry.action is ReviewAction.OVERRULE:
+            return entry.request("not_overrulable")
         if published is None:
             return entry.request("not_published", forget=True)  # it may be when the action comes again
         before = ResponsePayload.from_bytes(held.payload)

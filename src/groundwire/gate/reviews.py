@@ -15,6 +15,7 @@ from groundwire.gate.responses import ResponseReviews
 from groundwire.gate.tree import is_code
 from groundwire.gate.types import (
     Acted,
+    Commented,
     DeadLetter,
     DecisionQuery,
     Find,
@@ -24,6 +25,7 @@ from groundwire.gate.types import (
     of_kind,
     portions,
     put_back,
+    queue_limits,
 )
 from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Decision, Kind
@@ -32,8 +34,10 @@ from groundwire.messages.headers import ATTESTATION, InboundRecord, header
 from groundwire.messages.identity import Subject, decision_id, expire_id
 from groundwire.messages.records import Retraction, ReviewDecision
 from groundwire.policy import Policy
+from groundwire.state.lifecycle import wrong_state
 from groundwire.state.model import (
     HeldEntry,
+    Noted,
     RefusedAction,
     ReviewAction,
     ReviewAnswer,
@@ -79,6 +83,8 @@ class Finder:
         self._known[decision.decision_id] = decision
 
 
+_NOTING: Final = {ReviewAction.COMMENT, ReviewAction.UNSURE}
+
 GATE: Final = "groundwire"
 """The reviewer of what expires."""
 
@@ -107,6 +113,7 @@ class ReviewGate:
         now: Callable[[], datetime],
     ) -> None:
         self._state = state
+        self._limits = queue_limits(policy)
         self._keys = keys
         self._own_key = own_key
         self._find = Finder(find)
@@ -147,7 +154,7 @@ class ReviewGate:
             return True
         parents = self._of_kind(entry).parents(held)
         request = entry.request("worker_crash", only_recorded=True, parents=parents)
-        (answer,) = await self._state.review([request])
+        (answer,) = await self._state.review([request], self._limits)
         return isinstance(answer, RefusedAction)
 
     def _prepare(self, record: InboundRecord) -> ReviewEntry:
@@ -176,6 +183,10 @@ class ReviewGate:
             own = expires and review.reviewer == GATE and key_id == self._own_key
             expiry = expire_id(decision_id(review.subject, review.expected_revision))
             return "" if own and review.action_id == expiry else "reserved"
+        if review.action == "overrule" and self._keys.produces(
+            key_id
+        ):  # nobody puts back what they sent themselves
+            return "producer_key"
         owner = review.reviewer == review.user_id
         return "" if owner or self._keys.delegated(review.tenant_id, review.reviewer) else "unauthorized"
 
@@ -185,7 +196,7 @@ class ReviewGate:
         queries = [
             self._of_kind(entry).query(entry, found)
             for entry, found in entries
-            if found and not _already_refused(entry, found)
+            if found and entry.action not in _NOTING and not _already_refused(entry, found)
         ]
         published = await self._find([query for query in queries if query])
         before = [
@@ -193,7 +204,7 @@ class ReviewGate:
             for entry, found in entries
         ]
         requests = [self._request(*one, rests_on) for one, rests_on in zip(entries, before, strict=True)]
-        answers = await self._state.review(requests)
+        answers = await self._state.review(requests, self._limits)
         return [await self._result(*one) for one in zip(portion, before, answers, strict=True)]
 
     def _request(
@@ -203,9 +214,13 @@ class ReviewGate:
         if held is None or refused:
             parents = self._of_kind(entry).parents(held) if held else ()
             return entry.request(refused, only_recorded=bool(entry.refused), parents=parents)
+        if entry.action in _NOTING:
+            return entry.request()
         return self._of_kind(entry).request(entry, held, before)
 
     async def _result(self, entry: PreparedReview, before: Decision | None, answer: ReviewAnswer) -> Result:
+        if isinstance(answer, Noted):
+            return Commented(entry.record, entry.review, answer.current, answer.at)
         if isinstance(answer, RefusedAction):
             waits = answer.current is not None and answer.current.state is SubjectState.WAITING
             code = "waiting" if waits and answer.code == "unknown" else answer.code
@@ -232,9 +247,7 @@ def _already_refused(entry: PreparedReview, held: HeldEntry | None) -> str:
         return "unknown"
     if held.revision != entry.review.expected_revision:
         return "stale"
-    if entry.action is ReviewAction.RETRACT:
-        return "" if held.state is SubjectState.APPROVED else "not_approved"
-    return "" if held.state is SubjectState.PENDING else "not_pending"
+    return wrong_state(entry.action, held.state)
 
 
 def _retraction(entry: PreparedReview, answer: Reviewed, decision: Decision) -> Retraction:

@@ -159,6 +159,8 @@ def is_code(reason: str) -> bool:
 
 
 def reviewed(action: str, *, expired: bool, duplicate: bool) -> TreeOutcome:
+    if action == "overrule":
+        return explain(IngestionTier.FLAG_REVIEW, ReasonCode.OVERRULED)
     if action in _BLOCKED:
         return explain(IngestionTier.BLOCK, _BLOCKED[action])
     if expired:

@@ -27,7 +27,15 @@ from groundwire.messages.events import Event
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, decisive, digest
 from groundwire.messages.records import Claim, LlmResponse, Retraction, ReviewDecision
-from groundwire.state.model import DedupQuery, RecordOrigin, ReviewAction, ReviewRequest, SubjectStatus
+from groundwire.policy import Policy
+from groundwire.state.model import (
+    DedupQuery,
+    QueueLimits,
+    RecordOrigin,
+    ReviewAction,
+    ReviewRequest,
+    SubjectStatus,
+)
 
 _T = TypeVar("_T")
 
@@ -143,6 +151,16 @@ def portions(entries: Iterable[_E], rests_on: Callable[[_E], Subject | None]) ->
         subjects.add(entry.subject)
     if portion:
         yield portion
+
+
+def queue_limits(policy: Policy) -> QueueLimits:
+    limits = policy.limits
+    return QueueLimits(
+        limits.review_per_user,
+        limits.review_per_tenant,
+        limits.review_total,
+        limits.pending_bytes_per_tenant,
+    )
 
 
 LARGE: Final = 4_000
@@ -298,5 +316,19 @@ class Refused:
     at: int = 0
 
 
-Result = Decided | Provisional | Deferred | AlreadyDeferred | DeadLetter | Acted | Refused
+@dataclass(frozen=True, slots=True)
+class Commented:
+    """A comment or a pass, which changes nothing; its text stays on `review-decisions` alone.
+
+    Attributes:
+        current, at: as of Refused.
+    """
+
+    record: InboundRecord
+    review: ReviewDecision
+    current: SubjectStatus
+    at: int
+
+
+Result = Decided | Provisional | Deferred | AlreadyDeferred | DeadLetter | Acted | Refused | Commented
 """What becomes of a record: every one ends as exactly one of these."""

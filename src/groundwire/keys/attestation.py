@@ -232,6 +232,11 @@ class Keys:
     def __contains__(self, key_id: object) -> bool:
         return key_id in self.held().keys
 
+    def produces(self, key_id: str) -> bool:
+        """Return whether a key may sign what producers send: claims of a source, or what a model was given."""
+        key = self.held().keys.get(key_id)
+        return key is not None and bool(key.sources or "grounding" in key.roles)
+
     def delegated(self, tenant: str, reviewer: str) -> bool:
         return reviewer in self.reviewers(tenant)
 

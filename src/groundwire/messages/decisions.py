@@ -81,6 +81,7 @@ class ReasonCode(StrEnum):
     HUMAN_REJECTED = "human_rejected"
     REVIEW_EXPIRED = "review_expired"
     RETRACTED = "retracted"
+    OVERRULED = "overruled"
     INTERNAL_ERROR = "internal_error"
     ENTITY_GROUNDING_FAILED = "entity_grounding_failed"
     RELATION_PRESERVATION_FAILED = "relation_preservation_failed"

@@ -187,7 +187,7 @@ class CorpusLine(InputRecord):
 
 
 WireKind = Literal["claim", "response"]
-Action = Literal["approve", "reject", "edit", "retract", "expire"]
+Action = Literal["approve", "reject", "edit", "retract", "overrule", "comment", "pass", "expire"]
 
 
 class ReviewDecision(InputRecord):

@@ -153,7 +153,7 @@ def review_claim(recorded: Decision, inputs: Inputs, action: ReviewDecision, pol
         clock=facts.clock,
         dedup=_human_dedup(facts.dedup, policy, anew=action.action in {"approve", "edit"} and not expired),
         parents=_parents(claim, facts),
-        place=Place.NOT_NEEDED,
+        place=Place.FREE if action.action == "overrule" else Place.NOT_NEEDED,
         attestation=attestation_of(facts),
         relevance=None if edited else kept,
         review=review_fact(recorded, inputs.value, action, edited=edited),

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from groundwire import __version__
 from groundwire.errors import RecordError
 from groundwire.gate.claim_case import ClaimInputs
+from groundwire.gate.claims import OVERRULABLE
 from groundwire.gate.gate import Gate, Lookups, decode_record
 from groundwire.gate.kinds import Policies
 from groundwire.gate.response_checks import CheckInputs, read_response
@@ -329,6 +330,6 @@ class Simulation:
         return result.decision if isinstance(result, Acted) else None
 
     def _keep(self, decision: Decision) -> None:
-        """Keep what an action may refer to: approvals, and pending responses."""
-        if decision.approved or decision.kind == Kind.RESPONSE:
+        """Keep what an action may refer to: approvals, blocked claims that may be overruled, and pending responses."""
+        if decision.approved or decision.reason_code in OVERRULABLE or decision.kind == Kind.RESPONSE:
             self._job.add_simulated(decision.decision_id, decision.to_bytes())

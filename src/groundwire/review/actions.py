@@ -38,6 +38,9 @@ log = structlog.get_logger()
 _APPLIED: Final = {
     "human_approved": "Approved: the memory is published.",
     "human_rejected": "Rejected: nothing is stored, and similar texts come to review from now on.",
+    "overruled": "Put back for review: the block is lifted until somebody decides.",
+    "commented": "Noted: the item waits as before.",
+    "passed": "Passed on: the item waits for somebody else.",
     "retracted": "Retracted: the approval is withdrawn; look at the claims based on it.",
     "review_expired": "Expired: nobody reviewed it in time; send the claim again if it still matters.",
     "expired": "Blocked: its validity ended before the approval; send it again with a later horizon.",
@@ -48,6 +51,9 @@ _REFUSED: Final = {
     "stale": "The item has changed; look at its current revision and decide again.",
     "unknown": "There is no such item, or it was deleted; look at the queue again.",
     "not_pending": "It is not pending; look at its state.",
+    "not_overrulable": "Only a claim that the gate blocked as duplicate or speculation can be put back for review.",
+    "review_queue_full": "The review queue has no place for it; decide other items first.",
+    "producer_key": "A key that signs claims cannot put one back for review; sign with a reviewer's own key.",
     "not_approved": "Only an approved item can be retracted; look at its state.",
     "waiting": "The gate is still checking it; try again when it is in the queue.",
     "action_id_reused": "This action id was used for another action; use a new one.",
@@ -166,6 +172,8 @@ def review_decision(
     """
     if action == "expire":
         raise UsageError("action: expire is the gate's own")
+    if note is None and action == "comment":
+        raise UsageError("note: needed to comment")
     if reason is None and action == "reject":
         raise UsageError(f"reason: needed to reject; one of {', '.join(RejectReason)}")
     if reason is not None and reason not in set(RejectReason):

@@ -28,6 +28,7 @@ _ORDER: Final[tuple[tuple[ReasonCode, Level, str], ...]] = (
     (ReasonCode.INTERNAL_ERROR, "high", "a check failed, so it was not fully checked"),
     (ReasonCode.CHECK_UNAVAILABLE, "high", "a check was not available"),
     (ReasonCode.DEDUP_UNAVAILABLE, "high", "could not be compared with what is stored"),
+    (ReasonCode.OVERRULED, "medium", "blocked by the gate; a person put it back for review"),
     (ReasonCode.DERIVED_FROM_UNAPPROVED, "medium", "based on a claim that is not approved"),
     (ReasonCode.FLAGGED_CLAIMS, "medium", "statements were flagged"),
     (ReasonCode.CITATION_IRRELEVANT, "medium", "the citation is about something else"),

@@ -240,7 +240,7 @@ class Batch(Workspace):
                 self.actions[action_digest(request)] = read_action(recorded)
             self._derived[digest] = derived
             if approval:
-                self.approvals[digest] = read_stored(self._contexts.in_full(approval), names)
+                self.earlier[digest] = read_stored(self._contexts.in_full(approval), names)
             for child in filter(None, children.split(b"\0")):
                 of = read_digest(child[:22])
                 self.children[digest][of] = child[22:].decode()
@@ -398,8 +398,8 @@ class Batch(Workspace):
             key = b"r:" + short_bytes(subject.digest) + b"," + place
             self._set(key, self._values[subject.digest], self._lifetime)
 
-    def keep_approval(self, subject: Subject, before: StoredEntry) -> None:
-        super().keep_approval(subject, before)
+    def keep_earlier(self, subject: Subject, before: StoredEntry) -> None:
+        super().keep_earlier(subject, before)
         digest = subject.digest
         self._set(b"o:" + short_bytes(digest), self._values[digest], self._action_lifetime)
 

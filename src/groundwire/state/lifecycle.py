@@ -16,6 +16,7 @@ from groundwire.state.model import (
     CANDIDATE_BYTES,
     Conflict,
     GivenUp,
+    Noted,
     Outcome,
     QueueLimits,
     RefusedAction,
@@ -34,6 +35,13 @@ from groundwire.state.workspace import RecordedAction, StoredEntry, Workspace, p
 
 _APPROVING: Final = {ReviewAction.APPROVE, ReviewAction.EDIT}
 _REJECTING: Final = {ReviewAction.REJECT, ReviewAction.RETRACT}
+_NOTING: Final = {ReviewAction.COMMENT, ReviewAction.UNSURE}
+_NEEDS: Final = {
+    ReviewAction.RETRACT: (SubjectState.APPROVED, "not_approved"),
+    ReviewAction.OVERRULE: (SubjectState.BLOCKED, "not_overrulable"),
+}
+"""The state that an action needs and the code of its refusal, where it does not need a pending subject."""
+_TIERS: Final = {SubjectState.APPROVED: 1, SubjectState.PENDING: 2}
 _AGAIN: Final = {SubjectState.REFUSED, SubjectState.JOINED}
 
 
@@ -164,15 +172,19 @@ def _state_and_place(
         return SubjectState.REVIEW, Place.NOT_NEEDED
     if MatchKind.PENDING in best:
         return SubjectState.JOINED, Place.NOT_NEEDED
+    place = _place(work, request, limits)
+    return SubjectState.PENDING if place is Place.FREE else SubjectState.REFUSED, place
+
+
+def _place(work: Workspace, request: StepRequest | ReviewRequest, limits: QueueLimits) -> Place:
+    """Return whether the review queue has a place for a record."""
     total, tenant, user = place_names(request.subject)
     held = work.counts[f"b:{request.subject.tenant_id}"] + len(request.record)
     if work.counts[user] >= limits.per_user:
-        return SubjectState.REFUSED, Place.USER_FULL
+        return Place.USER_FULL
     if work.counts[tenant] >= limits.per_tenant or held > limits.tenant_bytes:
-        return SubjectState.REFUSED, Place.TENANT_FULL
-    if work.counts[total] >= limits.total:
-        return SubjectState.REFUSED, Place.TOTAL_FULL
-    return SubjectState.PENDING, Place.FREE
+        return Place.TENANT_FULL
+    return Place.TOTAL_FULL if work.counts[total] >= limits.total else Place.FREE
 
 
 def _deduplicate(
@@ -215,20 +227,23 @@ def give_up(work: Workspace, subject: Subject) -> bool:
     return entry is None or entry.outcome is None
 
 
-def review(work: Workspace, request: ReviewRequest, key: bytes) -> ReviewAnswer:
+def review(work: Workspace, request: ReviewRequest, key: bytes, limits: QueueLimits) -> ReviewAnswer:
     """Answer an action of a person or the gate; `key` names it."""
     entry = work.entries.get(request.subject.digest)
     if entry and not entry.waits and not entry.revision:
         entry = None  # its record was given up
     if before := _recorded_action(work, request, key, entry):
         return before
-    code = _obstacle(request, entry)
+    code = _obstacle(request, entry) or _lacks_place(work, request, limits)
     if entry is None or entry.outcome is None or code:
         refused = RefusedAction(code, SubjectStatus(entry.state, entry.revision) if entry else None)
         if not request.forgets and key not in work.actions:
             refused = replace(refused, at=request.origin.timestamp)
             work.remember(key, _action(request, refused))
         return refused
+    if request.action in _NOTING:
+        work.remember(key, _action(request, None, entry))
+        return Noted(SubjectStatus(entry.state, entry.revision), request.origin.timestamp)
     _carry_out(work, request, entry, entry.outcome)
     after = work.entries[request.subject.digest]
     return replace(_remember_carried_out(work, request, key, after), fresh=True)
@@ -257,8 +272,10 @@ def _recorded_action(
             return RefusedAction("action_id_reused", None)
         if before.refused:
             return before.refused
+        if before.action in _NOTING:
+            return Noted(SubjectStatus(before.state, before.revision), before.origin.timestamp)
         if decided:
-            own, stands = _as_left(before, decided, work.approvals.get(before.subject))
+            own, stands = _as_left(before, decided, work.earlier.get(before.subject))
             if stands:
                 return _reviewed(work, request, before, own or decided)
             if before.revision <= decided.revision and not request.only_recorded:
@@ -269,13 +286,13 @@ def _recorded_action(
 
 
 def _as_left(
-    done: RecordedAction, entry: StoredEntry, approval: StoredEntry | None
+    done: RecordedAction, entry: StoredEntry, earlier: StoredEntry | None
 ) -> tuple[StoredEntry | None, bool]:
     """Return the entry as an action left it, if known, and whether the action is part of its past.
 
     A lost action is carried out again, and its revision may be another's by now.
     """
-    own = approval if done.revision < entry.revision else entry
+    own = earlier if done.revision < entry.revision else entry
     if own and own.revision == done.revision:
         its = done.origin == own.origin
         return own if its else None, its
@@ -311,29 +328,37 @@ def _obstacle(request: ReviewRequest, entry: StoredEntry | None) -> str:
         return "waiting"
     if entry.revision != request.expected_revision:
         return "stale"
-    retract = request.action is ReviewAction.RETRACT
-    if retract and entry.state is not SubjectState.APPROVED:
-        return "not_approved"
-    if not retract and entry.state is not SubjectState.PENDING:
-        return "not_pending"
+    if code := wrong_state(request.action, entry.state):
+        return code
     # no payload: it was decided after the requester looked it up
-    return "" if request.payload else "unknown"
+    return "" if request.payload or request.action in _NOTING else "unknown"
+
+
+def wrong_state(action: ReviewAction, state: SubjectState) -> str:
+    """Return the code with which a subject's state refuses an action, or nothing."""
+    needed, code = _NEEDS.get(action, (SubjectState.PENDING, "not_pending"))
+    return "" if state is needed else code
+
+
+def _lacks_place(work: Workspace, request: ReviewRequest, limits: QueueLimits) -> str:
+    overrules = request.action is ReviewAction.OVERRULE
+    return "review_queue_full" if overrules and _place(work, request, limits) is not Place.FREE else ""
 
 
 def _carry_out(work: Workspace, request: ReviewRequest, entry: StoredEntry, before: Outcome) -> None:
     after, match_class = _review_outcome(work, request, before)
-    if entry.state is SubjectState.APPROVED and entry.revision > 1:
-        work.keep_approval(request.subject, entry)  # it may not be published yet
+    if entry.state in _TIERS and entry.revision > 1:
+        work.keep_earlier(request.subject, entry)  # it may not be published yet
     revision, first = entry.history
     after = replace(
         after,
-        tier=1 if after.state is SubjectState.APPROVED else 3,
+        tier=_TIERS.get(after.state, 3),
         revision=revision + 1,
         origin=request.origin,
         first_origin=first,
-        place=Place.NOT_NEEDED,
+        place=Place.FREE if after.state is SubjectState.PENDING else Place.NOT_NEEDED,
         payload=request.payload,
-        record=b"",
+        record=request.record,
     )
     retract = request.action is ReviewAction.RETRACT
     known = StoredEntry.of(
@@ -353,6 +378,8 @@ def _review_outcome(
     blocked = replace(before, state=SubjectState.BLOCKED)
     if request.action in _REJECTING:
         return blocked, MatchClass.REJECTED
+    if request.action is ReviewAction.OVERRULE:  # what it is near to stays as the gate saw it
+        return replace(before, state=SubjectState.PENDING), MatchClass.PENDING
     if request.action not in _APPROVING or request.expired:
         return blocked, None
     status, matches, best = _deduplicate(work, request)

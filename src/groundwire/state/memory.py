@@ -8,6 +8,7 @@ from groundwire.messages.identity import Subject
 from groundwire.state import lifecycle
 from groundwire.state.codec import action_digest
 from groundwire.state.model import (
+    DEFAULT_LIMITS,
     MAX_CANDIDATES,
     HeldEntry,
     QueueLimits,
@@ -38,8 +39,10 @@ class MemoryState:
     async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
         return [entry.payload if entry else None for entry in await self.held(subjects)]
 
-    async def review(self, requests: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
-        return [lifecycle.review(self._work, request, action_digest(request)) for request in requests]
+    async def review(
+        self, requests: Sequence[ReviewRequest], limits: QueueLimits = DEFAULT_LIMITS
+    ) -> list[ReviewAnswer]:
+        return [lifecycle.review(self._work, one, action_digest(one), limits) for one in requests]
 
     async def held(self, subjects: Sequence[Subject]) -> list[HeldEntry | None]:
         found = [entry and entry.outcome for entry in self._entries(subjects)]

@@ -44,6 +44,9 @@ class ReviewAction(StrEnum):
     REJECT = "reject"
     EXPIRE = "expire"
     RETRACT = "retract"
+    OVERRULE = "overrule"
+    COMMENT = "comment"
+    UNSURE = "pass"
 
 
 class SubjectState(StrEnum):
@@ -81,6 +84,9 @@ class QueueLimits:
     def by_counter(self) -> dict[str, int]:
         """Return the limits by the first two letters of a counter's name."""
         return {"to": self.total, "t:": self.per_tenant, "u:": self.per_user, "b:": self.tenant_bytes}
+
+
+DEFAULT_LIMITS: Final = QueueLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +239,7 @@ class ReviewRequest:
         decisive: at most 16 bytes, a digest of reviewer, reason and text: another digest is another action.
         only_recorded: return what is recorded of the action; else refuse it without recording that.
         forget: do not record the refusal: it may be otherwise next time.
+        record: of overrule: the claim in canonical form, kept while pending.
     """
 
     subject: Subject
@@ -250,6 +257,7 @@ class ReviewRequest:
     decisive: bytes = b""
     only_recorded: bool = False
     forget: bool = False
+    record: bytes = b""
 
     def __post_init__(self) -> None:
         if len(self.decisive) > DECISIVE_BYTES:
@@ -291,7 +299,8 @@ class RefusedAction:
     """The action changes nothing, now and on every redelivery.
 
     Attributes:
-        code: `unknown`, `stale`, `not_pending`, `not_approved`, `waiting`, `action_id_reused`, or as requested.
+        code: `unknown`, `stale`, `not_pending`, `not_approved`, `not_overrulable`, `review_queue_full`, `waiting`,
+            `action_id_reused`, or as requested.
         current: status at the refusal; None if unknown.
         at: milliseconds since 1970 of its ReviewDecision; 0 if the refusal is not recorded.
     """
@@ -301,7 +310,20 @@ class RefusedAction:
     at: int = field(default=0, compare=False)
 
 
-ReviewAnswer = Reviewed | RefusedAction
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A comment or a pass: the subject stays as it is.
+
+    Attributes:
+        current: status of the subject at the action.
+        at: milliseconds since 1970 of its ReviewDecision.
+    """
+
+    current: SubjectStatus
+    at: int = field(default=0, compare=False)
+
+
+ReviewAnswer = Reviewed | RefusedAction | Noted
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,12 +400,15 @@ class State(Protocol):
         """Return the payload of each subject's current outcome; None if unknown, expired or waiting."""
         ...
 
-    async def review(self, requests: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
+    async def review(
+        self, requests: Sequence[ReviewRequest], limits: QueueLimits = DEFAULT_LIMITS
+    ) -> list[ReviewAnswer]:
         """Carry out actions in order, each atomically.
 
-        The first outcome of an action id within a tenant stands while its ReviewDecision can be redelivered. Approve,
-        edit, reject and expire need a pending subject, retract an approved one, at the expected revision. Approve and
-        edit lead to approved, or to blocked if the claim has expired or duplicates an approved one; the others to
+        The first outcome of an action id within a tenant stands while its ReviewDecision can be redelivered. Retract
+        needs an approved subject, overrule one that the gate blocked and a place in the queue, the others a pending
+        one, all at the expected revision. Approve and edit lead to approved, or to blocked if the claim has expired
+        or duplicates an approved one; overrule leads to pending; comment and pass change nothing; the others lead to
         blocked. The text of what was rejected or retracted stays indexed as rejected.
         """
         ...

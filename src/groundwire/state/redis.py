@@ -25,6 +25,7 @@ from groundwire.state.codec import Argument, action_digest, pack, read_held, rea
 from groundwire.state.exchange import Batch, Contexts, Fetched, Named, counters_of, wanted
 from groundwire.state.model import (
     CANDIDATE_BYTES,
+    DEFAULT_LIMITS,
     MAX_CANDIDATES,
     HeldEntry,
     InFlightMark,
@@ -175,14 +176,17 @@ class RedisState:
 
         return await self._exchange(requests, decide, limits=limits)
 
-    async def review(self, requests: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
+    async def review(
+        self, requests: Sequence[ReviewRequest], limits: QueueLimits = DEFAULT_LIMITS
+    ) -> list[ReviewAnswer]:
         reused = await self._reused(requests)
 
         def carry_out(batch: Batch, request: ReviewRequest) -> ReviewAnswer:
-            return lifecycle.review(batch, request, action_digest(request))
+            return lifecycle.review(batch, request, action_digest(request), limits)
 
         left = [request for request in requests if id(request) not in reused]
-        answers = iter(await self._exchange(left, carry_out))
+        takes_places = any(request.action is ReviewAction.OVERRULE for request in left)
+        answers = iter(await self._exchange(left, carry_out, limits=limits if takes_places else None))
         return [
             RefusedAction("action_id_reused", None) if id(request) in reused else next(answers)
             for request in requests
@@ -270,7 +274,7 @@ class RedisState:
         return bool((await self._exchange([Named(subject)], give_up))[0])
 
     async def forget(self, subjects: Sequence[Subject]) -> None:
-        """Remove what a rebuild keeps of subjects: retracted approvals. Raises: StateUnavailable."""
+        """Remove what a rebuild keeps of subjects: decisions that an action superseded. Raises: StateUnavailable."""
         for partition, places in self._by_partition(subjects).items():
             keys = [
                 f"{self.prefixes[partition]}o:{short_bytes(subjects[at].digest).decode()}" for at in places
@@ -567,7 +571,7 @@ class Rebuild:
     async def clear(self) -> None:
         """Remove outcomes, index, queue and epoch, and all that is stored for another number of partitions.
 
-        Workers pause from here on. Citations, policies, payload prefixes, marks, actions and superseded approvals stay,
+        Workers pause from here on. Citations, policies, payload prefixes, marks, actions and superseded decisions stay,
         so that the first outcome of a published action stands; of those of another number only policies do.
         Raises: StateUnavailable, also if slots were moved meanwhile.
         """

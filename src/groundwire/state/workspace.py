@@ -109,14 +109,14 @@ class Workspace:
         counts: places in the queue under `total`, `t:<tenant>` and `u:<user>`; bytes of pending records under
             `b:<tenant>`; waiting subjects under `waiting`.
         waiting: number of waiting subjects of a user.
-        approvals: approved entries before their retraction.
+        earlier: entries before an action of a person, from revision 2 on.
     """
 
     def __init__(self, max_candidates: int = MAX_CANDIDATES) -> None:
         self.max_candidates = max_candidates
         self.entries: dict[bytes, StoredEntry] = {}
         self.superseded: dict[tuple[bytes, RecordOrigin], StoredEntry] = {}
-        self.approvals: dict[bytes, StoredEntry] = {}
+        self.earlier: dict[bytes, StoredEntry] = {}
         self.actions: dict[bytes, RecordedAction] = {}
         self.counts: Counter[str] = Counter()
         self.waiting: Counter[str] = Counter()
@@ -183,8 +183,8 @@ class Workspace:
         if before and before.outcome:
             self.superseded[subject.digest, before.origin] = before
 
-    def keep_approval(self, subject: Subject, before: StoredEntry) -> None:
-        self.approvals[subject.digest] = before
+    def keep_earlier(self, subject: Subject, before: StoredEntry) -> None:
+        self.earlier[subject.digest] = before
 
     def remember(self, key: bytes, action: RecordedAction) -> None:
         self.actions[key] = action

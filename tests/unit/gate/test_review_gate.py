@@ -12,7 +12,7 @@ from agents.outputs import followers, outputs
 from groundwire.gate import claim_case
 from groundwire.gate import claims as claims_module
 from groundwire.gate.reviews import Finder
-from groundwire.gate.types import Acted, DeadLetter, DecisionQuery, Refused, Result
+from groundwire.gate.types import Acted, Commented, DeadLetter, DecisionQuery, Refused, Result
 from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Decision, Verdict
 from groundwire.messages.headers import header
@@ -59,10 +59,12 @@ async def test_an_approval_is_the_next_revision_with_everything_that_tells_where
 
 
 async def test_an_action_or_a_claim_that_comes_again_gets_the_same_bytes_from_state_and_from_a_rebuild():
-    given = {"approve": {}, "edit": EDIT, "reject": {"reason": "incorrect"}, "retract": {}}
+    given = {"approve": {}, "edit": EDIT, "reject": {"reason": "incorrect"}, "retract": {}, "overrule": {}}
     for action, fields in given.items():
         office = Office()
-        source = "user" if action == "retract" else "ai_synthesis"
+        source = "user" if action in {"retract", "overrule"} else "ai_synthesis"
+        if action == "overrule":
+            await office.decide(office.claim("same", TEXT, source=source))
         before = await pending_claim(office, metadata={"n": 1}, source=source)
         record = office.action(action, before, **fields)
         (first,) = await office.carry_out(record)
@@ -77,6 +79,61 @@ async def test_an_action_or_a_claim_that_comes_again_gets_the_same_bytes_from_st
         await office.state.reassert([stored_outcome(first.decision.to_bytes(), office.policy)])
         rebuilt = await pending_claim(office, metadata={"n": 1}, source=source)
         assert rebuilt.to_bytes() == first.decision.to_bytes()
+
+
+async def test_a_person_puts_back_for_review_what_the_gate_blocked_and_decides_it():
+    for reason, text, source in (
+        ("duplicate", TEXT, "user"),
+        ("personal_speculation", f"I guess that {TEXT}", "user"),
+    ):
+        office = Office()
+        await office.decide(office.claim("same", TEXT, source=source))
+        (blocked,) = await office.decide(office.claim("a", text, source=source))
+        assert (blocked.verdict, blocked.reason_code) == ("blocked", reason)
+        action = office.action("overrule", blocked, reason="outdated")
+        (result,) = await office.carry_out(action)
+        decision = result.decision
+        assert (decision.verdict, decision.reason_code, decision.facts.place) == (
+            "review",
+            "overruled",
+            "free",
+        )
+        assert (decision.revision, decision.supersedes) == (2, blocked.decision_id)
+        assert decision.facts.dedup == blocked.facts.dedup, "as the gate saw it"
+        assert (decision.origin, decision.subject_origin) == (action.origin, blocked.origin)
+        assert [event["type"] for event in events(result)] == ["review_action", "enqueue"]
+        edited = await office.act("edit", decision, **EDIT)
+        assert (edited.decision.verdict, edited.decision.revision) == ("approved", 3)
+
+
+async def test_only_a_block_of_the_gate_is_overruled_and_never_by_who_signs_claims():
+    office = Office()
+    pending = await pending_claim(office)
+    assert (await office.refused("overrule", pending)).code == "not_overrulable"
+    rejected = (await office.act("reject", pending, reason="incorrect")).decision
+    assert (await office.refused("overrule", rejected)).code == "not_overrulable"
+    (speculative,) = await office.decide(office.claim("b", "I guess that it retries", source="user"))
+    assert (await office.refused("overrule", speculative, reviewer="eve")).code == "unauthorized"
+    both = KEYS.replace('sources = ["documentation"]', 'sources = ["documentation"]\nroles = ["reviewer"]')
+    office.keys = Keys.parse(both.encode(), __file__)
+    assert (await office.refused("overrule", speculative, key="docs")).code == "producer_key"
+    office.policy = FULL
+    assert (await office.refused("overrule", speculative)).code == "review_queue_full"
+
+
+async def test_a_comment_is_audited_without_its_text_and_changes_nothing():
+    office = Office()
+    pending = await pending_claim(office)
+    for action, outcome in (("comment", "commented"), ("pass", "passed")):
+        record = office.action(action, pending, note="who wrote this?")
+        (first,), (again,) = [await office.carry_out(record) for _ in range(2)]
+        assert isinstance(first, Commented)
+        assert events(first) == events(again)
+        (event,) = events(first)
+        assert (event["type"], event["detail"]["outcome"]) == ("review_action", outcome)
+        assert event["decision_id"] == pending.decision_id
+        assert "who wrote" not in json.dumps(event)
+    assert (await office.act("approve", pending)).decision.approved
 
 
 async def test_an_edit_approves_the_text_unless_it_speculates_has_expired_or_is_a_duplicate():

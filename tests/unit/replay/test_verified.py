@@ -238,6 +238,16 @@ async def test_a_claim_is_followed_through_edits_and_retraction_and_keeps_the_te
         assert (true.status, path in found.paths) == (EQUAL, True)
 
 
+async def test_a_claim_is_followed_from_its_block_through_its_review(tmp_path):
+    place, first = await one_claim(tmp_path, "overrule", "edit", "retract", said=f"I guess that {TEXT}")
+    assert [first.revision, first.reason_code] == [4, "retracted"]
+    assert set(statuses(await place.in_files(tmp_path))) == {EQUAL}
+    overruled = next(one for one in place.decisions if one.reason_code == "overruled")
+    forged = overruled.facts.model_copy(update={"place": "not_needed"})
+    (found,) = await place.in_files(tmp_path, [overruled.model_copy(update={"facts": forged}).to_bytes()])
+    assert "$.facts.place" in found.paths
+
+
 async def test_without_a_record_or_a_revision_that_a_decision_needs_it_is_missing(tmp_path):
     place, three = await one_claim(tmp_path / "a", "edit", "retract", source="ai_synthesis")
     (alone,) = await place.in_files(tmp_path / "a", [three.to_bytes()])

@@ -256,10 +256,10 @@ def town(folder, seed=1):
     )
 
 
-async def one_claim(folder, *actions, source="user"):
+async def one_claim(folder, *actions, source="user", said=TEXT):
     """Return a town with one claim after people's actions, and its decision; an edit changes the text."""
     place = town(folder)
-    await place.send(place.record(claim_bytes("c", TEXT, source=source)))
+    await place.send(place.record(claim_bytes("c", said, source=source)))
     for action in actions:
         fields = {"edit": {"content": "The cache holds ten shards"}, "retract": {"reason": "wrong"}}
         await place.act(place.action(action, place.latest("c"), **fields.get(action, {})))
