@@ -242,7 +242,7 @@ async def test_a_claim_is_followed_from_its_block_through_its_review(tmp_path):
     place, first = await one_claim(tmp_path, "overrule", "edit", "retract", said=f"I guess that {TEXT}")
     assert [first.revision, first.reason_code] == [4, "retracted"]
     assert set(statuses(await place.in_files(tmp_path))) == {EQUAL}
-    overruled = next(one for one in place.decisions if one.reason_code == "overruled")
+    overruled = next(one for one in place.published.values() if one.reason_code == "overruled")
     forged = overruled.facts.model_copy(update={"place": "not_needed"})
     (found,) = await place.in_files(tmp_path, [overruled.model_copy(update={"facts": forged}).to_bytes()])
     assert "$.facts.place" in found.paths
