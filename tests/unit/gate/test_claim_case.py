@@ -429,7 +429,7 @@ def test_the_reasons_are_a_closed_list_and_each_has_a_sentence():
     stated_decision stated_preference ungrounded source_unattested citation_unverified hidden_text
     conflicting_near_duplicate grounding_unattested verification_bypassed previously_rejected
     derived_from_unapproved citation_irrelevant ai_synthesis_held pending_duplicate review_queue_full
-    human_approved human_rejected review_expired retracted internal_error entity_grounding_failed
+    human_approved human_rejected review_expired retracted overruled internal_error entity_grounding_failed
     relation_preservation_failed quotes_rejected critical_gap low_confidence check_unavailable phantom_source
     snippet_mismatch unverified_fields stale_index flagged_claims nothing_to_ground_on grounded
     """

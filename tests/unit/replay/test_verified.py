@@ -243,7 +243,7 @@ async def test_a_claim_is_followed_from_its_block_through_its_review(tmp_path):
     assert [first.revision, first.reason_code] == [4, "retracted"]
     assert set(statuses(await place.in_files(tmp_path))) == {EQUAL}
     overruled = next(one for one in place.published.values() if one.reason_code == "overruled")
-    forged = overruled.facts.model_copy(update={"place": "not_needed"})
+    forged = overruled.facts.model_copy(update={"place": Place.NOT_NEEDED})
     (found,) = await place.in_files(tmp_path, [overruled.model_copy(update={"facts": forged}).to_bytes()])
     assert "$.facts.place" in found.paths
 
