@@ -96,17 +96,19 @@ lint: .venv/dev-$(KEY) ## style, types, layers, published schemas and generated 
 	@$(BIN)/python -m schemas.configuration check docs/reference/configuration.md
 	@$(BIN)/python -m schemas.records_page check docs/reference/records.md
 	@$(BIN)/python -m deploy.grafana check
+	@$(BIN)/python -m deploy.manifests check
 	@$(BIN)/python -m deploy.licences >/dev/null
 
 format: .venv/dev-$(KEY) ## put the code into its one layout
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
 
-generate: .venv/dev-$(KEY) ## write what is generated: schemas/, two pages of docs/, the dashboard
+generate: .venv/dev-$(KEY) ## write what is generated: schemas/, two pages of docs/, the dashboard, the Helm chart
 	@$(BIN)/python -m schemas write schemas
 	@$(BIN)/python -m schemas.configuration write docs/reference/configuration.md
 	@$(BIN)/python -m schemas.records_page write docs/reference/records.md
 	@$(BIN)/python -m deploy.grafana write
+	@$(BIN)/python -m deploy.manifests write
 
 .PHONY: docs
 screenshots: .venv/dev-$(KEY) ## docs/use/console/: a picture of every page of the console, in Chromium
