@@ -32,7 +32,10 @@ demo: .venv/demo-$(KEY) ## run everything on this machine, fed with examples; FO
 demo-console: .venv/demo-$(KEY) ## the demo, and then the console on its data until you press Ctrl-C
 	@$(BIN)/python -m demo --console
 
-up: ## everything in Docker: Kafka, Redis, workers, console, Prometheus, Grafana; prints how to sign in
+.env:
+	@umask 077 && printf 'GROUNDWIRE_REDIS_PASSWORD=%s\n' "$$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')" > $@
+
+up: .env ## everything in Docker: Kafka, Redis, workers, console, Prometheus, Grafana; prints how to sign in
 	@docker compose up --build --wait
 	@docker compose logs --no-log-prefix console | grep -o 'http://.*/signin#.*' | tail -n 1
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import yaml
@@ -45,7 +45,7 @@ def templates(monitoring: Sequence[Manifest]) -> dict[str, str]:
         added = {_key(one): one for one in found_there if _key(one) not in known}
         if component == "monitoring":
             added |= {_key(one): one for one in monitoring}
-        text = "---\n".join(_template(_scaling(_literal(one))) for one in added.values())
+        text = "---\n".join(_template(_scaling(one)) for one in added.values())
         found[component] = f"{{{{- if .Values.{value}.enabled }}}}\n{text}{{{{- end }}}}\n"
     return {f"{name}.yaml": _HEAD + text for name, text in found.items()}
 
@@ -138,17 +138,6 @@ def _block(value: str, indent: int) -> str:
     return f"«toYaml {value} | nindent {indent}»"
 
 
-def _literal(manifest: Any) -> Any:  # noqa: ANN401 - any part of a manifest
-    """Write out what Helm would read as an action in a component's text, such as the labels of an alert."""
-    if isinstance(manifest, Mapping):
-        return {key: _literal(value) for key, value in manifest.items()}
-    if isinstance(manifest, list):
-        return [_literal(value) for value in manifest]
-    if isinstance(manifest, str):
-        return re.sub(r"\{\{.*?\}\}", lambda found: f"«`{found[0]}`»", manifest, flags=re.DOTALL)
-    return manifest
-
-
 class _Dumper(yaml.SafeDumper):
     """Writes texts of several lines as blocks, and repeats instead of naming anchors."""
 
@@ -157,10 +146,13 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+    node: yaml.ScalarNode = dumper.represent_scalar(
+        "tag:yaml.org,2002:str", data, style="|" if "\n" in data else None
+    )
+    return node
 
 
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(str, _text)  # type: ignore[no-untyped-call]
 
 
 def dump(manifest: Any) -> str:  # noqa: ANN401 - any part of a manifest
@@ -169,7 +161,9 @@ def dump(manifest: Any) -> str:  # noqa: ANN401 - any part of a manifest
 
 
 def _template(manifest: Manifest) -> str:
-    return "".join(_actions(dump(manifest).splitlines()))
+    # what Helm would read as an action, such as the labels of an alert, is written out
+    text = re.sub(r"\{\{.*?\}\}", lambda found: f"{{{{ `{found[0]}` }}}}", dump(manifest))
+    return "".join(_actions(text.splitlines()))
 
 
 def _actions(lines: Iterable[str]) -> Iterator[str]:
@@ -186,13 +180,4 @@ def _actions(lines: Iterable[str]) -> Iterator[str]:
         elif found := re.fullmatch(r"(\s*\S+:) '?«(toYaml .*)»'?", line):
             yield f"{found[1]} {{{{- {found[2]} }}}}\n"
         else:
-            yield re.sub(r"'?«(.*?)»'?", _inline, line) + "\n" if "`" not in line else _quoted(line)
-
-
-def _inline(found: re.Match[str]) -> str:
-    return f"{{{{ {found[1]} }}}}"
-
-
-def _quoted(line: str) -> str:
-    """Write a line whose text holds raw actions; its own quotes stay."""
-    return re.sub(r"«(.*?)»", _inline, line) + "\n"
+            yield re.sub(r"'?«(.*?)»'?", lambda found: f"{{{{ {found[1]} }}}}", line) + "\n"

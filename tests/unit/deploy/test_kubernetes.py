@@ -209,11 +209,12 @@ def test_helm_finds_nothing_wrong_and_the_chart_renders_what_kustomize_builds(tm
     helm = or_skip(lambda: find_program("helm", "helm: go install helm.sh/helm/v3/cmd/helm@v3.22.0"))
     image = "registry.example/groundwire@sha256:" + "0" * 64
     repository, _, digest = image.partition("@")
+    of = ("--kube-version", "1.31.0")
 
     def rendered(**values: object) -> dict[tuple[str, str], Manifest]:
         file = tmp_path / "values.yaml"
         file.write_text(yaml.safe_dump({"image": {"repository": repository, "digest": digest}, **values}))
-        for command in (["lint", "--strict"], ["template", "groundwire"]):
+        for command in (["lint", "--strict", *of], ["template", "groundwire", *of]):
             done = subprocess.run(
                 [helm, *command, CHART, "--values", file], capture_output=True, text=True, check=False
             )
@@ -249,7 +250,7 @@ def test_helm_finds_nothing_wrong_and_the_chart_renders_what_kustomize_builds(tm
     assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (5, 16)
     console = changed["Deployment", "groundwire-console"]["spec"]["template"]
     assert container(console)["args"] == ["--one-time-link"]
-    refused = subprocess.run([helm, "template", CHART], capture_output=True, text=True, check=False)
+    refused = subprocess.run([helm, "template", CHART, *of], capture_output=True, text=True, check=False)
     assert "set image.digest" in refused.stderr
 
 
