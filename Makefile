@@ -18,7 +18,7 @@ KEY := $(firstword $(shell (cat pyproject.toml requirements/*.txt; echo "$(CURDI
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: kafka-tools help setup examples demo demo-console up down test test-all test-smoke test-slow test-kafka lint format generate lock licences sbom audit mutants test-faults fuzz bench screenshots clean
+.PHONY: chart-tools kafka-tools help setup examples demo demo-console up down test test-all test-smoke test-slow test-kafka lint format generate lock licences sbom audit mutants test-faults fuzz bench screenshots clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
@@ -133,6 +133,10 @@ licences: .venv/dev-$(KEY) ## the licence of each package that workers install; 
 	@touch $@
 
 examples: .venv/examples-$(KEY) ## install what tests of examples/ need beside the rest: LangGraph's store, pgvector
+
+chart-tools: .venv/dev-$(KEY) ## helm and kustomize into .venv/bin, with Go: tests compare with them what is generated
+	@GOBIN=$(CURDIR)/$(BIN) go install helm.sh/helm/v3/cmd/helm@v3.22.0
+	@GOBIN=$(CURDIR)/$(BIN) go install sigs.k8s.io/kustomize/kustomize/v5@v5.7.1
 
 sbom: .venv/manifests-$(KEY) ## what workers are made of, as CycloneDX, in .cache/sbom.json
 	@mkdir -p .cache
