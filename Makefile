@@ -18,7 +18,7 @@ KEY := $(firstword $(shell (cat pyproject.toml requirements/*.txt; echo "$(CURDI
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: kafka-tools help setup examples demo demo-console up down test test-all test-smoke test-slow test-kafka lint format generate lock licences sbom audit mutants test-faults fuzz bench screenshots clean
+.PHONY: chart-tools kafka-tools help setup examples demo demo-console up down test test-all test-smoke test-slow test-kafka lint format generate lock licences sbom audit mutants test-faults fuzz bench screenshots clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
@@ -32,7 +32,10 @@ demo: .venv/demo-$(KEY) ## run everything on this machine, fed with examples; FO
 demo-console: .venv/demo-$(KEY) ## the demo, and then the console on its data until you press Ctrl-C
 	@$(BIN)/python -m demo --console
 
-up: ## everything in Docker: Kafka, Redis, workers, console, Prometheus, Grafana; prints how to sign in
+.env:
+	@umask 077 && printf 'GROUNDWIRE_REDIS_PASSWORD=%s\n' "$$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')" > $@
+
+up: .env ## everything in Docker: Kafka, Redis, workers, console, Prometheus, Grafana; prints how to sign in
 	@docker compose up --build --wait
 	@docker compose logs --no-log-prefix console | grep -o 'http://.*/signin#.*' | tail -n 1
 
@@ -96,17 +99,19 @@ lint: .venv/dev-$(KEY) ## style, types, layers, published schemas and generated 
 	@$(BIN)/python -m schemas.configuration check docs/reference/configuration.md
 	@$(BIN)/python -m schemas.records_page check docs/reference/records.md
 	@$(BIN)/python -m deploy.grafana check
+	@$(BIN)/python -m deploy.manifests check
 	@$(BIN)/python -m deploy.licences >/dev/null
 
 format: .venv/dev-$(KEY) ## put the code into its one layout
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
 
-generate: .venv/dev-$(KEY) ## write what is generated: schemas/, two pages of docs/, the dashboard
+generate: .venv/dev-$(KEY) ## write what is generated: schemas/, two pages of docs/, the dashboard, the Helm chart
 	@$(BIN)/python -m schemas write schemas
 	@$(BIN)/python -m schemas.configuration write docs/reference/configuration.md
 	@$(BIN)/python -m schemas.records_page write docs/reference/records.md
 	@$(BIN)/python -m deploy.grafana write
+	@$(BIN)/python -m deploy.manifests write
 
 .PHONY: docs
 screenshots: .venv/dev-$(KEY) ## docs/use/console/: a picture of every page of the console, in Chromium
@@ -128,6 +133,10 @@ licences: .venv/dev-$(KEY) ## the licence of each package that workers install; 
 	@touch $@
 
 examples: .venv/examples-$(KEY) ## install what tests of examples/ need beside the rest: LangGraph's store, pgvector
+
+chart-tools: .venv/dev-$(KEY) ## helm and kustomize into .venv/bin, with Go: tests compare with them what is generated
+	@GOBIN=$(CURDIR)/$(BIN) go install helm.sh/helm/v3/cmd/helm@v3.22.0
+	@GOBIN=$(CURDIR)/$(BIN) go install sigs.k8s.io/kustomize/kustomize/v5@v5.7.1
 
 sbom: .venv/manifests-$(KEY) ## what workers are made of, as CycloneDX, in .cache/sbom.json
 	@mkdir -p .cache

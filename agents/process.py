@@ -23,7 +23,7 @@ from agents.app import ROLES, quiet_faust, topics_of
 from agents.health import Health, serve_health
 from agents.wiring import Worker
 from groundwire.cli.environment import unknown_variables
-from groundwire.config import Settings, kafka_security, load_settings
+from groundwire.config import Settings, load_settings
 from groundwire.errors import BrokerUnavailable, SchemeMismatch, UsageError, binding
 from groundwire.gate.responses import policy_advice
 from groundwire.kafka.connection import consumer, partitions_of
@@ -85,11 +85,8 @@ async def await_broker(brokers: str, seconds: float = BROKER_SECONDS) -> None:
     try:
         async with consumer(brokers, seconds):
             pass
-    except BrokerUnavailable:
-        raise UsageError(
-            f"GROUNDWIRE_BROKERS: no broker at {brokers} answered within {seconds:g} s;"
-            f" is it up, and GROUNDWIRE_BROKERS{kafka_security().variables} right?"
-        ) from None
+    except BrokerUnavailable as exc:
+        raise UsageError(str(exc)) from None
     finally:
         logger.setLevel(level)
 

@@ -15,8 +15,12 @@ compile() {
         --no-annotate --no-header --extra worker "$@" pyproject.toml
 }
 compile --extra console --extra mcp --extra tracing --group dev --output-file requirements/dev.txt
-compile --extra console --group demo --constraints requirements/dev.txt --output-file requirements/demo.txt
-compile --extra console --extra tracing --constraints requirements/dev.txt --output-file requirements/worker.txt
+# datasketch requires scipy (115 MB), and no process imports either: keys are compared with datasketch's in tests
+echo 'scipy ; python_version < "3"' > "$tools/overrides.txt"
+compile --extra console --group demo --constraints requirements/dev.txt --override "$tools/overrides.txt" \
+    --output-file requirements/demo.txt
+compile --extra console --extra tracing --constraints requirements/dev.txt --override "$tools/overrides.txt" \
+    --output-file requirements/worker.txt
 for group in manifests examples; do
     "$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes ${UPGRADE---upgrade} \
         --no-annotate --no-header --group "$group" --constraints requirements/dev.txt \

@@ -14,9 +14,10 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, TopicAlreadyExistsError, for_code
 
 from groundwire.config import Settings, kafka_security
-from groundwire.errors import BrokerUnavailable, StateUnavailable, UsageError
+from groundwire.errors import StateUnavailable, UsageError
 from groundwire.kafka import name_client
 from groundwire.kafka.produce import INPUT_TOPICS
+from groundwire.kafka.connection import unavailable
 from groundwire.messages.topics import TopicName
 from groundwire.state.redis import LAYOUT, RedisState
 from groundwire.state.server import connect
@@ -192,5 +193,5 @@ async def _connect(settings: Settings) -> AIOKafkaAdminClient:
             await admin.start()
     except (KafkaError, TimeoutError) as exc:
         await admin.close()
-        raise BrokerUnavailable(f"no broker at {settings.brokers} (GROUNDWIRE_BROKERS): {exc}") from None
+        raise unavailable(settings.brokers, _WAIT, "answer") from exc
     return admin

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,12 @@ from deploy.grafana.panels import ROWS, Panel
 
 PATH: Final = Path(__file__).parent / "dashboards" / "overview.json"
 
-_SOURCE: Final = {"type": "prometheus", "uid": "prometheus"}
+_SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
+_ALL: Final = ".*"
+"""Chosen where nothing is: also of series without the label, as where one deployment is scraped without a name."""
+_LABELS: Final = ("deployment", "role", "instance")
+"""Labels of which a person chooses values; each variable offers those that go with the choices before it."""
+_METRIC: Final = re.compile(r"\b((?:groundwire|process)_\w+)(?:\{([^}]*)\})?")
 _WIDE: Final = 8
 _HIGH: Final = 8
 _COLUMNS: Final = 24
@@ -32,13 +38,44 @@ def dashboard() -> dict[str, Any]:
         "time": {"from": "now-3h", "to": "now"},
         "timezone": "browser",
         "annotations": {"list": []},
-        "templating": {"list": []},
+        "templating": {"list": list(_variables())},
         "panels": list(_panels()),
     }
 
 
 def text() -> str:
     return json.dumps(dashboard(), indent=1, ensure_ascii=False) + "\n"
+
+
+def chosen(expr: str, labels: Sequence[str] = _LABELS) -> str:
+    """Return a query of what the variables choose; what other exporters count has none of the labels."""
+    own = [f'{label}=~"${label}"' for label in labels]
+    return _METRIC.sub(lambda found: f"{found[1]}{{{', '.join([*filter(None, [found[2]]), *own])}}}", expr)
+
+
+def _variables() -> Iterator[dict[str, Any]]:
+    yield {
+        "name": "datasource",
+        "label": "Data source",
+        "type": "datasource",
+        "query": "prometheus",
+        "current": {},
+    }
+    for at, label in enumerate(_LABELS):
+        series = chosen('process_start_time_seconds{job="groundwire"}', _LABELS[:at])
+        yield {
+            "name": label,
+            "label": label.capitalize(),
+            "type": "query",
+            "datasource": _SOURCE,
+            "query": {"query": f"label_values({series}, {label})", "refId": label},
+            "refresh": 2,  # with the range of times
+            "sort": 1,
+            "multi": True,
+            "includeAll": True,
+            "allValue": _ALL,
+            "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
+        }
 
 
 def _panels() -> Iterator[dict[str, Any]]:
@@ -83,7 +120,7 @@ def _graph(panel: Panel) -> dict[str, Any]:
             {
                 "refId": chr(ord("A") + at),
                 "datasource": _SOURCE,
-                "expr": query.expr,
+                "expr": chosen(query.expr),
                 "legendFormat": query.legend,
             }
             for at, query in enumerate(panel.queries)

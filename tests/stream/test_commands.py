@@ -438,6 +438,11 @@ async def test_bad_lines_are_refused_by_number_and_without_validation_sent_as_th
         assert line.startswith(f"line {number}: {code}")
     assert "\x1b" not in result.stderr
     assert len(await topics.stored("claims")) == 2
+    result = await run(
+        produce, topics, data=b'{\n "claim_id": "1"\n}'
+    )  # standard input, and no lines of records
+    assert result.stderr.splitlines()[1].startswith("hint: one JSON object a line")
+    assert result.stderr.count("hint") == 1
     bad = [b"\xff\x00", claim(2, contents="x"), b"x" * 950_000, b"{} \r"]
     result = await run(produce, topics, "-", "--no-validate", data=b"\n".join(bad))
     assert (result.exit_code, result.stdout) == (0, "produced 4\n"), result.output

@@ -71,6 +71,13 @@ async def test_what_workers_published_verifies_and_a_replay_beside_them_gives_th
         assert before.pop("replay") is None
         assert decision == before
 
+    out, _ = await deployment.succeeds("report", "--since", "1h", "--format", "json")
+    counted = json.loads(out)
+    total = counted["total"]
+    assert (total["people_approved"], total["people_edited"], total["people_rejected"]) == (1, 1, 1)
+    assert total["approved"] + total["review"] + total["blocked"] >= 304
+    assert counted["dead_letters"] == {"invalid_json": 1}
+
     # under another policy users are not trusted, and nothing goes to a live topic
     strict = tmp_path / "strict.toml"
     strict.write_text('trusted_sources = ["documentation"]\n')

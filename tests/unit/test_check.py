@@ -351,3 +351,49 @@ async def test_on_a_terminal_every_decision_is_one_line_of_its_width(monkeypatch
             printer.decision(decision)
         lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in out.getvalue().splitlines()]
         assert [len(line) <= width for line in lines] == [True] * 3
+
+
+def test_one_record_over_several_lines_and_an_array_are_read_like_lines_of_the_same_bytes():
+    first, second = (claim_bytes(str(number), f"The cache holds {number} rows") for number in (1, 2))
+    expected = [json.loads(line)["origin"]["sha256"] for line in invoke([first, second]).stdout.splitlines()]
+    array = b"\n".join([b"[ ", first, b" ,", second, b"]"])
+    for given in (array, array.replace(b"\n", b"")):
+        result = invoke([given])
+        assert [json.loads(line)["origin"]["sha256"] for line in result.stdout.splitlines()] == expected
+        assert result.exit_code == 0
+    pretty = json.dumps(json.loads(first), indent=2).encode()
+    (decided,) = map(json.loads, invoke([b"", pretty, b""]).stdout.splitlines())
+    assert decided["subject_id"] == "1"
+    for bad in ([pretty, second], [b"[1, 2]"], [b"[]"], [b"{"]):
+        result = invoke(bad)
+        assert result.exit_code == 1
+        assert result.stderr.count("one JSON object a line") == (bad[0][:1] == b"{")
+    assert "one JSON object a line" not in invoke([first, b"{"]).stderr
+    assert "byte order mark" in invoke([b"\xef\xbb\xbf" + first]).stdout
+
+
+def test_a_sample_shows_the_places_that_a_day_takes_and_what_would_ground_its_claims(tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[limits]\nreview_per_user = 2\n")
+    texts = ["Logs go to disk", "Jobs run hourly", "Ports are open", "Queues may fill", "Per ADR-9, we use X"]
+    lines = [
+        claim_bytes(str(day), text, captured_at=f"2026-01-0{day}T00:00:00Z")
+        for day, text in enumerate(texts, 1)
+    ]
+    result = invoke(
+        [*lines, claim_bytes("9", "Sun rises in the east", source="user")], "--policy", str(policy)
+    )
+    assert "3 claims found no place in the review queue" in result.stderr
+    result = invoke(lines, "--policy", str(policy), "--format", "table", "--now", "2026-01-05T00:00:00Z")
+    said = result.output.partition(" in: ")[2]
+    for line in (
+        "5 of 5 claims need a place in review; the sample counts as 4 days.",
+        "  2 of user ada; review_per_user is 2",
+        "3 claims found no place and were blocked.",
+        "  3 cite nothing:",
+        "  1 hold a hedge:",
+        "  1 cite what could not be looked up here:",
+    ):
+        assert line in said, said
+    nothing = invoke([claim_bytes("9", "Sun rises in the east", source="user")], "--format", "table")
+    assert nothing.output.endswith("1 in: 1 approved\n")

@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 import yaml
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
 from agents.app import ROLES
+from deploy.embedded.process import find_program
 from groundwire.config import Settings
 from groundwire.console.settings import ConsoleSettings
 from groundwire.state.server import connect
+from tests.services.fixtures import or_skip
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
@@ -71,19 +76,25 @@ def test_every_condition_can_come_true_and_every_task_that_ends_is_waited_for() 
             assert any(name in other.get("depends_on", {}) for other in staying), name
 
 
-def test_every_variable_is_a_setting_that_is_taken_and_none_is_a_secret(
+PASSWORD = "${GROUNDWIRE_REDIS_PASSWORD:?make up writes it to .env}"
+
+
+def test_every_variable_is_a_setting_that_is_taken_and_none_holds_a_secret_that_stands_in_the_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     known = {f"GROUNDWIRE_{name.upper()}" for name in Settings.model_fields}
     known |= {f"GROUNDWIRE_CONSOLE_{name.upper()}" for name in ConsoleSettings.model_fields}
     for name, service in SERVICES.items():
         environment = service.get("environment", {})
-        assert not any(re.search(r"SECRET|PASSWORD|TOKEN$|HASH_KEY", variable) for variable in environment)
+        for variable, value in environment.items():
+            if re.search(r"SECRET|PASSWORD|AUTH$|TOKEN$|HASH_KEY", variable):
+                assert value == PASSWORD, variable
+            assert PASSWORD in value or variable != "GROUNDWIRE_REDIS_URL"
         if name in OWN:
             assert set(environment) <= known
             with monkeypatch.context() as patched:
                 for variable, value in environment.items():
-                    patched.setenv(variable, value)
+                    patched.setenv(variable, value.replace(PASSWORD, "6f3e"))
                 connect(Settings().redis_url)
                 ConsoleSettings()
 
@@ -103,6 +114,7 @@ def test_services_are_pinned_healthy_unprivileged_reachable_on_loopback_only_and
     assert "--maxmemory-policy noeviction" in redis
     assert re.search(r"--maxmemory \S+", redis), "without a limit nothing warns before memory is full"
     for name, service in SERVICES.items():
+        assert service["deploy"]["resources"]["limits"]["memory"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         if service["restart"] != "no" and name not in ROLES:  # workers have the image's own check
             assert service["healthcheck"]["test"], name
@@ -114,30 +126,68 @@ def test_services_are_pinned_healthy_unprivileged_reachable_on_loopback_only_and
             assert re.fullmatch(r"v?\d+\.\d+\.\d+(-[a-z]+)?", tag), service["image"]
 
 
+def test_redis_takes_its_password_from_standard_input_and_answers_nobody_without(tmp_path: Path) -> None:
+    server = or_skip(lambda: find_program("redis-server", "redis-server: apt-get install redis-server"))
+    entrypoint = tmp_path / "docker-entrypoint.sh"  # which the image has: it gives up root
+    entrypoint.write_text('#!/bin/sh\nexec "$@"\n')
+    entrypoint.chmod(0o755)
+    shell, *command = [part.replace("$$", "$") for part in SERVICES["redis"]["command"]]
+    limit = command.index("--maxmemory") + 1
+    command[limit] = "64mb"
+    socket = tmp_path / "redis.sock"
+    folder = f"{tmp_path}{os.pathsep}{Path(server).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": folder, "REDISCLI_AUTH": "6f3e"}
+    options = ("--port", "0", "--unixsocket", str(socket), "--dir", str(tmp_path))
+    running = subprocess.Popen([shell, *command, *options], env=environment, stdout=subprocess.DEVNULL)
+    try:
+        client = redis.Redis(unix_socket_path=str(socket), retry=Retry(ConstantBackoff(0.1), 600))
+        with pytest.raises(redis.AuthenticationError):
+            client.ping()
+        assert redis.Redis(unix_socket_path=str(socket), password="6f3e").ping()
+        arguments = Path(f"/proc/{running.pid}/cmdline").read_bytes()
+        assert b"redis-server" in arguments
+        assert b"6f3e" not in arguments
+    finally:
+        running.terminate()
+        running.wait()
+
+
 @pytest.mark.slow
-def test_the_keys_are_made_once_and_name_who_may_review(tmp_path: Path) -> None:
-    path, command = tmp_path / "keys.toml", tmp_path / "groundwire"
+def test_the_keys_are_made_once_name_who_may_review_and_the_console_s_private_one_is_in_its_volume_alone(
+    tmp_path: Path,
+) -> None:
+    command = tmp_path / "groundwire"
     command.write_text(
         f'#!/bin/sh\nexec {sys.executable} -c "from groundwire.cli.main import main; main()" "$@"\n'
     )
     command.chmod(0o755)
+    (tmp_path / "gate" / "console").mkdir(parents=True)
     shell, options, script = SERVICES["keys"]["command"]
     found_first = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": found_first, "PYTHONPATH": str(ROOT / "src")}
-    environment["GROUNDWIRE_KEYS_FILE"] = str(path)
+    script = script.replace("/var/lib/groundwire", str(tmp_path / "gate"))
     run = [shell, options, script.replace("$$", "$")]  # compose reads $ as a variable of its own
     subprocess.run(run, env=environment, check=True, capture_output=True)
-    first = path.read_bytes()
-    found = tomllib.loads(first.decode())
-    assert {name: (key["tenants"], key["roles"]) for name, key in found["keys"].items()} == {
+    files = tmp_path / "gate" / "keys.toml", tmp_path / "gate" / "console" / "keys.toml"
+    first = [path.read_bytes() for path in files]
+    gate, console = (tomllib.loads(content.decode()) for content in first)
+    assert gate["reviewers"] == console["reviewers"] == {"default": ["lead"]}
+    assert {name: (key["tenants"], key["roles"]) for name, key in gate["keys"].items()} == {
         "console": (["default"], ["reviewer"]),
         "gate": (["default"], ["reviewer"]),
     }
-    assert found["reviewers"] == {"default": ["lead"]}
-    assert SERVICES["console"]["environment"]["GROUNDWIRE_CONSOLE_KEY"] in found["keys"]
-    assert SERVICES["reviews"]["environment"]["GROUNDWIRE_REVIEW_KEY"] in found["keys"]
+    assert gate["keys"]["console"].keys() == {"public_key", "tenants", "sources", "roles"}
+    assert console["keys"].keys() == {"console"}
+    assert SERVICES["console"]["environment"]["GROUNDWIRE_CONSOLE_KEY"] in console["keys"]
+    assert SERVICES["reviews"]["environment"]["GROUNDWIRE_REVIEW_KEY"] in gate["keys"]
     subprocess.run(run, env=environment, check=True, capture_output=True)
-    assert path.read_bytes() == first
+    assert [path.read_bytes() for path in files] == first
+
+    def volume(name: str) -> set[str]:
+        return {one for one in SERVICES[name]["volumes"] if isinstance(one, str)}
+
+    assert volume("console") == {"console-keys:/var/lib/groundwire"}
+    assert all(volume(role) == {"gate-keys:/var/lib/groundwire"} for role in ROLES)
 
 
 def test_with_the_cluster_every_client_of_redis_asks_its_nodes_and_waits_until_they_are_joined() -> None:
@@ -146,6 +196,8 @@ def test_with_the_cluster_every_client_of_redis_asks_its_nodes_and_waits_until_t
     assert set(overlay["redis-cluster"]["depends_on"]) == nodes
     for name in (*ROLES, "console"):
         url = overlay[name]["environment"]["GROUNDWIRE_REDIS_URL"]
-        assert {host.split(":")[0] for host in url.removeprefix("redis+cluster://").split(",")} <= nodes
+        hosts = url.removeprefix(f"redis+cluster://:{PASSWORD}@")
+        assert {host.split(":")[0] for host in hosts.split(",")} <= nodes
+        url = url.replace(PASSWORD, "6f3e")
         connect(url)
         assert "redis-cluster" in overlay[name]["depends_on"]

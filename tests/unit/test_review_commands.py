@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from groundwire.cli.main import main
-from groundwire.cli.review import AgeParam, review
+from groundwire.cli.options import AgeParam
+from groundwire.cli.review import review
 from groundwire.cli.review_text import (
     OutcomeNotes,
     age,

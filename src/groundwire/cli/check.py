@@ -18,10 +18,12 @@ from rich.text import Text
 
 from groundwire.cli.deciding import Deciding, DecidingOptions, deciding_options
 from groundwire.cli.options import TimeParam, file_argument
-from groundwire.cli.output import cut, print_line
-from groundwire.errors import RecordError, UsageError
-from groundwire.library.check import LineError, unwrapped
+from groundwire.cli.output import ONE_A_LINE, cut, print_line
+from groundwire.cli.places import PlaceForecast
+from groundwire.errors import ErrorCode, RecordError, UsageError
+from groundwire.library.check import LineError, records_of, unwrapped
 from groundwire.messages.decisions import CitationState, Decision
+from groundwire.text.normalise import escape_controls
 
 STYLES: Final = {"approved": "green", "review": "yellow", "blocked": "red", "dead letter": "magenta"}
 
@@ -85,10 +87,12 @@ class DecisionPrinter:
         self._counts["dead letter"] += 1
         self._line("dead letter", error.code, "", where, error.message)
 
-    def summary(self) -> None:
+    def summary(self, notes: Iterable[str] = ()) -> None:
         total = sum(self._counts.values())
         counts = ", ".join(f"{self._counts[name]} {name}" for name in STYLES if self._counts[name])
         self._console.print(f"\n{total} in: {counts or 'nothing'}", soft_wrap=True)
+        for number, note in enumerate(notes):
+            self._console.print(Text(("" if number else "\n") + escape_controls(note)), soft_wrap=True)
 
     def section(self, title: str) -> None:
         self._head()
@@ -170,8 +174,10 @@ def _report_notes(report: Mapping[str, Any]) -> list[str]:
 def check(file: BinaryIO, given: DecidingOptions, now: datetime | None, form: str) -> None:
     """Decide claims and LLM responses, one JSON record a line, without Kafka and Redis.
 
-    Prints one Decision a line, in the order of the input; a line that cannot be decided prints its error. State
-    lives for the run: a later line can duplicate an earlier one that was approved. Where GROUNDWIRE_MODEL_API names a
+    Prints one Decision a line, in the order of the input; a line that cannot be decided prints its error. FILE may
+    also be one JSON array of records, or one record over several lines. State lives for the run: a later line can
+    duplicate an earlier one that was approved. --format table also says how many places in the review queue a
+    sample of 20 claims or more takes, and what would ground it. Where GROUNDWIRE_MODEL_API names a
     language model, it is asked about the claims of responses. A line may hold a record with its headers, so that
     signatures can be tried with --keys: {"headers": {"gw-attestation": "KEY:HMAC"}, "record": {...}}.
 
@@ -199,23 +205,34 @@ async def _run(file: BinaryIO, deciding: Deciding, form: str) -> int:
                         answers[number] = record["answer"][:_NOTE]
             yield line
 
-    status, out, table = 0, sys.stdout.buffer, form == "table"
-    printer = DecisionPrinter(sys.stdout, ids=True)
+    status, began, out, table = 0, False, sys.stdout.buffer, form == "table"
+    printer, places = DecisionPrinter(sys.stdout, ids=True), PlaceForecast(deciding.policy.limits)
+    lines = records_of(file)
     async with deciding as checker:
-        async for result in checker.check(noting(file) if table else file):
+        async for result in checker.check(noting(lines) if table else lines):
             if isinstance(result, LineError):
+                if not began and result.error.code == ErrorCode.INVALID_JSON:
+                    click.echo(ONE_A_LINE, err=True)
                 status = 1
                 if table:
                     printer.error(f"line {result.line}", result.error)
                 else:
                     line = json.dumps(result.as_dict(), ensure_ascii=False)
                     out.write(line.encode("utf-8", "replace") + b"\n")
-            elif table:
-                printer.decision(result, answers.get(result.origin.offset))
             else:
-                out.write(result.to_bytes() + b"\n")
+                places.add(result)
+                if table:
+                    printer.decision(result, answers.get(result.origin.offset))
+                else:
+                    out.write(result.to_bytes() + b"\n")
+            began = True
             if not table:
                 out.flush()
-        if table:
-            printer.summary()
+    if table:
+        printer.summary(places.lines())
+    elif places.refused:
+        click.echo(
+            f"warning: {places.refused} claims found no place in the review queue; --format table says what to do",
+            err=True,
+        )
     return status

@@ -41,7 +41,8 @@ from groundwire.state.server import connect
 def console(*, one_time_link: bool, person: str | None, tenants: tuple[str, ...]) -> None:
     """Serve the review queue as pages and as JSON, until interrupted.
 
-    Settings come from the environment: those of workers, and GROUNDWIRE_CONSOLE_*. Needed are a key with the role
+    Settings come from the environment: those of workers, and GROUNDWIRE_CONSOLE_*. It listens at
+    GROUNDWIRE_CONSOLE_HOST and GROUNDWIRE_CONSOLE_PORT, 127.0.0.1:8700 by default. Needed are a key with the role
     reviewer (GROUNDWIRE_KEYS_FILE, GROUNDWIRE_CONSOLE_KEY) and a way to sign in: OpenID Connect, the header of a
     trusted proxy, API tokens, or --one-time-link.
 

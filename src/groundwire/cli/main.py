@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "produce": "Send records to the gate.",
     "rebuild": "Rebuild state from the topics.",
     "replay": "Decide a stretch of the log again, and say what comes out otherwise.",
+    "report": "Count what the gate decided, and what people made of it.",
     "review": "See and decide what waits for a person.",
     "seals": "Show what workers have signed of what they published.",
     "state": "See what the gate remembers in Redis, and what that takes.",

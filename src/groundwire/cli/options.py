@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -79,6 +79,26 @@ def start_of(text: str) -> Start:
     if text.isascii() and text.isdigit() and len(text) < 19:  # an offset has 63 bits
         return int(text)
     return parse_time(text)
+
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_LONGEST: Final = timedelta(days=10_000)
+
+
+class AgeParam(click.ParamType):
+    """A whole number and a unit: 90s, 30m, 12h, 7d."""
+
+    name = "age"
+
+    def convert(
+        self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        number, unit = value[:-1], value[-1:]
+        if unit not in _UNITS or not (number.isascii() and number.isdigit() and len(number) < 10):
+            self.fail(f"{value!r} is not a number and a unit, such as 90s, 30m, 12h or 7d", param, ctx)
+        return min(timedelta(seconds=int(number) * _UNITS[unit]), _LONGEST)
 
 
 class FiniteRange(click.FloatRange):

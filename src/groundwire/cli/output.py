@@ -35,6 +35,8 @@ Entry = TypeVar("Entry", bound=BaseModel)
 NOTHING: Final = "-"
 """Stands in a table where there is nothing."""
 
+ONE_A_LINE: Final = "hint: one JSON object a line; `jq -c . FILE` writes records so"
+
 TEXT_CELLS: Final = 200
 """Width of the last column of a table, where no terminal sets the limit."""
 

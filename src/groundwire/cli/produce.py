@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 import click
 from rich.console import Console
 
-from groundwire.cli.options import Deployment, deployment_options, keys_file_option
-from groundwire.cli.output import FileProgress, print_refused
-from groundwire.errors import UsageError
+from groundwire.cli.options import Deployment, deployment_options, file_argument, keys_file_option
+from groundwire.cli.output import ONE_A_LINE, FileProgress, print_refused
+from groundwire.errors import ErrorCode, RecordError, UsageError
 from groundwire.kafka.produce import INPUT_TOPICS, HeaderList, Produced, SendOptions
 from groundwire.kafka.produce import produce as send
 from groundwire.keys.attestation import Keys
@@ -22,7 +21,7 @@ from groundwire.messages.topics import TopicName
 
 
 @click.command(name="produce")
-@click.argument("file", type=click.File("rb"))
+@file_argument
 @click.option(
     "--topic",
     type=click.Choice([str(topic) for topic in INPUT_TOPICS]),
@@ -43,7 +42,7 @@ def produce(
     no_validate: bool,
     deployment: Deployment,
 ) -> None:
-    """Send the records of FILE (- for standard input), one JSON object a line, byte for byte.
+    """Send the records of FILE, or of standard input, one JSON object a line, byte for byte.
 
     Lines that are no valid record are refused with their number, and the others go on. Exit status: 0 when
     every line was sent, 1 when some were refused, 2 for usage and a broker out of reach.
@@ -59,18 +58,24 @@ def produce(
     )
     console = Console(stderr=True, highlight=False)
     produced = Produced()
+
+    def refused(number: int, error: RecordError) -> None:
+        print_refused(console, number, error)
+        if error.code == ErrorCode.INVALID_JSON and number == 1:
+            console.print(ONE_A_LINE, markup=False)
+
     with FileProgress(console, "sent", file) as progress:
         sending = send(
             *(file, deployment.brokers, options, produced),
-            on_refused=partial(print_refused, console),
+            on_refused=refused,
             on_window=lambda: progress.show(produced.sent),
         )
         try:
             asyncio.run(sending)
         finally:
             progress.stop()
-            refused = f", refused {produced.refused}" if produced.refused else ""
-            click.echo(f"produced {produced.sent}{refused}")
+            others = f", refused {produced.refused}" if produced.refused else ""
+            click.echo(f"produced {produced.sent}{others}")
     if produced.refused:
         raise SystemExit(1)
 

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from groundwire.cli import review_text as render
 from groundwire.cli.options import (
+    AgeParam,
     CommandError,
     Deployment,
     FiniteRange,
@@ -296,26 +297,6 @@ def _policy() -> Policy:
         return load_policy(load_settings().policy_file, os.environ)
     except UsageError:
         return Policy()
-
-
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_LONGEST: Final = timedelta(days=10_000)
-
-
-class AgeParam(click.ParamType):
-    """A whole number and a unit: 90s, 30m, 12h, 7d."""
-
-    name = "age"
-
-    def convert(
-        self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        number, unit = value[:-1], value[-1:]
-        if unit not in _UNITS or not (number.isascii() and number.isdigit() and len(number) < 10):
-            self.fail(f"{value!r} is not a number and a unit, such as 90s, 30m, 12h or 7d", param, ctx)
-        return min(timedelta(seconds=int(number) * _UNITS[unit]), _LONGEST)
 
 
 @review.command(name="list")

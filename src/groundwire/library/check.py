@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -140,6 +140,56 @@ def wrapped(value: bytes, headers: object) -> bytes:
     return b'{"headers": %b, "record": %b}' % (json.dumps(headers).encode(), value)
 
 
+def records_of(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file; of one that is a single JSON object over several lines, or an array of them, these.
+
+    A file of more than 64 MB is read by lines whatever it holds.
+    """
+    read, rest = list[bytes](), iter(lines)
+    for line in rest:
+        read.append(line)
+        if line.strip():
+            break
+    if read and _goes_on(read[-1]):
+        size = 0
+        for line in rest:
+            read.append(line)
+            size += len(line)
+            if size > _SPREAD_BYTES:
+                break
+        else:
+            read = _spread(b"".join(read)) or read
+    yield from read
+    yield from rest
+
+
+def _goes_on(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), list)
+    except (ValueError, RecursionError):
+        return line.lstrip()[:1] in {b"{", b"["}
+
+
+def _spread(whole: bytes) -> list[bytes]:
+    """Return the objects of a JSON array, or the one object, as they are written; none where there is neither."""
+    try:
+        text = whole.decode()
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    if isinstance(parsed, dict):
+        return [whole.strip()]
+    if not isinstance(parsed, list) or not parsed or not all(isinstance(one, dict) for one in parsed):
+        return []
+    found, place, read = [], text.index("[") + 1, json.JSONDecoder().raw_decode
+    for _ in parsed:
+        begin = _value_after(text, place)
+        _, place = read(text, begin)
+        found.append(text[begin:place].encode())
+    return found
+
+
+_SPREAD_BYTES: Final = 64_000_000
 _SEPARATOR: Final = re.compile(r"[ \t\n\r]*[,:]?[ \t\n\r]*")
 
 

@@ -56,7 +56,7 @@ def parse_json(value: bytes | None) -> Any:  # noqa: ANN401 - any JSON value is 
     except UnicodeDecodeError as exc:
         _refuse(f"not UTF-8 at byte {exc.start}")
     if text.startswith("\ufeff"):
-        _refuse("not JSON: Unexpected UTF-8 BOM (decode using utf-8-sig) at character 0")
+        _refuse("begins with a byte order mark (BOM): save it as UTF-8 without one")
     try:
         parsed = _DECODER.decode(text)
     except json.JSONDecodeError as exc:

@@ -1,96 +1,28 @@
 """The manifests for Kubernetes, as their kustomizations put them together: valid, and true to what they run."""
 
-import copy
 import importlib
+import json
 import os
 import re
-import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from agents.app import ROLES
+from deploy.embedded.process import find_program
+from deploy.grafana.__main__ import dashboard
+from deploy.manifests.__main__ import generated
+from deploy.manifests.chart import CHART
+from deploy.manifests.kustomize import FOLDER, Manifest, resolve
 from groundwire.config import Settings
 from groundwire.console.settings import ConsoleSettings
 from groundwire.messages.topics import TopicName
 from groundwire.verify.models import load_model
+from tests.services.fixtures import or_skip
 
-Manifest = dict[str, Any]
-
-_SELECTORS = {
-    "Deployment": (("spec", "selector", "matchLabels"), ("spec", "template", "metadata", "labels")),
-    "PodDisruptionBudget": (("spec", "selector", "matchLabels"),),
-    "Service": (("spec", "selector"),),
-}
-
-
-def resolve(folder: Path, given: Sequence[Manifest] = ()) -> list[Manifest]:
-    """Return what `kustomize build` makes of a folder, as far as ours use it: anything else is refused.
-
-    No package brings kustomize itself here; where the real program is on the PATH, a test compares the two.
-    """
-    config = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    known = ["apiVersion", "kind", "nameSuffix", "namespace"]
-    known += ["resources", "components", "patches", "images", "labels"]
-    assert config.keys() <= {*known}, folder
-    found = [*given]
-    for name in config.get("resources", []):
-        path = folder / name
-        found += resolve(path) if path.is_dir() else filter(None, yaml.safe_load_all(path.read_text()))
-    for name in config.get("components", []):
-        found = resolve(folder / name, found)
-    for patch in config.get("patches", []):
-        kind, name = patch["target"]["kind"], patch["target"].get("name", ".*")
-        matching = [m for m in found if m["kind"] == kind and re.fullmatch(name, m["metadata"]["name"])]
-        if not matching:
-            raise ValueError(f"a patch finds nothing: {patch['target']}")
-        for manifest in matching:
-            for operation in yaml.safe_load(patch["patch"]):
-                _apply(manifest, copy.deepcopy(operation))
-    for manifest in found:
-        _transform(manifest, config)
-    return found
-
-
-def _transform(manifest: Manifest, config: Mapping[str, Any]) -> None:
-    metadata = manifest["metadata"]
-    metadata["name"] += config.get("nameSuffix", "")
-    if "namespace" in config:
-        metadata["namespace"] = config["namespace"]
-    for labels in config.get("labels", []):
-        if set(labels) != {"pairs", "includeSelectors"} or manifest["kind"] not in _SELECTORS:
-            raise ValueError(f"labels of {manifest['kind']}: {labels}")
-        for path in (("metadata", "labels"), *_SELECTORS[manifest["kind"]]):
-            at = manifest
-            for key in path:
-                at = at[key]
-            at.update(labels["pairs"])
-    for image in config.get("images", []):
-        for container in manifest.get("spec", {}).get("template", {}).get("spec", {}).get("containers", []):
-            if container["image"] == image["name"]:
-                container["image"] = f"{image['newName']}:{image['newTag']}"
-
-
-def _apply(manifest: Manifest, operation: Mapping[str, Any]) -> None:
-    *parents, last = operation["path"].removeprefix("/").split("/")
-    at: Any = manifest
-    for key in parents:
-        at = at[int(key)] if isinstance(at, list) else at[key]
-    if operation["op"] == "add" and last == "-":
-        at.append(operation["value"])
-    elif operation["op"] == "add" or (operation["op"] == "replace" and last in at):
-        at[last] = operation["value"]
-    elif operation["op"] == "remove":
-        del at[last]
-    else:
-        raise ValueError(f"not a patch that can be made: {operation}")
-
-
-FOLDER = Path(__file__).resolve().parents[3] / "deploy" / "kubernetes"
 BUILT = {name: resolve(FOLDER / name) for name in ("base", "overlays/development", "overlays/production")}
 NAMED = {
     name: {(m["kind"], m["metadata"]["name"]): m for m in resolve(FOLDER / name)}
@@ -104,7 +36,9 @@ def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
 
 def pods(manifests: list[Manifest]) -> dict[str, Manifest]:
     return {
-        m["metadata"]["name"]: m["spec"]["template"] for m in manifests if m["kind"] in {"Deployment", "Job"}
+        m["metadata"]["name"]: m["spec"]["template"]
+        for m in manifests
+        if m["kind"] in {"StatefulSet", "Deployment", "Job"}
     }
 
 
@@ -123,16 +57,24 @@ def test_every_manifest_follows_the_schema_of_its_kind_and_has_no_unknown_field(
             if manifest["kind"] not in {
                 "ScaledObject",
                 "PodMonitor",
+                "PrometheusRule",
             }:  # schemas of operators are in no package
                 for version in ("1.31", "1.34"):
                     validate(manifest, version, strict=True)
 
 
+def chart_tool(name: str) -> str:
+    beside = Path(sys.executable).with_name(name)
+    return (
+        str(beside) if beside.exists() else or_skip(lambda: find_program(name, f"{name}: make chart-tools"))
+    )
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("kustomize") is None, reason="kustomize is not installed: no package has it")
 def test_the_real_kustomize_builds_the_same():
+    kustomize = chart_tool("kustomize")
     for name, manifests in BUILT.items():
-        command = ["kustomize", "build", str(FOLDER / name)]
+        command = [kustomize, "build", str(FOLDER / name)]
         built = subprocess.run(command, capture_output=True, text=True, check=True)
         real = {(m["kind"], m["metadata"]["name"]): m for m in yaml.safe_load_all(built.stdout)}
         assert real == {(m["kind"], m["metadata"]["name"]): m for m in manifests}, name
@@ -149,7 +91,7 @@ def test_every_role_runs_as_the_image_starts_it_is_probed_and_has_selectors_that
         assert commands["groundwire-topics"]["command"] == ["groundwire", "topics", "declare"]
         assert commands["groundwire-console"]["command"] == ["groundwire", "console"]
         labels = {name: pod["metadata"]["labels"] for name, pod in pods(manifests).items()}
-        for kind in ("Deployment", "PodDisruptionBudget", "Service"):
+        for kind in ("StatefulSet", "Deployment", "PodDisruptionBudget", "Service"):
             for name, spec in of_kind(manifests, kind).items():
                 wanted = spec["selector"].get("matchLabels", spec["selector"])
                 assert [pod for pod, has in labels.items() if wanted.items() <= has.items()] == [name]
@@ -170,7 +112,7 @@ def test_every_role_runs_as_the_image_starts_it_is_probed_and_has_selectors_that
         assert {"to": [workers], "ports": [{"port": "metrics"}]} in policies["groundwire-console"]["egress"]
 
         # probes ask for progress and readiness, and pods get longer to end than the worker's deadline
-        (settings,) = of_kind(manifests, "ConfigMap").values()
+        settings = of_kind(manifests, "ConfigMap")["groundwire-settings"]
         deadline = float(settings.get("GROUNDWIRE_SHUTDOWN_DEADLINE", Settings().shutdown_deadline))
         for name, pod in pods(manifests).items():
             found = container(pod)
@@ -189,8 +131,10 @@ def test_pods_have_no_privileges_write_nothing_but_their_tmp_and_get_secrets_by_
         assert not of_kind(manifests, "Secret")
         plain = [name for data in of_kind(manifests, "ConfigMap").values() for name in data]
         assert not any(map(secret.search, plain))
-        for pod in pods(manifests).values():
+        for name, pod in pods(manifests).items():
             spec, found = pod["spec"], container(pod)
+            # who takes over the console has no key of the gate, and the other way round
+            own = "groundwire-console" if name == "groundwire-console" else "groundwire"
             assert {"runAsNonRoot": True, "runAsUser": 10001}.items() <= spec["securityContext"].items()
             assert spec["automountServiceAccountToken"] is False
             safe = {"readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False}
@@ -203,15 +147,17 @@ def test_pods_have_no_privileges_write_nothing_but_their_tmp_and_get_secrets_by_
             assert "memory" in found["resources"]["limits"]
             for variable in found.get("env", []):
                 if secret.search(variable["name"]):
-                    assert variable["valueFrom"]["secretKeyRef"]["name"] == "groundwire"
+                    assert variable["valueFrom"]["secretKeyRef"]["name"] == own
                     assert "value" not in variable
+            secrets = {each["secret"]["secretName"] for each in spec["volumes"] if "secret" in each}
+            assert secrets <= {f"{own}-keys"}
 
 
 def test_every_variable_is_a_setting_and_has_a_value_that_is_taken(monkeypatch: pytest.MonkeyPatch):
     known = {f"GROUNDWIRE_{name.upper()}" for name in Settings.model_fields}
     known |= {f"GROUNDWIRE_CONSOLE_{name.upper()}" for name in ConsoleSettings.model_fields}
     for manifests in BUILT.values():
-        (data,) = of_kind(manifests, "ConfigMap").values()
+        data = of_kind(manifests, "ConfigMap")["groundwire-settings"]
         for name, pod in pods(manifests).items():
             secret = "redis://redis:6379/0" * 2
             own = {v["name"]: v.get("value", secret) for v in container(pod).get("env", [])}
@@ -224,6 +170,97 @@ def test_every_variable_is_a_setting_and_has_a_value_that_is_taken(monkeypatch: 
                     ConsoleSettings()
 
 
+def test_a_worker_keeps_its_static_id_and_those_of_a_role_are_spread_over_nodes_and_zones():
+    for manifests in BUILT.values():
+        services = of_kind(manifests, "Service")
+        workers = of_kind(manifests, "StatefulSet")
+        assert workers.keys() == {f"groundwire-{role}" for role in ROLES}
+        for name, spec in workers.items():
+            assert services[spec["serviceName"]]["selector"] == spec["selector"]["matchLabels"], name
+            instance = {v["name"]: v for v in container(spec["template"])["env"]}["GROUNDWIRE_INSTANCE_ID"]
+            assert instance["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+            spread = spec["template"]["spec"]["topologySpreadConstraints"]
+            assert [one["topologyKey"].rpartition("/")[2] for one in spread] == ["hostname", "zone"]
+            assert all(one["labelSelector"] == spec["selector"] for one in spread)
+
+
+def test_images_of_overlays_to_copy_are_named_by_digest():
+    for name in ("overlays/production", "overlays/cluster"):
+        own = {
+            found["image"]
+            for manifest in NAMED[name].values()
+            for found in manifest.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ())
+            if found["image"].startswith("registry.example/")
+        }
+        assert own
+        assert all(re.fullmatch(r"[a-z./]+@sha256:[0-9a-f]{64}", image) for image in own)
+
+
+def test_the_monitoring_component_installs_every_alert_and_the_dashboard():
+    rules = FOLDER.parent / "prometheus" / "rules" / "groundwire.yml"
+    production = NAMED["overlays/production"]
+    assert production["PrometheusRule", "groundwire"]["spec"] == yaml.safe_load(rules.read_text())
+    board = production["ConfigMap", "groundwire-dashboard"]
+    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
+    (shown,) = map(json.loads, board["data"].values())
+    assert shown == dashboard()
+
+
+def test_what_is_generated_from_the_manifests_is_as_they_are():
+    for path, text in generated().items():
+        assert path.read_text("utf-8") == text, f"{path.name}: python -m deploy.manifests write"
+
+
+@pytest.mark.slow
+def test_helm_finds_nothing_wrong_and_the_chart_renders_what_kustomize_builds(tmp_path: Path):
+    helm = chart_tool("helm")
+    image = "registry.example/groundwire@sha256:" + "0" * 64
+    repository, _, digest = image.partition("@")
+    of = ("--kube-version", "1.31.0")
+
+    def rendered(**values: object) -> dict[tuple[str, str], Manifest]:
+        file = tmp_path / "values.yaml"
+        file.write_text(yaml.safe_dump({"image": {"repository": repository, "digest": digest}, **values}))
+        for command in (["lint", "--strict", *of], ["template", "groundwire", *of]):
+            done = subprocess.run(
+                [helm, *command, CHART, "--values", file], capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+        found = {(m["kind"], m["metadata"]["name"]): m for m in yaml.safe_load_all(done.stdout) if m}
+        (job,) = (name for kind, name in found if kind == "Job" and name.startswith("groundwire-topics-"))
+        found["Job", "groundwire-topics"] = topics = found.pop(("Job", job))
+        topics["metadata"]["name"] = "groundwire-topics"  # which the hash of the image follows
+        return found
+
+    def built(*components: str) -> dict[tuple[str, str], Manifest]:
+        base = os.path.relpath(FOLDER / "base", tmp_path)
+        paths = [os.path.relpath(FOLDER / "components" / name, tmp_path) for name in components]
+        config = {"resources": [base], "components": paths}
+        config["images"] = [{"name": "groundwire", "newName": repository, "digest": digest}]
+        (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(config))
+        return {(m["kind"], m["metadata"]["name"]): m for m in resolve(tmp_path)}
+
+    assert rendered() == built()
+    on = {"enabled": True}
+    everything = rendered(keda=on, monitoring=on, redisCluster=on, model=on)
+    assert everything == built("keda", "monitoring", "redis-cluster", "model")
+
+    # a value reaches what it names
+    changed = rendered(
+        replicas={"claims": 5},
+        settings={"GROUNDWIRE_BROKERS": "b:9092", "GROUNDWIRE_PARTITIONS": "16"},
+        keda=on,
+        console={"args": ["--one-time-link"]},
+    )
+    assert changed["ConfigMap", "groundwire-settings"]["data"]["GROUNDWIRE_BROKERS"] == "b:9092"
+    scaled = changed["ScaledObject", "groundwire-claims"]["spec"]
+    assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (5, 16)
+    console = changed["Deployment", "groundwire-console"]["spec"]["template"]
+    assert container(console)["args"] == ["--one-time-link"]
+    refused = subprocess.run([helm, "template", CHART, *of], capture_output=True, text=True, check=False)
+    assert "set image.digest" in refused.stderr
+
+
 def test_one_worker_of_a_role_may_be_evicted_at_a_time_and_only_lookups_reach_the_web():
     private = {"10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}
     for manifests in BUILT.values():
@@ -234,6 +271,9 @@ def test_one_worker_of_a_role_may_be_evicted_at_a_time_and_only_lookups_reach_th
         everybody = policies["groundwire"]
         assert everybody["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "groundwire"}}
         assert set(everybody["policyTypes"]) == {"Ingress", "Egress"}
+        # whatever goes out goes to a port of somebody who is named
+        assert all(rule["to"] and rule["ports"] for rule in everybody["egress"])
+        assert [rule["ports"][0]["port"] for rule in everybody["egress"]] == [53, 9092, 6379]
         (web,) = policies["groundwire-web"]["podSelector"]["matchExpressions"]
         assert set(web["values"]) == {"deferred", "console"}
         (rule,) = policies["groundwire-web"]["egress"]
@@ -254,8 +294,8 @@ def test_responses_reach_a_language_model_only_where_one_is_configured(
     web = without["NetworkPolicy", "groundwire-web"]["spec"]["egress"][0]["to"]
     assert policy["egress"] == [{"to": web, "ports": [{"port": 443}]}]
     changed = {name for name, manifest in without.items() if manifest != found[name]}
-    assert changed == {("Deployment", "groundwire-responses")}
-    pod = found["Deployment", "groundwire-responses"]["spec"]["template"]
+    assert changed == {("StatefulSet", "groundwire-responses")}
+    pod = found["StatefulSet", "groundwire-responses"]["spec"]["template"]
     for variable in container(pod)["env"]:
         if variable["name"] == "GROUNDWIRE_MODEL_KEY":
             assert variable["valueFrom"]["secretKeyRef"] == {"name": "groundwire", "key": "model-key"}
@@ -276,8 +316,8 @@ def test_scaling_follows_the_lag_of_the_role_s_group_and_stays_within_its_partit
     assert scaled.keys() == {f"groundwire-{role}" for role in topics}
     for name, spec in scaled.items():
         role = name.removeprefix("groundwire-")
-        assert spec["scaleTargetRef"] == {"name": name}
-        assert "replicas" not in production["Deployment", name]["spec"]
+        assert spec["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name}
+        assert "replicas" not in production["StatefulSet", name]["spec"]
         assert 1 <= spec["minReplicaCount"] <= spec["maxReplicaCount"] <= int(data["GROUNDWIRE_PARTITIONS"])
         (trigger,) = spec["triggers"]
         metadata, group = trigger["metadata"], settings.group_prefix + role
@@ -285,13 +325,13 @@ def test_scaling_follows_the_lag_of_the_role_s_group_and_stays_within_its_partit
         assert read == ("kafka", group, settings.topic_prefix + topics[role])
         assert metadata["bootstrapServersFromEnv"] in data
         assert all(isinstance(value, str) for value in metadata.values()), "KEDA takes strings only"
-    assert "replicas" in production["Deployment", "groundwire-reviews"]["spec"]
+    assert "replicas" in production["StatefulSet", "groundwire-reviews"]["spec"]
     monitor = production["PodMonitor", "groundwire"]["spec"]
     assert monitor["jobLabel"] == "app.kubernetes.io/name"
     (expression,) = monitor["selector"]["matchExpressions"]
     assert set(expression["values"]) == {*ROLES, "console"}
     (endpoint,) = monitor["podMetricsEndpoints"]
-    assert [rule["targetLabel"] for rule in endpoint["relabelings"]] == ["role"]
+    assert [rule["targetLabel"] for rule in endpoint["relabelings"]] == ["role", "deployment"]
 
 
 def test_nodes_of_the_redis_cluster_persist_have_the_names_of_the_settings_and_only_workers_reach_them():

@@ -10,7 +10,7 @@ import yaml
 from prometheus_client import REGISTRY
 
 from deploy.embedded.process import find_program
-from deploy.grafana.__main__ import PATH, dashboard, text
+from deploy.grafana.__main__ import PATH, chosen, dashboard, text
 from deploy.grafana.panels import ROWS
 from groundwire import metrics  # noqa: F401 - importing registers what workers count
 from tests.services.fixtures import or_skip
@@ -52,10 +52,17 @@ def test_panels_have_ids_of_their_own_and_do_not_overlap():
         taken |= cells
 
 
-def test_grafana_finds_the_source_that_panels_name_and_the_folder_that_holds_them():
-    sources = load(GRAFANA / "provisioning" / "datasources" / "prometheus.yml")
+def test_grafana_finds_a_source_and_the_folder_of_the_dashboard_and_each_query_asks_for_what_is_chosen():
+    variables = {one["name"]: one for one in dashboard()["templating"]["list"]}
+    assert list(variables) == ["datasource", "deployment", "role", "instance"]
     named = {panel["datasource"]["uid"] for panel in dashboard()["panels"] if "datasource" in panel}
-    assert named == {source["uid"] for source in sources["datasources"]}
+    assert named == {"${datasource}"}
+    sources = load(GRAFANA / "provisioning" / "datasources" / "prometheus.yml")["datasources"]
+    assert variables["datasource"]["query"] in {source["type"] for source in sources}
+    wanted = 'deployment=~"$deployment", role=~"$role", instance=~"$instance"}'
+    assert chosen("sum(groundwire_paused)") == f"sum(groundwire_paused{{{wanted})"
+    assert chosen("rate(process_x{a='b'}[5m])") == f"rate(process_x{{a='b', {wanted}[5m])"
+    assert chosen("redis_memory_used_bytes") == "redis_memory_used_bytes"
     provider = load(GRAFANA / "provisioning" / "dashboards" / "groundwire.yml")
     grafana = load(ROOT / "docker-compose.yml")["services"]["grafana"]
     mounted = {mount.split(":")[1]: mount.split(":")[0] for mount in grafana["volumes"]}
@@ -65,9 +72,18 @@ def test_grafana_finds_the_source_that_panels_name_and_the_folder_that_holds_the
 
 
 @pytest.mark.slow
-def test_promtool_takes_configuration_and_rules_and_every_alert_does_in_time_what_its_test_says():
+def test_promtool_takes_configuration_rules_and_queries_and_every_alert_does_in_time_what_its_test_says(
+    tmp_path: Path,
+):
     promtool = or_skip(lambda: find_program("promtool", "prometheus: apt-get install prometheus"))
+    queries = [target["expr"] for panel in dashboard()["panels"] for target in panel.get("targets", ())]
+    rules = [
+        {"record": f"shown:{at}", "expr": expr.replace("$__rate_interval", "5m")}
+        for at, expr in enumerate(queries)
+    ]
+    (tmp_path / "shown.yml").write_text(yaml.safe_dump({"groups": [{"name": "shown", "rules": rules}]}))
     for arguments in (
+        ("check", "rules", tmp_path / "shown.yml"),
         ("check", "config", PROMETHEUS / "prometheus.yml"),
         ("check", "rules", RULES),
         ("test", "rules", PROMETHEUS / "tests" / "groundwire.yml"),

@@ -56,7 +56,7 @@ def test_what_is_not_strict_json_is_invalid_json_in_words_of_its_own():
         (raw() + b"{}", "not JSON: Extra data at character"),
         (b'{"a": "\xff"}', "not UTF-8 at byte 7"),
         (json.dumps(GOOD).encode("utf-16"), "not UTF-8 at byte 0"),
-        (b"\xef\xbb\xbf{}", "not JSON: Unexpected UTF-8 BOM (decode using utf-8-sig) at character 0"),
+        (b"\xef\xbb\xbf{}", "begins with a byte order mark (BOM): save it as UTF-8 without one"),
         (b'{"claim_id": "\xed\xa0\x80"}', "not UTF-8 at byte 14"),
         (b'{"claim_id": "\xc0\x80"}', "not UTF-8 at byte 14"),
         (b'{"claim_id": "a\x00b"}', "not JSON: Invalid control character at character 15"),

@@ -20,6 +20,7 @@ from groundwire.gate import claims as gate_module
 from groundwire.kafka.reader import OffsetRange
 from groundwire.keys.attestation import Keys
 from groundwire.messages.base import sha256_hex
+from groundwire.messages.decisions import Place
 from groundwire.messages.erasure import Erasure, Erasures
 from groundwire.messages.identity import event_id
 from groundwire.policy import Policy

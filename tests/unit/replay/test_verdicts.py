@@ -1,0 +1,68 @@
+"""`groundwire report` counts what the gate decided, and what people made of it, from the output topics."""
+
+import random
+
+from groundwire.messages.headers import InboundRecord
+from groundwire.policy import Limits, Policy
+from groundwire.replay.verdicts import PeriodVerdicts
+from tests.unit.gate.world import NOW, claim_bytes
+from tests.unit.replay.town import Town
+
+
+def told(decisions):
+    return [
+        InboundRecord(f"groundwire.{one.verdict}", 0, at, 0, b"default:ann", one.to_bytes())
+        for at, one in enumerate(decisions)
+    ]
+
+
+async def test_each_subject_counts_once_by_the_gates_decision_and_over_hold_is_what_people_approved_as_it_was():
+    town = Town(policy=Policy(limits=Limits(review_per_user=3)))
+    texts = [
+        "A cache holds nine shards",
+        "Maybe it rains",
+        "Logs go to disk",
+        "Jobs run hourly",
+        "Ports are open",
+    ]
+    sent = [claim_bytes(claim_id=f"c{n}", content=text, source="agent") for n, text in enumerate(texts)]
+    await town.send(*(town.record(value) for value in sent))
+    for action, name in (("approve", "c0"), ("reject", "c2"), ("edit", "c3")):
+        fields = {"content": "Jobs run at noon"} if action == "edit" else {}
+        await town.act(town.action(action, town.latest(name), **fields))
+    await town.act(town.action("retract", town.latest("c0")))
+
+    records = told(town.published.values())
+    random.Random(1).shuffle(records)
+    with PeriodVerdicts() as verdicts:
+        for record in records * 2:  # delivered again after a crash
+            verdicts.add(record)
+        found = verdicts.report(NOW)
+    total = found.total
+    assert (total.approved, total.review, total.blocked) == (0, 3, 2)
+    assert (total.people_approved, total.people_edited, total.people_rejected) == (1, 1, 1)
+    assert total.over_held == 1 / 3
+    assert [(kind, source) for kind, source, _ in found.by_source] == [("claim", "agent")]
+    reasons = {each.reason_code: (each.tally.decided, each.example_subject_id) for each in found.by_reason}
+    assert reasons["personal_speculation"] == (1, "c1")
+    assert reasons["review_queue_full"] == (1, "c4")
+    assert reasons["ungrounded"][0] == 3
+    assert found.no_place == {"user": 1}
+
+
+async def test_of_a_tenant_alone_only_its_decisions_and_letters_count():
+    town = Town()
+    sent = [claim_bytes(claim_id=tenant, tenant_id=tenant) for tenant in ("acme", "acme-2")]
+    await town.send(*(town.record(value) for value in sent))
+    letters = [
+        InboundRecord("groundwire.dead-letter", 0, at, 0, key, b"{", (("gw-error", b"invalid_json"),))
+        for at, key in enumerate((b"acme:ann", b"acme-2:ann", None))
+    ]
+    with PeriodVerdicts("acme") as verdicts:
+        for record in told(town.published.values()):
+            verdicts.add(record)
+        for letter in letters:
+            verdicts.add_letter(letter)
+        found = verdicts.report(NOW)
+    assert found.total.decided == 1
+    assert found.dead_letters == {"invalid_json": 1}
