@@ -25,7 +25,7 @@ from agents.outputs import followers, outputs
 from agents.publisher import ProducerBroken, Publisher
 from agents.recovery import StateReconciler, StateRecovery
 from groundwire import metrics
-from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable
+from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable, TopicsMissing
 from groundwire.gate.types import Acted, Decided, Deferred, Result
 from groundwire.logs import report_fault
 from groundwire.messages.headers import InboundRecord
@@ -216,8 +216,10 @@ class PartitionLoop:
         except StateUnavailable as exc:
             self._note_outage(exc)
             await self.lease.pause(_RETRY)
-        except BrokerUnavailable:
-            services.health.begin("broker", batch)
+        except BrokerUnavailable as exc:
+            why, other = ("topics", "broker") if isinstance(exc, TopicsMissing) else ("broker", "topics")
+            services.health.begin(why, batch)
+            services.health.end(other, batch)
             await self.lease.pause(_RETRY)
         except Exception as exc:  # noqa: BLE001 - whatever it is, records are never dropped over it
             report_fault("batch.failed", exc, records=len(batch.entries), offset=batch.first_offset)

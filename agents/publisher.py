@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from faust.exceptions import NotReady
 from agents.faust_patches import WorkerApp
 from agents.outputs import Output, of_worker, unpublishable
 from groundwire import metrics
-from groundwire.errors import BrokerUnavailable
+from groundwire.errors import BrokerUnavailable, TopicsMissing
 from groundwire.kafka.connection import MAX_LETTER_BYTES, MAX_RECORD_BYTES, partition_of
 from groundwire.messages.decisions import AuditType
 from groundwire.messages.topics import TopicName
@@ -35,6 +36,8 @@ TELL: Final = 60.0
 
 ACK_SECONDS: Final = 30.0
 """Seconds until an acknowledgement counts as missing, and all is published again."""
+
+_METADATA_SECONDS: Final = 5.0
 
 _NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidMessageError)
 """Errors of a record that the broker will never accept."""
@@ -101,11 +104,13 @@ class Publisher:
                 for output in fitting:
                     topic = self._prefix + output.topic
                     if topic not in partitions:
-                        partitions[topic] = sorted(await producer.partitions_for(topic))
+                        partitions[topic] = await _partitions_for(producer, topic)
                     groups[topic, partition_of(output.key, partitions[topic])].append(output)
                 sending = [_send(producer, *tp, group) for tp, group in groups.items()]
                 sent = await asyncio.gather(*sending, return_exceptions=True)
         except (KafkaError, TimeoutError) as exc:
+            for topic in partitions:  # one that was deleted leaves its batches without an answer
+                await _partitions_for(producer, topic)
             raise BrokerUnavailable(
                 f"not acknowledged within {ACK_SECONDS:g} s: {type(exc).__name__}"
             ) from None
@@ -116,6 +121,18 @@ class Publisher:
                 raise BrokerUnavailable(f"not acknowledged: {type(result).__name__}")
             refused += result
         return refused
+
+
+async def _partitions_for(producer: AIOKafkaProducer, topic: str) -> list[int]:
+    """Return the partitions of a topic. Raises: TopicsMissing, BrokerUnavailable."""
+    with suppress(KafkaError, TimeoutError):
+        async with asyncio.timeout(_METADATA_SECONDS):
+            return sorted(await producer.partitions_for(topic))  # asks until the topic is there
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_METADATA_SECONDS):
+            if await producer.client.force_metadata_update():
+                raise TopicsMissing(f"there is no topic {topic}: `groundwire topics declare` makes it")
+    raise BrokerUnavailable(f"no answer about the topic {topic}")
 
 
 async def _send(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -57,6 +58,8 @@ from groundwire.verify.url import UrlChecker
 log = structlog.get_logger()
 
 _TICK: Final = 1.0
+_BROKER_TICK: Final = 2.0
+"""Seconds between two requests for metadata: an answer shows that the broker lives, and what topics there are."""
 
 
 class Worker:
@@ -117,6 +120,7 @@ class Worker:
             grace=settings.state_grace if role.provisional and policy.state_outage == "defer" else None,
             ask_model=gate.ask_model if assessor is not None else None,
         )
+        self.app.broker_answered = partial(health.answered, "broker")
         self.app.partitions = self.partitions = Partitions(self.services)
         declare_agent(self.app, name, settings.topic_prefix, self.partitions.submit)
 
@@ -136,7 +140,6 @@ class Worker:
             if await self.state.open() is None:
                 await self.recovery.begin()
             await self.policies.put(policy)
-            self.health.state_answered()
         except SchemeMismatch:
             raise
         except StateError as exc:
@@ -151,6 +154,8 @@ class Worker:
             self.app.task(partial(self.expiry.run, self.health))
         self.app.task(self.services.reconciler.watch)
         self.app.task(self._watch)
+        self.app.task(self._watch_state)
+        self.app.task(self._watch_broker)
         self.app.task(self._publish_audit)
 
     async def _publish_audit(self) -> None:
@@ -160,7 +165,7 @@ class Worker:
 
     async def _watch(self) -> None:
         consumer: Any = self.app.consumer
-        role, loop, ticks = self.role.name, asyncio.get_running_loop(), 0
+        role, loop = self.role.name, asyncio.get_running_loop()
         while not self.app.should_stop:
             before = loop.time()
             await asyncio.sleep(_TICK)
@@ -172,19 +177,33 @@ class Worker:
             if role == "deferred":  # the only role that uses the network
                 set_tenant_gauges("requests", self.pacer.in_flight.values(), self.pacer.limits.per_tenant)
                 metrics.PAUSED_HOSTS.set(self.pacer.paused)
+
+    async def _watch_state(self) -> None:
+        ticks = 0
+        while not self.app.should_stop:
+            await asyncio.sleep(_TICK)
             try:
+                unusable = await self.state.probe()
+                metrics.STATE_AWAY.set(len(unusable))
+                self.health.answered("state")
+                self.partitions.state_answered(unusable)
                 metrics.REVIEW_DEPTH.set(await self.state.queue_depth())
                 metrics.WAITING.set(await self.state.waiting_count())
-                if role == "reviews" and ticks % 30 == 0:  # it reads all tenants' use of the queue
+                if self.role.name == "reviews" and ticks % 30 == 0:  # it reads all tenants' use of the queue
                     places, stored = await self.state.tenants_use()
                     limits = self.policy.limits
                     set_tenant_gauges("places", places.values(), limits.review_per_tenant)
                     set_tenant_gauges("bytes", stored.values(), limits.pending_bytes_per_tenant)
             except StateError:
+                metrics.STATE_AWAY.set(len(self.state.server.tags))
                 continue
             ticks += 1
-            self.health.state_answered()
-            self.partitions.state_answered()
+
+    async def _watch_broker(self) -> None:
+        consumer: Any = self.app.consumer
+        while not self.app.should_stop:
+            await asyncio.sleep(_BROKER_TICK)
+            await consumer.refresh_metadata()
 
 
 def build_verifier(settings: Settings, pacer: Pacer | None = None) -> CitationVerifier:
@@ -234,6 +253,7 @@ def build_sealer(key: Path, app: WorkerApp, publisher: Publisher, health: Health
         consumer: Any = app.consumer
         return Committed.of(consumer.starts[tp]) if tp in consumer.starts else Committed(None, None)
 
+    metrics.SEAL_KEY_EXPIRES.set_function(lambda: signer.expires.timestamp() if signer.expires else math.inf)
     return Sealer(signer, publisher.publish, committed, health, now=_now)
 
 

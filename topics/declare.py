@@ -22,6 +22,7 @@ from topics.catalog import CATALOG
 
 log = structlog.get_logger()
 
+_STATE = "state (GROUNDWIRE_REDIS_URL)"
 _TIME = "message.timestamp.type"
 _RETENTION = ("retention.ms", "retention.bytes")
 _WAIT = 30.0  # seconds until a created topic must be known to the cluster
@@ -131,12 +132,18 @@ async def compare_partitions(settings: Settings, counts: Mapping[str, int]) -> l
             problem = f"has {count} partitions, {TopicName.CLAIMS} has {wanted}"
             findings.append(TopicFinding(name, problem, fatal=state.is_cluster))
     try:
-        for scheme in await state.schemes() if state.is_cluster else ():
+        schemes = await state.schemes()
+        for scheme in schemes if state.is_cluster else ():
             if not scheme.endswith(state.scheme.removeprefix(f"/{LAYOUT}")):
                 problem = f"has {wanted} partitions, state is of scheme {scheme}; run `groundwire rebuild`"
                 findings.append(TopicFinding(claims, problem))
-    except StateUnavailable:
-        pass  # workers wait for it too
+        if away := sorted(state.server.away()):
+            problem = (
+                f"its primary does not answer for partitions {', '.join(map(str, away))}; users there wait"
+            )
+            findings.append(TopicFinding(_STATE, problem, fatal=False))
+    except StateUnavailable as exc:  # workers wait for it too
+        findings.append(TopicFinding(_STATE, f"does not answer: {exc}", fatal=False))
     finally:
         await state.close()
     return findings

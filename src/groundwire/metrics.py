@@ -82,6 +82,15 @@ MODEL_PAUSED = Gauge(
 )
 BUILD = Gauge("groundwire_build_info", "1; its labels are what runs here.", ["version", "policy", "role"])
 PAUSED = Gauge("groundwire_paused", "1 while the worker waits for a dependency.", ["dependency"])
+PAUSES = Counter("groundwire_pauses", "Times that the worker began to wait for a dependency.", ["dependency"])
+STATE_AWAY = Gauge(
+    "groundwire_state_partitions_away",
+    "Partitions whose primary does not answer or refuses writes, with or without traffic; one Redis has one.",
+)
+SEAL_KEY_EXPIRES = Gauge(
+    "groundwire_seal_key_expires_seconds",
+    "When the last valid seal key expires, as a Unix time; +Inf: never.",
+)
 REVIEW_DEPTH = Gauge("groundwire_review_queue_entries", "Entries of the review queue, all tenants.")
 WAITING = Gauge("groundwire_waiting_claims", "Claims that wait on the deferred topic.")
 TENANT_MOST = Gauge(
@@ -157,6 +166,7 @@ QUOTE_FAILURES = Counter(
 # A counter whose first value is 1 has no increase that anybody could be told of: what alerts look at begins at 0.
 for _dependency in WAITED_FOR:
     PAUSED.labels(_dependency).set(0)
+    PAUSES.labels(_dependency)
 for _why in ("unavailable", "refused", "broken"):
     PUBLISH_ERRORS.labels(_why)
 for _result in ("done", "interrupted"):

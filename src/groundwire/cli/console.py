@@ -87,9 +87,13 @@ async def _run(settings: Settings, own: ConsoleSettings, who: Person | None) -> 
         review_ttl = timedelta(days=settings.review_ttl)
         clocks = (lambda: feed.stale_since, lambda: datetime.now(UTC))
         gauges = ReviewGauges(board, tenants, *clocks, limits=policy.limits, ttl=review_ttl)
-        host, port = settings.metrics_host, settings.metrics_port
-        with binding("GROUNDWIRE_METRICS_HOST, GROUNDWIRE_METRICS_PORT", host, port):
-            serve_gauges(gauges, host, port)
+        serve_gauges(
+            gauges,
+            settings.metrics_host,
+            settings.metrics_port,
+            caught_up=lambda: feed.caught_up,
+            away=lambda: feed.stale_since is not None,
+        )
         try:
             await statuses.check_kind()
             async with Actions(settings.brokers, settings.topic_prefix, signer) as actions:

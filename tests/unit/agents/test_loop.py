@@ -15,7 +15,7 @@ from agents.book import LARGE
 from agents.crash_marks import GIVEN_UP
 from agents.hooks import Hook
 from agents.publisher import ProducerBroken
-from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable
+from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable, TopicsMissing
 from groundwire.gate.types import DeadLetter, Decided, Deferred, Provisional
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.topics import partition_of
@@ -81,10 +81,8 @@ async def test_an_idle_worker_ends_the_outage_when_state_answers_and_the_next_ba
     bench = Bench()
     bench.slow, bench.state_errors = 6.0, [AWAY] * 3
     await bench.run(record())
-    bench.unreachable = {0}
-    bench.partitions.state_answered()
+    bench.partitions.state_answered({0})
     assert bench.health.current == {"state"}, "its primary does not answer, though others do"
-    bench.unreachable = set()
     bench.partitions.state_answered()
     assert not bench.health.current
     bench.now += 100
@@ -149,10 +147,14 @@ async def test_an_error_of_our_own_is_tried_again_and_never_raised():
 
 async def test_what_a_batch_waits_for_ends_when_its_partition_is_revoked():
     """A worker without partitions would be reported as waiting for ever."""
-    for dependency in ("broker", "internal"):
+    for dependency, error in (
+        ("broker", BrokerUnavailable),
+        ("topics", TopicsMissing),
+        ("internal", KeyError),
+    ):
         bench = Bench()
         bench.prepare_errors = [KeyError("ours")] * 10_000 * (dependency == "internal")
-        bench.publish_errors = [BrokerUnavailable("away")] * 10_000
+        bench.publish_errors = [BrokerUnavailable("at first"), *[error("away")] * 10_000]
         await bench.begin(record())
         assert bench.health.current == {dependency}
         bench.loop.end()

@@ -149,7 +149,7 @@ async def test_each_response_that_was_asked_about_is_progress_and_every_fault_is
     assert not health.alive()
     assessor.on_answer(facts({}), 1.0)
     assert health.alive()
-    assert health.ready() is False, "it has not joined its group"
+    assert health.unready() == "starting", "it has not joined its group"
     assert assessor.at_once == 3
     labels = {"kind": "prior", "result": "unreachable"}
     assert REGISTRY.get_sample_value("groundwire_model_questions_total", labels) is not None
