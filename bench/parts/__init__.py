@@ -13,6 +13,7 @@ from bench.parts import (
     latency,
     process,
     quotes,
+    rebuild,
     redis,
     replay,
     responses,
@@ -22,6 +23,6 @@ from bench.parts import (
 
 _PARTS: Final = (
     *(gate.PART, gate.SEALING, scale.PART, latency.PART, process.PART, stages.PART, redis.PART, growth.PART),
-    *(dedup.PART, quotes.PART, responses.PART, checks.PART, replay.PART),
+    *(dedup.PART, quotes.PART, responses.PART, checks.PART, replay.PART, rebuild.PART),
 )
 PARTS: Final[dict[str, Part]] = {part.name: part for part in _PARTS}

@@ -128,6 +128,8 @@ PUBLISH_ERRORS = Counter(
 )
 SEALS = Counter("groundwire_seals", "Seals that this worker has published.")
 REBUILDS = Counter("groundwire_state_rebuilds", "Rebuilds of lost state by this worker.", ["result"])
+REBUILD_DONE = Gauge("groundwire_rebuild_done", "Decisions that the last rebuild here has read.")
+REBUILD_LEFT = Gauge("groundwire_rebuild_left", "Decisions that it has still to read.")
 EVENT_LOOP_LAG = Gauge("groundwire_event_loop_lag_seconds", "How late the event loop's last tick was.")
 
 # The validated-response cache -----------------------------------------------------------------------------

@@ -130,10 +130,10 @@ class Verifier:
         self._replay = replay
         self._exactly = exactly
 
-    async def verify(self, value: bytes) -> VerifyFinding:
-        """Verify one decision, given as JSON."""
+    async def verify(self, value: bytes, recorded: Decision | None = None) -> VerifyFinding:
+        """Verify one decision, given as JSON; `recorded`: it is parsed already."""
         try:
-            recorded = Decision.model_validate_json(value)
+            recorded = recorded or Decision.model_validate_json(value)
         except ValidationError as exc:
             paths = dict.fromkeys(path_of(error["loc"]) for error in exc.errors(include_input=False))
             return VerifyFinding(
@@ -241,7 +241,10 @@ async def verify_topics(
         total = store.count_decisions()
         for done, (where, value) in enumerate(store.decisions(), 1):
             if _is_verified(where, starts):
-                finding = on_topics(store, inside, value, await verifier.verify(value))
+                decision = Decision.try_parse(value)
+                finding = await verifier.verify(value, decision)
+                if decision is not None:
+                    finding = on_topics(store, inside, decision, finding)
                 if signatures.keys:
                     finding = _attested(store, signatures.keys, value, finding)
                 if seals and finding.status in _SIGNED and not seals.is_superseded(value):
@@ -311,7 +314,7 @@ def _is_verified(where: str, starts: Mapping[tuple[str, int], int]) -> bool:
 def on_topics(
     store: RecordStore,
     inside: Sequence[OffsetRange],
-    value: bytes,
+    decision: Decision,
     finding: VerifyFinding,
     *,
     moved: bool = False,
@@ -323,7 +326,6 @@ def on_topics(
     """
     if finding.status is VerifyStatus.DIFFERS:
         return finding
-    decision = Decision.model_validate_json(value)
     equal = finding.status is VerifyStatus.EQUAL
     origins = {"$.origin": decision.origin, "$.subject_origin": decision.subject_origin}
     wrong = {path: origin for path, origin in origins.items() if origin and not store.has_origin(origin)}
