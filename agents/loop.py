@@ -64,11 +64,12 @@ class Handler(Protocol):
     def provisional(self, batch: Sequence[Any]) -> list[Result]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Services:
     """What the loops of a worker share.
 
     Attributes:
+        handler: decides batches that begin now; another one after a change of the policy.
         partitions_of: returns the number of partitions of a topic; 0: unknown.
         grace: seconds without state after which records are decided provisionally; None: wait without limit.
         ask_model: asks a language model about prepared records; cancelled when the partition is revoked.
@@ -185,6 +186,7 @@ class PartitionLoop:
         Raises: ProducerBroken, MemoryError.
         """
         hooks = self._services.hooks
+        batch.handler, batch.ask_model = self._services.handler, self._services.ask_model
         try:
             for hook in hooks:
                 await hook.before_batch(batch)
@@ -240,7 +242,7 @@ class PartitionLoop:
                 await hook.before_prepare(batch)
             if not batch.prepared:
                 with self._during("prepare", batch):
-                    prepared = await services.handler.prepare(batch.originals, ask_network=role.deferred)
+                    prepared = await batch.handler.prepare(batch.originals, ask_network=role.deferred)
                     batch.prepared = self._in_place(prepared)
 
     def _in_place(self, prepared: list[Any]) -> list[Any]:
@@ -264,15 +266,15 @@ class PartitionLoop:
         """Decide by state; past the grace, provisionally without. Raises: StateLost, StateUnavailable, LeaseLost."""
         services, reconciler = self._services, self._services.reconciler
         try:
-            if services.ask_model is not None:
+            if batch.ask_model is not None:
                 batch.asked_at = services.clock()
                 with self._during("model", batch):
-                    batch.prepared = await self.lease.wait_for(services.ask_model(batch.prepared))
+                    batch.prepared = await self.lease.wait_for(batch.ask_model(batch.prepared))
             batch.asked_at = services.clock()
             with self._during("state", batch):
                 await reconciler.before_step(self._partitions_of(batch.prepared), self.lease)
                 deferred = services.role.deferred
-                batch.results = await services.handler.apply_step(batch.prepared, deferred=deferred)
+                batch.results = await batch.handler.apply_step(batch.prepared, deferred=deferred)
         except StateUnavailable as exc:
             reconciler.failed(self._partitions_of(batch.prepared))
             now = services.clock()
@@ -280,7 +282,7 @@ class PartitionLoop:
             # answers to other batches do not end this wait
             if services.grace is None or now - min(self._note_outage(exc), batch.failed_at) <= services.grace:
                 raise
-            batch.results = services.handler.provisional(batch.prepared)
+            batch.results = batch.handler.provisional(batch.prepared)
             return
         batch.failed_at = None
         services.health.end("state", self)

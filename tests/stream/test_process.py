@@ -263,6 +263,38 @@ async def test_a_worker_with_another_dedup_scheme_or_a_server_that_may_evict_end
             await redis.config_set("maxmemory-policy", "noeviction")
 
 
+async def test_a_changed_policy_is_taken_up_and_a_broken_one_or_another_scheme_refused(
+    deployment: Deployment, tmp_path: Path
+):
+    policy = tmp_path / "policy.toml"
+    policy.write_text('version = "one"\n')
+    worker = await deployment.start_worker("claims", GROUNDWIRE_POLICY_FILE=str(policy)).ready()
+    await deployment.produce([good(1)])
+    one = (await deployment.decision("c1")).json["policy"]
+    for number, broken in enumerate(('version = "two"\ntrusted = []\n', "[", "dedup_threshold = 0.5\n"), 1):
+        policy.write_text(broken)
+        await until(lambda said=number: worker.text.count("policy.refused") == said, f"{broken!r} is refused")
+    await deployment.produce([good(2)])
+    assert (await deployment.decision("c2")).json["policy"] == one
+    policy.write_text('version = "three"\ntrusted_sources = []\n')
+    await worker.says("policy.changed")
+    await deployment.produce([good(5)])
+    decided = (await deployment.decision("c5")).json
+    assert (decided["policy"]["version"], decided["reason_code"]) == ("three", "ungrounded")
+    assert await worker.metric("groundwire_build_info", policy=decided["policy"]["sha256"]) == 1
+    assert await worker.metric("groundwire_build_info") == 1
+    taken, refused = ("taken", 1), ("refused", 3)
+    for result, count in (taken, refused):
+        assert await worker.metric("groundwire_policy_reloads_total", result=result) == count
+    loaded = [
+        seen.json["detail"] for seen in deployment.seen["audit"] if seen.json["type"] == "policy_loaded"
+    ]
+    assert (loaded[-1]["sha256"], loaded[-1]["before"]) == (decided["policy"]["sha256"], one["sha256"])
+    await deployment.succeeds(
+        "verify", "--from-topics", GROUNDWIRE_POLICY_FILE=str(policy)
+    )  # state keeps the first
+
+
 @pytest.mark.three_nodes
 async def test_a_worker_whose_producer_is_broken_ends_so_that_another_goes_on(deployment: Deployment):
     worker = await deployment.start_worker("claims", faulty="producer").ready()

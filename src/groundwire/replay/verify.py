@@ -41,6 +41,10 @@ _OTHER: Final = "another decision has this id"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+MISSING_POLICY: Final = "policy "
+"""Begins the detail of a finding whose policy is not known."""
+
+
 def differences(recorded: Any, derived: Any, path: str = "$") -> Iterator[str]:  # noqa: ANN401 - any JSON values
     """Yield the path of each value that differs, or is in one of them only.
 
@@ -147,7 +151,8 @@ class Verifier:
             return VerifyFinding(VerifyStatus.OTHER_ENGINE, name, detail=detail)
         policy = await self._policies.get(recorded.policy.sha256)
         if policy is None:
-            return VerifyFinding(VerifyStatus.MISSING, name, detail=f"policy {recorded.policy.sha256[:64]}")
+            missing = MISSING_POLICY + recorded.policy.sha256[:64]
+            return VerifyFinding(VerifyStatus.MISSING, name, detail=missing)
         try:
             derived = rederive(recorded, gather(recorded, self._records), policy)
         except Missing as exc:

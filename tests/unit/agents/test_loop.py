@@ -6,6 +6,8 @@ import asyncio
 import json
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
@@ -484,3 +486,25 @@ async def test_a_hook_lets_batches_wait_without_holding_up_what_it_waits_for():
     bench.now = 1.0
     await bench.finish()
     assert (bench.loop.book.committable, full.asked) == (2, [1, 0])
+
+
+async def test_one_policy_decides_a_batch_also_one_that_waits_while_the_policy_changes():
+    bench, before, after = Bench(), [], []
+
+    def deciding(by: list[int]) -> Any:
+        async def prepare(records, *, ask_network):
+            by.append(records[0].offset)
+            return await bench.prepare(records, ask_network=ask_network)
+
+        async def apply_step(batch, *, deferred):
+            by.append(batch[0].record.offset)
+            return await bench.apply_step(batch, deferred=deferred)
+
+        return SimpleNamespace(prepare=prepare, apply_step=apply_step, provisional=bench.provisional)
+
+    bench.services.handler = deciding(before)
+    bench.state_errors = [AWAY] * 3 + [None] * 2
+    bench.lease.on_pause = lambda: setattr(bench.services, "handler", deciding(after))
+    await bench.run(record(7))
+    await bench.run(record(8))
+    assert (before, after[:2]) == ([7] * 5, [8, 8])
