@@ -198,11 +198,19 @@ async def test_the_feed_waits_for_its_topics_believes_state_and_says_since_when_
             await shown(board, "a")
 
 
-async def test_a_board_is_filled_once_and_a_record_is_read_back_by_its_place(topics):
+async def test_a_board_is_filled_once_and_a_record_is_read_back_by_its_place(topics, tmp_path, monkeypatch):
     await publish(topics, *[fresh(f"c{number}") for number in range(1_200)], record(reviewed("c0")))
-    board, days = Board(), timedelta(days=7)
-    await fill(board, topics.broker.bootstrap, topics.prefix, days, PATIENCE)
-    assert board.pending(ADMIN, Query()).total == 1_199
+    path, days = tmp_path / "board.sqlite", timedelta(days=7)
+    with Board(path) as board:
+        await fill(board, topics.broker.bootstrap, topics.prefix, days, PATIENCE)
+        assert board.pending(ADMIN, Query()).total == 1_199
+    await publish(topics, fresh("late"))
+    with Board(path) as board:
+        add, added = board.add, []
+        monkeypatch.setattr(board, "add", lambda found, prefix: (added.extend(found), add(found, prefix)))
+        await fill(board, topics.broker.bootstrap, topics.prefix, days, PATIENCE)
+        assert board.pending(ADMIN, Query()).total == 1_200
+        assert len(added) == 1, "a kept board is read on"
     with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1"):
         await fill(Board(), "127.0.0.1:1", "x.", days, 0.5)
 

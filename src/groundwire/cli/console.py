@@ -17,13 +17,11 @@ from groundwire.console.settings import ConsoleSettings, load_console_settings
 from groundwire.console.site import Parts
 from groundwire.console.status import ReviewGauges, serve_gauges
 from groundwire.errors import UsageError, binding, naming
-from groundwire.kafka.store import MEMORY
 from groundwire.keys.watched import WatchedKeys
 from groundwire.logs import configure_logs
 from groundwire.policy import load_policy
 from groundwire.review.actions import Actions, Signer
-from groundwire.review.board import Board
-from groundwire.review.feed import Feed, RedisStatuses
+from groundwire.review.feed import Feed, RedisStatuses, open_board
 from groundwire.review.originals import READ_SECONDS, record_reader
 from groundwire.review.permissions import Permissions, Person
 from groundwire.review.tokens import WatchedTokens
@@ -79,7 +77,7 @@ async def _run(settings: Settings, own: ConsoleSettings, who: Person | None) -> 
     with listening:
         own = own.model_copy(update={"port": listening.getsockname()[1]})
         with naming("GROUNDWIRE_CONSOLE_BOARD"):
-            board = Board(own.board or MEMORY)
+            board = open_board(own.board, settings.brokers, settings.topic_prefix)
         statuses, redis = RedisStatuses.of(settings), connect(settings.redis_url)
         feed = Feed(board, statuses, brokers=settings.brokers, prefix=settings.topic_prefix)
         tenants = {tenant for _, key in keys for tenant in key.tenants}

@@ -17,7 +17,7 @@ from groundwire.messages.records import Retraction, ReviewDecision
 from groundwire.messages.topics import TopicName
 from groundwire.review.actions import ActionOutcome, Actions, Signer
 from groundwire.review.board import Board
-from groundwire.review.feed import Feed, RedisStatuses, fill
+from groundwire.review.feed import Feed, RedisStatuses, fill, open_board
 from groundwire.review.model import Item, Page, Related
 from groundwire.review.permissions import Permissions, Person, ViewScope
 
@@ -114,12 +114,14 @@ class BoardSnapshot:
 
 async def take_snapshot(session: Session) -> BoardSnapshot:
     """Fill a board from the topics and check it against state. Raises: UsageError, BrokerUnavailable."""
-    snapshot = BoardSnapshot(Board(), session.warnings)
+    snapshot = BoardSnapshot(open_board(None, session.brokers, session.prefix), session.warnings)
     await fill(snapshot.board, session.brokers, session.prefix, session.window, session.seconds)
     settings = load_settings().model_copy(update={"topic_prefix": session.prefix})
     statuses = RedisStatuses.of(settings)
     try:
-        await Feed(snapshot.board, statuses, brokers=session.brokers, prefix=session.prefix).sync_state()
+        await Feed(snapshot.board, statuses, brokers=session.brokers, prefix=session.prefix).sync_state(
+            dropped=True
+        )
     except StateError as exc:
         snapshot.warnings.append(
             "state cannot be asked, so that some of this may be decided already; is Redis up and"
