@@ -351,3 +351,16 @@ async def test_on_a_terminal_every_decision_is_one_line_of_its_width(monkeypatch
             printer.decision(decision)
         lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in out.getvalue().splitlines()]
         assert [len(line) <= width for line in lines] == [True] * 3
+
+
+def test_keys_are_read_only_where_signatures_count_so_that_the_file_of_workers_need_not_be_there(tmp_path):
+    missing = str(tmp_path / "keys.toml")
+
+    def run_with(*options, **environment):
+        given = {"GROUNDWIRE_KEYS_FILE": missing, **environment}
+        return CliRunner().invoke(check, list(options), input=claim_bytes("1", "x"), env=given)
+
+    assert run_with().exit_code == 0
+    for result in (run_with("--keys", missing), run_with(GROUNDWIRE_ATTESTATION="hmac")):
+        assert result.exit_code == 2
+        assert "keys.toml" in result.stderr

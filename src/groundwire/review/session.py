@@ -29,6 +29,11 @@ _NO_KEYS_FILE: Final = (
     f" is seen, which may be nothing: {_GIVE_KEYS_FILE}"
 )
 
+_FOR_NOTHING: Final = (
+    "{reviewer!r} is delegated for nothing in {tenants}, so that only what {reviewer!r} owns there is seen:"
+    " [reviewers] of the keys file says who reviews for a tenant"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -54,6 +59,13 @@ class Session:
         of_key = {tenant for key_id, key in keys if key_id == self.key_id for tenant in key.tenants}
         tenants = {self.tenant} if self.tenant else of_key or {"default"}
         return Permissions(keys).scope(Person(self.reviewer, frozenset(tenants)))
+
+    @property
+    def nothing(self) -> str | None:
+        """Return why a reviewer may see nothing: the keys file delegates them no tenant; None if it does."""
+        tenants = ", ".join(sorted(self.scope.own))
+        told = _FOR_NOTHING.format(reviewer=self.reviewer, tenants=tenants)
+        return None if self.scope.whole or self.keys is None else told
 
     def signer(self) -> Signer:
         """Return the signer. Raises: UsageError."""
