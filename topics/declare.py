@@ -132,8 +132,7 @@ async def compare_partitions(settings: Settings, counts: Mapping[str, int]) -> l
             problem = f"has {count} partitions, {TopicName.CLAIMS} has {wanted}"
             findings.append(TopicFinding(name, problem, fatal=state.is_cluster))
     try:
-        schemes = await state.schemes()
-        for scheme in schemes if state.is_cluster else ():
+        for scheme in await state.schemes() if state.is_cluster else ():
             if not scheme.endswith(state.scheme.removeprefix(f"/{LAYOUT}")):
                 problem = f"has {wanted} partitions, state is of scheme {scheme}; run `groundwire rebuild`"
                 findings.append(TopicFinding(claims, problem))
@@ -143,7 +142,8 @@ async def compare_partitions(settings: Settings, counts: Mapping[str, int]) -> l
             )
             findings.append(TopicFinding(_STATE, problem, fatal=False))
     except StateUnavailable as exc:  # workers wait for it too
-        findings.append(TopicFinding(_STATE, f"does not answer: {exc}", fatal=False))
+        if state.is_cluster:
+            findings.append(TopicFinding(_STATE, f"does not answer: {exc}", fatal=False))
     finally:
         await state.close()
     return findings

@@ -1,4 +1,4 @@
-"""Every metric, declared once. Labels are codes and names from closed lists, never ids or text."""
+"""Every metric, declared once. Labels are codes and names from closed lists, never ids or text (X-11)."""
 
 from __future__ import annotations
 
@@ -141,6 +141,7 @@ EVENT_LOOP_LAG = Gauge("groundwire_event_loop_lag_seconds", "How late the event 
 
 # The validated-response cache -----------------------------------------------------------------------------
 
+# by which its hit rate is measured (S2-42)
 QUERY_CACHE_GETS = Counter(
     "groundwire_query_cache_gets",
     "Look-ups by result: hit, miss, unavailable. The hit rate is hits by hits and misses.",
