@@ -13,6 +13,8 @@
 | `LoopConsumer._create_worker_consumer` | waits 1.5 s for silent partitions, reads uncommitted records, commits no metadata | U `busy_partition`, S |
 | `LoopConsumer.on_start` | pauses a broker for 0.1 s while records of one partition are buffered; forgets what was committed at the start | U `busy_partition`, `commits_later` |
 | `FetchConsumer.note_start` | goes on where the log begins, and says nothing of the records that are gone | C |
+| `LoopConsumer.verify_event_path` | logs advice about timeouts, 15 lines a minute, while the worker waits | U `silent` |
+| `LoopConsumer._create_worker_consumer` | joins again and again if another worker has its instance id | U `instance_id` |
 | `LoopConsumer.wake` | reads a partition that has room again only with the next fetch | U `has_room_again` |
 | `NoTables` | sleeps for a second, and subscribes agents that come later after 45 s | U `topics_are_subscribed_once` |
 | `PatientProducer` | drops a batch whose partition has no leader for long; the broker refuses all that follow | U `no_leader` |
@@ -32,6 +34,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -80,6 +83,8 @@ _PREFETCH_PAUSE: Final = 0.005
 
 With aiokafka's 0.1 s, half of the records beside a busy partition were 50 ms old when they were read.
 """
+
+_METADATA_SECONDS: Final = 5.0
 
 
 def check_versions() -> None:
@@ -149,6 +154,18 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
             await commit({tp: OffsetAndMetadata(*self.commits[TP(*tp)]) for tp in offsets})
 
         consumer.commit = commit_with_metadata
+        client, member = consumer._client, StaticMember(consumer._group_instance_id)
+        app: Any = self.consumer.app
+        send = client.send
+
+        async def send_and_note(node: Any, request: Any, **options: Any) -> Any:  # noqa: ANN401 - aiokafka's
+            answer = await send(node, request, **options)
+            app.broker_answered()
+            if member.is_replaced(answer, consumer._coordinator.member_id):
+                app.give_up(member.error)
+            return answer
+
+        client.send = send_and_note
         return back_off(consumer)
 
     async def on_start(self) -> None:
@@ -177,12 +194,51 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
 
         fetcher._get_actions_per_node, fetcher._update_fetch_positions = hurry, note_starts
 
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        """Do nothing: `agents.health` and the alerts tell what a worker waits for."""
+
     def wake(self) -> None:
         """Wake a waiting fetch: a partition that it left out has room now."""
         if self._consumer is not None:
             fetcher: Any = self._consumer._fetcher
             for waiter in fetcher._fetch_waiters:
                 fetcher._notify(waiter)
+
+
+class StaticMember:
+    """Finds out that another worker has the same instance id: the broker replaces each by the other, in turn."""
+
+    def __init__(self, instance_id: str | None) -> None:
+        self.error = UsageError(
+            f"GROUNDWIRE_INSTANCE_ID: another worker of this group is {instance_id!r} too: give each its own"
+        )
+        self._is_static = instance_id is not None
+        self._replaced: dict[str, float] = {}  # when, by member id
+        # one of the workers goes on, as a rule
+        self._most = random.randint(2, 12)  # noqa: S311 - no secret
+
+    def is_replaced(self, answer: Any, member_id: str) -> bool:  # noqa: ANN401 - aiokafka's
+        """Return whether the broker has refused this worker so often in a minute that it gives up: some first."""
+        if not (self._is_static and member_id and _REFUSED & set(_error_codes(answer))):
+            return False
+        now = time.monotonic()
+        self._replaced.setdefault(member_id, now)
+        return sum(now - at < _ALTERNATING for at in self._replaced.values()) >= self._most
+
+
+_REFUSED: Final = {25, 82}
+"""UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+
+_ALTERNATING: Final = 60.0
+
+
+def _error_codes(answer: Any) -> Iterable[int]:  # noqa: ANN401 - aiokafka's
+    """Yield the errors of an answer about the group: to a commit, a heartbeat, or a sync."""
+    match getattr(answer, "API_KEY", None):
+        case 8:
+            yield from (code for _, partitions in answer.topics for _, code in partitions)
+        case 12 | 14:
+            yield answer.error_code
 
 
 async def _noted(state: Any, starts: dict[TP, OffsetAndMetadata], tp: TP) -> OffsetAndMetadata:  # noqa: ANN401 - aiokafka's
@@ -317,6 +373,15 @@ class FetchConsumer(driver.Consumer):
         """Return the number of a topic's partitions, as of the last metadata; 0 if it is unknown."""
         return len(self._thread._ensure_consumer().partitions_for_topic(topic) or ())
 
+    async def refresh_metadata(self) -> None:
+        """Have the consumer ask for metadata; wait for the answer, for some seconds at most."""
+        consumer: Any = self._thread and self._thread._consumer
+        if consumer is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_METADATA_SECONDS):
+                    if await consumer._client.force_metadata_update():
+                        self.app.broker_answered()
+
     def backlog(self) -> tuple[int, float]:
         """Return the undone records of the assigned partitions, and the age of the oldest fetch in seconds.
 
@@ -407,10 +472,12 @@ class WorkerApp(faust.App):
     """A Faust app over WorkerTransport.
 
     Attributes:
+        broker_answered: called at each answer of a broker to the consumer.
         give_up: called with the error that keeps the worker from reading on.
     """
 
     partitions: Partitions
+    broker_answered: Callable[[], None]
     give_up: Callable[[UsageError], None]
 
     def _create_directories(self) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
-from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import structlog
-from prometheus_client import make_wsgi_app
-from prometheus_client.exposition import ThreadingWSGIServer
 
 from agents.hooks import Batch, Hook
 from groundwire import metrics
@@ -20,12 +16,18 @@ log = structlog.get_logger()
 STALL_SECONDS: Final = 120.0
 """Seconds without progress after which a busy worker counts as dead."""
 
-STATE_SECONDS: Final = 5.0
-"""Seconds without an answer of state after which a worker is not ready; it is asked every second."""
+SILENT_SECONDS: Final = {"broker": 6.0, "state": 5.0}
+"""Seconds without an answer after which a worker is not ready; it asks every one or two, also without traffic."""
+
+REMIND_SECONDS: Final = 60.0
+"""Seconds between two log lines about the same pause."""
 
 
 class Health(Hook):
-    """What the worker waits for, and when it last made progress. Logged once per change."""
+    """What the worker waits for, and when it last made progress. Logged once per change, and once a minute.
+
+    Broker and state are watched from the first `tick` on.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -33,7 +35,8 @@ class Health(Hook):
         self._progressed = self.loop_ticked = clock()
         self.partitions: int | None = None
         self.under_way = 0
-        self._state_answered: float | None = None
+        self._answered: dict[str, float] = {}  # when broker and state did
+        self._logged: dict[str, float] = {}  # when the pause was, by dependency
 
     async def before_batch(self, batch: Batch) -> None:  # noqa: ARG002 - as all hooks
         if not self.under_way:
@@ -54,10 +57,13 @@ class Health(Hook):
 
     def begin(self, dependency: str, waiter: object = None) -> float:
         """Note that someone waits; return since when, in seconds of the clock."""
+        now = self._clock()
         if dependency not in self.current:
             metrics.PAUSED.labels(dependency).set(1)
+            metrics.PAUSES.labels(dependency).inc()
             log.warning("paused", dependency=dependency)
-        return self._waiting.setdefault((dependency, waiter), self._clock())
+            self._logged[dependency] = now
+        return self._waiting.setdefault((dependency, waiter), now)
 
     def end(self, dependency: str, waiter: object = None) -> None:
         waited = self._waiting.pop((dependency, waiter), None) is not None
@@ -72,20 +78,37 @@ class Health(Hook):
         (self.begin if missing else self.end)("topics")
 
     def waiters(self, dependency: str) -> list[Any]:
-        return [waiter for waited_for, waiter in self._waiting if waited_for == dependency]
+        """Return who waits, besides the watch of broker and state."""
+        return [
+            waiter for waited_for, waiter in self._waiting if waited_for == dependency and waiter is not self
+        ]
 
     @property
     def waits_for(self) -> frozenset[str]:
-        """The dependencies waited for, state included if it was silent for too long."""
-        answered = self._state_answered
-        silent = answered is None or self._clock() - answered > STATE_SECONDS
-        return self.current | {"state"} if silent else self.current
+        """The dependencies waited for, broker and state included if they were silent for too long."""
+        return self.current | self._silent()
 
-    def state_answered(self) -> None:
-        self._state_answered = self._clock()
+    def _silent(self) -> set[str]:
+        now = self._clock()
+        return {name for name, at in list(self._answered.items()) if now - at > SILENT_SECONDS[name]}
+
+    def answered(self, dependency: str) -> None:
+        """Note an answer of `broker` or `state`."""
+        self._answered[dependency] = self._clock()
 
     def tick(self) -> None:
-        self.loop_ticked = self._clock()
+        """Note that the event loop runs, and what is silent; log again what is waited for."""
+        now = self.loop_ticked = self._clock()
+        for dependency in SILENT_SECONDS:
+            self._answered.setdefault(dependency, now)
+        silent = self._silent()
+        for dependency in SILENT_SECONDS:
+            (self.begin if dependency in silent else self.end)(dependency, self)
+        for dependency in self.current:
+            if now - self._logged[dependency] >= REMIND_SECONDS:
+                since = min(at for (name, _), at in self._waiting.items() if name == dependency)
+                log.warning("paused", dependency=dependency, seconds=round(now - since))
+                self._logged[dependency] = now
 
     def progress(self) -> None:
         self._progressed = self._clock()
@@ -97,35 +120,12 @@ class Health(Hook):
             return False
         return not self.under_way or bool(self.current) or now - self._progressed < STALL_SECONDS
 
-    def ready(self) -> bool:
-        """Return whether the worker has joined its group, state answers, and nothing is waited for."""
-        return self.partitions is not None and not self.waits_for
+    def stalled(self) -> str:
+        """Return why the worker counts as dead; empty: it lives."""
+        return "" if self.alive() else "no progress"
 
-
-def serve_health(host: str, port: int, health: Health) -> None:
-    """Serve /metrics, /live and /ready in a thread; port 0: not at all."""
-    if not port:
-        return
-    metrics_app = make_wsgi_app()  # answers whatever the path
-    answers: dict[str, Callable[[], bool]] = {"/live": health.alive, "/ready": health.ready}
-
-    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        path = environ["PATH_INFO"]
-        if path == "/metrics":
-            page: Iterable[bytes] = metrics_app(environ, start_response)
-            return page
-        status, text = "404 Not Found", "not found: there are /metrics, /live and /ready"
-        if path in answers:
-            good = answers[path]()
-            status = "200 OK" if good else "503 Service Unavailable"
-            text = "ok" if good else "paused: " + ", ".join(sorted(health.waits_for) or ["no progress"])
-        start_response(status, [("Content-Type", "text/plain")])
-        return [text.encode()]
-
-    server = make_server(host, port, app, server_class=ThreadingWSGIServer, handler_class=_QuietHandler)
-    threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
-
-
-class _QuietHandler(WSGIRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - the base class's signature
-        ...
+    def unready(self) -> str:
+        """Return why the worker is not ready: it has not joined its group, or waits for something; empty: it is."""
+        if self.waits_for:
+            return "paused: " + ", ".join(sorted(self.waits_for))
+        return "starting" if self.partitions is None else ""

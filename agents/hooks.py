@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ class Batch:
     """Records of a partition that are processed together, and what comes of them.
 
     Attributes:
+        handler, ask_model: of the loop when it began: one policy decides a batch.
         originals: the records to decide: those of `entries`, on `deferred` those that were sent there.
         prepared: what the handler read of them, or the dead letter of a record that crashes workers; empty: not yet.
         fresh: ids of the decisions that this worker made; others are repeats.
@@ -38,6 +39,8 @@ class Batch:
 
     loop: PartitionLoop
     entries: list[Entry]
+    handler: Any = None
+    ask_model: Callable[[list[Any]], Coroutine[Any, Any, list[Any]]] | None = None
     originals: list[InboundRecord] = field(default_factory=list)
     prepared: list[Any] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)

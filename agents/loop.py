@@ -25,7 +25,7 @@ from agents.outputs import followers, outputs
 from agents.publisher import ProducerBroken, Publisher
 from agents.recovery import StateReconciler, StateRecovery
 from groundwire import metrics
-from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable
+from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable, TopicsMissing
 from groundwire.gate.types import Acted, Decided, Deferred, Result
 from groundwire.logs import report_fault
 from groundwire.messages.headers import InboundRecord
@@ -64,11 +64,12 @@ class Handler(Protocol):
     def provisional(self, batch: Sequence[Any]) -> list[Result]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Services:
     """What the loops of a worker share.
 
     Attributes:
+        handler: decides batches that begin now; another one after a change of the policy.
         partitions_of: returns the number of partitions of a topic; 0: unknown.
         grace: seconds without state after which records are decided provisionally; None: wait without limit.
         ask_model: asks a language model about prepared records; cancelled when the partition is revoked.
@@ -185,6 +186,7 @@ class PartitionLoop:
         Raises: ProducerBroken, MemoryError.
         """
         hooks = self._services.hooks
+        batch.handler, batch.ask_model = self._services.handler, self._services.ask_model
         try:
             for hook in hooks:
                 await hook.before_batch(batch)
@@ -216,8 +218,10 @@ class PartitionLoop:
         except StateUnavailable as exc:
             self._note_outage(exc)
             await self.lease.pause(_RETRY)
-        except BrokerUnavailable:
-            services.health.begin("broker", batch)
+        except BrokerUnavailable as exc:
+            why, other = ("topics", "broker") if isinstance(exc, TopicsMissing) else ("broker", "topics")
+            services.health.begin(why, batch)
+            services.health.end(other, batch)
             await self.lease.pause(_RETRY)
         except Exception as exc:  # noqa: BLE001 - whatever it is, records are never dropped over it
             report_fault("batch.failed", exc, records=len(batch.entries), offset=batch.first_offset)
@@ -238,7 +242,7 @@ class PartitionLoop:
                 await hook.before_prepare(batch)
             if not batch.prepared:
                 with self._during("prepare", batch):
-                    prepared = await services.handler.prepare(batch.originals, ask_network=role.deferred)
+                    prepared = await batch.handler.prepare(batch.originals, ask_network=role.deferred)
                     batch.prepared = self._in_place(prepared)
 
     def _in_place(self, prepared: list[Any]) -> list[Any]:
@@ -262,15 +266,15 @@ class PartitionLoop:
         """Decide by state; past the grace, provisionally without. Raises: StateLost, StateUnavailable, LeaseLost."""
         services, reconciler = self._services, self._services.reconciler
         try:
-            if services.ask_model is not None:
+            if batch.ask_model is not None:
                 batch.asked_at = services.clock()
                 with self._during("model", batch):
-                    batch.prepared = await self.lease.wait_for(services.ask_model(batch.prepared))
+                    batch.prepared = await self.lease.wait_for(batch.ask_model(batch.prepared))
             batch.asked_at = services.clock()
             with self._during("state", batch):
                 await reconciler.before_step(self._partitions_of(batch.prepared), self.lease)
                 deferred = services.role.deferred
-                batch.results = await services.handler.apply_step(batch.prepared, deferred=deferred)
+                batch.results = await batch.handler.apply_step(batch.prepared, deferred=deferred)
         except StateUnavailable as exc:
             reconciler.failed(self._partitions_of(batch.prepared))
             now = services.clock()
@@ -278,7 +282,7 @@ class PartitionLoop:
             # answers to other batches do not end this wait
             if services.grace is None or now - min(self._note_outage(exc), batch.failed_at) <= services.grace:
                 raise
-            batch.results = services.handler.provisional(batch.prepared)
+            batch.results = batch.handler.provisional(batch.prepared)
             return
         batch.failed_at = None
         services.health.end("state", self)

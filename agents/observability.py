@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,7 @@ from agents.health import Health
 from agents.hooks import Batch, Hook
 from agents.outputs import Output
 from groundwire import metrics
-from groundwire.errors import ErrorCode, UsageError
+from groundwire.errors import ErrorCode, RecordError, UsageError
 from groundwire.gate.types import (
     Acted,
     Commented,
@@ -54,6 +55,9 @@ _BROKEN: Final = {
     ErrorCode.TOO_LARGE,
 }
 """Errors that are the sender's."""
+
+MOST_LETTERS: Final = 10
+"""Dead letters of a code that are logged in a minute."""
 
 
 class InternalErrors(Hook):
@@ -107,6 +111,7 @@ class BatchMetrics(Hook):
     """Counts what was published, and times the stages."""
 
     def __init__(self, role: str) -> None:
+        self._letters = LetterLog()
         self._latency = metrics.LATENCY.labels(role)
         self._records = metrics.BATCH_RECORDS.labels(role)
         self._stage = cache(partial(metrics.STAGE.labels, role))
@@ -175,12 +180,31 @@ class BatchMetrics(Hook):
                         tenant = (record.key or b"").partition(b":")[0].decode("utf-8", "replace")
                         senders = (header(record.headers, name) for name in ("client-id", "ce_source"))
                         metrics.count_broken_input(tenant, next(filter(None, senders), ""))
-                    where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-                    log.info("record.dead", code=error.code, field=known_field(error.field), **where)
+                    self._letters.note(record, error)
         for labels, number in decisions.items():
             _decisions(*labels).inc(number)
         for name_and_result, number in checks.items():
             _checks(*name_and_result).inc(number)
+
+
+@dataclass(slots=True)
+class LetterLog:
+    """Logs the first dead letters of a code in a minute, and then how many came beside them; the metric counts all."""
+
+    clock: Callable[[], float] = time.monotonic
+    _began: dict[str, float] = field(default_factory=dict)
+    _seen: Counter[str] = field(default_factory=Counter)
+
+    def note(self, record: InboundRecord, error: RecordError) -> None:
+        now, code = self.clock(), str(error.code)
+        if now - self._began.get(code, -math.inf) >= 60:
+            if (more := self._seen[code] - MOST_LETTERS) > 0:
+                log.info("record.dead_more", code=code, records=more)
+            self._began[code], self._seen[code] = now, 0
+        self._seen[code] += 1
+        if self._seen[code] <= MOST_LETTERS:
+            where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+            log.info("record.dead", code=code, field=known_field(error.field), **where)
 
 
 # looking labels up takes longer than counting

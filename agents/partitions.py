@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final
 
@@ -119,11 +119,13 @@ class Partitions:
         self._stopped = True
         self.release()
 
-    def state_answered(self) -> None:
-        """End the outages of partitions of which nothing runs that would find out itself."""
-        away = self._services.state.server.away()
+    def state_answered(self, unusable: Collection[int] = ()) -> None:
+        """End the outages of partitions of which nothing runs that would find out itself.
+
+        `unusable`: partitions whose primary does not answer, or refuses writes.
+        """
         for loop in self._services.health.waiters("state"):
-            if loop.lease.over or not (loop.running or loop.tp.partition in away):
+            if loop.lease.over or not (loop.running or loop.tp.partition in unusable):
                 self._services.health.end("state", loop)
 
     async def _run(self, loop: PartitionLoop, app: Any) -> None:  # noqa: ANN401 - Faust's app

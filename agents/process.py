@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NoReturn
@@ -20,15 +21,16 @@ import uvloop
 from aiokafka.errors import KafkaError
 
 from agents.app import ROLES, quiet_faust, topics_of
-from agents.health import Health, serve_health
+from agents.health import Health
 from agents.wiring import Worker
 from groundwire.cli.environment import unknown_variables
 from groundwire.config import Settings, load_settings
-from groundwire.errors import BrokerUnavailable, SchemeMismatch, UsageError, binding
+from groundwire.errors import BrokerUnavailable, SchemeMismatch, UsageError
 from groundwire.gate.responses import policy_advice
 from groundwire.kafka.connection import consumer, partitions_of
 from groundwire.logs import configure_logs, toggle_debug
 from groundwire.policy import Policy
+from groundwire.probes import serve_probes
 from topics.declare import declare
 
 BROKER_SECONDS: Final = 10.0
@@ -121,6 +123,7 @@ class Process(faust.Worker):
         self._parts = worker
         self._settings = settings
         self._error: UsageError | None = None
+        self._stopping: float | None = None  # since when
 
         def give_up(error: UsageError) -> None:
             self._error = error  # exit with the status of an error that no restart repairs
@@ -136,6 +139,7 @@ class Process(faust.Worker):
         try:
             super().execute_from_commandline()
         finally:
+            log.info("stopped", seconds=self._stopped_after())
             if self._error is not None:
                 _refuse(self._error)
 
@@ -155,16 +159,22 @@ class Process(faust.Worker):
     def _schedule_shutdown(self, received: signal.Signals) -> None:
         def exit_now() -> None:
             threading.Timer(1.0, os._exit, (0,)).start()  # the reader of the log may block
-            log.error("stopped.at_deadline", hint="what was not acknowledged will be read again")
+            hint = "what was not acknowledged will be read again"
+            log.error("stopped.at_deadline", seconds=self._stopped_after(), hint=hint)
             sys.stderr.flush()
             os._exit(0)
 
         deadline = threading.Timer(self._settings.shutdown_deadline, exit_now)
         deadline.daemon = True
         deadline.start()
+        self._stopping = time.monotonic()
         log.info("stopping", signal=received.name)
         self._parts.partitions.stop()
         super()._schedule_shutdown(received)
+
+    def _stopped_after(self) -> float | None:
+        """Return the seconds since the worker was told to stop; None: it ends by itself."""
+        return None if self._stopping is None else round(time.monotonic() - self._stopping, 1)
 
 
 def _toggle_debug() -> None:
@@ -183,9 +193,8 @@ def run(role: str, *, declare_topics: bool = False) -> None:
         worker = Worker(role, settings)
         for event, sentence in advice(role, worker.policy, settings):
             log.warning(event, advice=sentence)
-        host, port = settings.metrics_host, settings.metrics_port
-        with binding("GROUNDWIRE_METRICS_HOST, GROUNDWIRE_METRICS_PORT", host, port):
-            serve_health(host, port, worker.health)
+        health, port = worker.health, settings.metrics_port
+        serve_probes(settings.metrics_host, port, live=health.stalled, ready=health.unready)
         loop.run_until_complete(await_broker(settings.brokers))
         if declare_topics:
             loop.run_until_complete(declare(settings))

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from agents.faust_patches import WorkerApp
 from agents.hooks import Commits, Hook
 from agents.outputs import Output, of_worker, reductions, unpublishable
 from groundwire import metrics
-from groundwire.errors import BrokerUnavailable
+from groundwire.errors import BrokerUnavailable, TopicsMissing
 from groundwire.kafka.connection import MAX_AHEAD, MAX_LETTER_BYTES, MAX_RECORD_BYTES, partition_of
 from groundwire.messages.decisions import AuditType
 from groundwire.messages.topics import TopicName
@@ -39,6 +40,8 @@ ACK_SECONDS: Final = 30.0
 
 _KEPT: Final = 86_400_000 * (TopicName.DEAD_LETTER.retention_days or 0)
 """Milliseconds of the oldest time that a dead letter keeps: its topic would remove an older one."""
+
+_METADATA_SECONDS: Final = 5.0
 
 _NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidMessageError)
 """Errors of a record that the broker will never accept."""
@@ -110,11 +113,13 @@ class Publisher:
                 for output in fitting:
                     topic = self._prefix + output.topic
                     if topic not in partitions:
-                        partitions[topic] = sorted(await producer.partitions_for(topic))
+                        partitions[topic] = await _partitions_for(producer, topic)
                     groups[topic, partition_of(output.key, partitions[topic])].append(output)
                 sending = [_send(producer, *tp, group) for tp, group in groups.items()]
                 sent = await asyncio.gather(*sending, return_exceptions=True)
         except (KafkaError, TimeoutError) as exc:
+            for topic in partitions:  # one that was deleted leaves its batches without an answer
+                await _partitions_for(producer, topic)
             raise BrokerUnavailable(
                 f"not acknowledged within {ACK_SECONDS:g} s: {type(exc).__name__}"
             ) from None
@@ -136,6 +141,18 @@ def _timestamp(output: Output) -> int | None:
     """Return the time of a record that keeps its input's, but none that the broker refuses or retention removes."""
     kept, now = output.timestamp, time.time() * 1000
     return kept if kept is not None and now - _KEPT < kept < now + MAX_AHEAD else None
+
+
+async def _partitions_for(producer: AIOKafkaProducer, topic: str) -> list[int]:
+    """Return the partitions of a topic. Raises: TopicsMissing, BrokerUnavailable."""
+    with suppress(KafkaError, TimeoutError):
+        async with asyncio.timeout(_METADATA_SECONDS):
+            return sorted(await producer.partitions_for(topic))  # asks until the topic is there
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_METADATA_SECONDS):
+            if await producer.client.force_metadata_update():
+                raise TopicsMissing(f"there is no topic {topic}: `groundwire topics declare` makes it")
+    raise BrokerUnavailable(f"no answer about the topic {topic}")
 
 
 async def _send(

@@ -138,6 +138,10 @@ class StateReconciler:
         self._seen: dict[int, tuple[str, float]] = {}  # run of its server, and when, by partition
         self._comparing: dict[int, asyncio.Task[None]] = {}  # by first partition of a server
 
+    def use(self, policy: Policy) -> None:
+        """Decide by another policy from now on: it is stored before the next step."""
+        self._policy, self._kept_in = policy, ""
+
     def failed(self, partitions: Iterable[int]) -> None:
         """Note that servers of partitions failed: the next answer may be another server's."""
         for partition in {at for one in partitions for at in self._state.server.partitions_beside(one)}:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -21,7 +22,7 @@ from agents.expiry import ReviewExpiry
 from agents.faust_patches import WorkerApp
 from agents.health import Health
 from agents.hooks import Hook
-from agents.loop import Handler, Services
+from agents.loop import Services
 from agents.observability import BatchMetrics, InternalErrors, open_tracing, set_tenant_gauges
 from agents.partitions import Partitions
 from agents.publisher import AuditPublisher, Publisher
@@ -39,10 +40,10 @@ from groundwire.gate.reviews import ReviewGate
 from groundwire.kafka.reader import TopicFollower
 from groundwire.keys.attestation import Keys
 from groundwire.keys.seal_keys import SealSigner
-from groundwire.keys.watched import WatchedKeys
+from groundwire.keys.watched import WatchedFile, WatchedKeys
 from groundwire.messages.events import use_hash_key
 from groundwire.messages.topics import TopicName
-from groundwire.policy import load_policy
+from groundwire.policy import Policy, load_policy
 from groundwire.replay.reading import PublishedDecisions
 from groundwire.replay.rebuild import Rebuilder, published
 from groundwire.state.corpus import CorpusIndex
@@ -63,12 +64,22 @@ _TICK: Final = 1.0
 _LOOK: Final = 10.0
 """Seconds between two looks whether all topics exist."""
 
+_BROKER_TICK: Final = 2.0
+"""Seconds between two requests for metadata: an answer shows that the broker lives, and what topics there are."""
+
 
 class Worker:
     """A worker of a role. Raises: UsageError: a setting, the policy, the keys or the tenants file is wrong."""
 
     def __init__(self, name: str, settings: Settings) -> None:
-        self.policy = policy = load_policy(settings.policy_file, os.environ)
+        self._policy_file: WatchedFile[Policy] | None = None
+        if settings.policy_file is not None:
+            load, taken, broken = partial(load_policy, environment=os.environ), self._take_up, self._refuse
+            self._policy_file = WatchedFile(
+                settings.policy_file, load, taken=taken, broken=broken, every=_TICK
+            )
+        file = self._policy_file
+        self.policy = policy = file.current() if file else load_policy(None, os.environ)
         use_hash_key(settings.hash_key)
         with naming("GROUNDWIRE_KEYS_FILE"):
             keys = WatchedKeys(settings.keys_file) if settings.keys_file else Keys.empty()
@@ -89,13 +100,18 @@ class Worker:
         self.pacer = Pacer(on_refusal=lambda limit: metrics.TENANT_REFUSALS.labels(limit).inc())
         verifier, resolver = build_verifier(settings, self.pacer), build_resolver(settings)
         lookups = Lookups(verifier, resolver, assessor, settings.citation_patience)
-        gate = Gate(policy, policies, self.state, lookups, keys=keys, now=_now)
-        handler: Handler = gate
-        if name == "reviews":
-            find, own_key = PublishedDecisions(settings), settings.review_key
-            handler = ReviewGate(
-                policy, policies, self.state, keys=keys, find=find, own_key=own_key, now=_now
-            )
+        find, own_key = PublishedDecisions(settings), settings.review_key
+
+        def handler_of(policy: Policy) -> Gate | ReviewGate:
+            if name == "reviews":
+                return ReviewGate(
+                    policy, policies, self.state, keys=keys, find=find, own_key=own_key, now=_now
+                )
+            return Gate(policy, policies, self.state, lookups, keys=keys, now=_now)
+
+        self._handler_of = handler_of
+        self._grace = settings.state_grace if role.provisional else None
+        handler = handler_of(policy)
         read = partial(published, settings)
         rebuilder = Rebuilder.of(settings, self.state, policy, policies)
         self.recovery = StateRecovery(self.state, rebuilder, read, health, self.audit.note)
@@ -120,11 +136,49 @@ class Worker:
             health,
             hooks,
             partitions_of,
-            grace=settings.state_grace if role.provisional and policy.state_outage == "defer" else None,
-            ask_model=gate.ask_model if assessor is not None else None,
         )
+        self._decide_by(policy, handler)
+        self.app.broker_answered = partial(health.answered, "broker")
         self.app.partitions = self.partitions = Partitions(self.services, self.audit.note)
         declare_agent(self.app, name, settings.topic_prefix, self.partitions.submit)
+
+    def _decide_by(self, policy: Policy, handler: Gate | ReviewGate) -> None:
+        """Have batches that begin from now on decided by a policy."""
+        self.policy, services = policy, self.services
+        services.handler = handler
+        services.grace = self._grace if policy.state_outage == "defer" else None
+        services.ask_model = (
+            handler.ask_model if self.model is not None and isinstance(handler, Gate) else None
+        )
+
+    def _take_up(self, policy: Policy) -> None:
+        """Take up a changed policy file, if state is built for it."""
+        before = self.policy
+        if policy.sha256 == before.sha256:
+            return
+        try:
+            refuse_other_scheme(policy, before)
+            handler = self._handler_of(policy)
+            self.policies.put_in_folder(policy)
+        except UsageError as exc:
+            self._refuse(exc, before)
+            return
+        self._decide_by(policy, handler)
+        self.services.reconciler.use(policy)
+        named = {"version": policy.version, "sha256": policy.sha256, "before": before.sha256}
+        log.info("policy.changed", **named)
+        self.audit.note("policy_loaded", named, recurs=True)
+        metrics.POLICY_RELOADS.labels("taken").inc()
+        self._show_build()
+
+    def _refuse(self, error: UsageError, kept: Policy) -> Policy:
+        log.error("policy.refused", error=str(error), kept=self.policy.sha256)
+        metrics.POLICY_RELOADS.labels("refused").inc()
+        return kept
+
+    def _show_build(self) -> None:
+        metrics.BUILD.clear()
+        metrics.BUILD.labels(__version__, self.policy.sha256, self.role.name).set(1)
 
     async def prepare(self, settings: Settings, partitions: int) -> None:
         """Open model and state before the first record; unreachable state is waited for later.
@@ -143,14 +197,13 @@ class Worker:
             if await self.state.open() is None:
                 await self.recovery.begin()
             await self.policies.put(policy)
-            self.health.state_answered()
         except SchemeMismatch:
             raise
         except StateError as exc:
             log.warning("state.unavailable", error=str(exc))
         log.info("policy.loaded", version=policy.version, sha256=policy.sha256)
         self.audit.note("policy_loaded", {"version": policy.version, "sha256": policy.sha256}, recurs=True)
-        metrics.BUILD.labels(__version__, policy.sha256, self.role.name).set(1)
+        self._show_build()
 
     def add_tasks(self) -> None:
         """Add what runs beside the agent: readiness, expiry, gauges, audit events."""
@@ -158,6 +211,8 @@ class Worker:
             self.app.task(partial(self.expiry.run, self.health))
         self.app.task(self.services.reconciler.watch)
         self.app.task(self._watch)
+        self.app.task(self._watch_state)
+        self.app.task(self._watch_broker)
         self.app.task(self._publish_audit)
         self.app.task(self._watch_topics)
 
@@ -175,31 +230,55 @@ class Worker:
 
     async def _watch(self) -> None:
         consumer: Any = self.app.consumer
-        role, loop, ticks = self.role.name, asyncio.get_running_loop(), 0
+        role, loop = self.role.name, asyncio.get_running_loop()
         while not self.app.should_stop:
             before = loop.time()
             await asyncio.sleep(_TICK)
             metrics.EVENT_LOOP_LAG.set(max(0.0, loop.time() - before - _TICK))
             self.health.tick()
+            if self._policy_file is not None:
+                self._policy_file.current()
             lag, age = consumer.backlog()
             metrics.LAG.labels(role).set(lag)
             metrics.COMMIT_AGE.labels(role).set(age)
             if role == "deferred":  # the only role that uses the network
                 set_tenant_gauges("requests", self.pacer.in_flight.values(), self.pacer.limits.per_tenant)
                 metrics.PAUSED_HOSTS.set(self.pacer.paused)
+
+    async def _watch_state(self) -> None:
+        ticks = 0
+        while not self.app.should_stop:
+            await asyncio.sleep(_TICK)
             try:
+                unusable = await self.state.probe()
+                metrics.STATE_AWAY.set(len(unusable))
+                self.health.answered("state")
+                self.partitions.state_answered(unusable)
                 metrics.REVIEW_DEPTH.set(await self.state.queue_depth())
                 metrics.WAITING.set(await self.state.waiting_count())
-                if role == "reviews" and ticks % 30 == 0:  # it reads all tenants' use of the queue
+                if self.role.name == "reviews" and ticks % 30 == 0:  # it reads all tenants' use of the queue
                     places, stored = await self.state.tenants_use()
                     limits = self.policy.limits
                     set_tenant_gauges("places", places.values(), limits.review_per_tenant)
                     set_tenant_gauges("bytes", stored.values(), limits.pending_bytes_per_tenant)
             except StateError:
+                metrics.STATE_AWAY.set(len(self.state.server.tags))
                 continue
             ticks += 1
-            self.health.state_answered()
-            self.partitions.state_answered()
+
+    async def _watch_broker(self) -> None:
+        consumer: Any = self.app.consumer
+        while not self.app.should_stop:
+            await asyncio.sleep(_BROKER_TICK)
+            await consumer.refresh_metadata()
+
+
+def refuse_other_scheme(policy: Policy, before: Policy) -> None:
+    """Refuse a policy by which state would have to be built anew. Raises: UsageError."""
+    if (scheme := dedup_scheme(policy)) != dedup_scheme(before):
+        raise UsageError(
+            f"state is not built for the dedup scheme {scheme}: stop all workers and run `groundwire rebuild`"
+        )
 
 
 def build_verifier(settings: Settings, pacer: Pacer | None = None) -> CitationVerifier:
@@ -249,6 +328,7 @@ def build_sealer(key: Path, app: WorkerApp, publisher: Publisher, health: Health
         consumer: Any = app.consumer
         return Committed.of(consumer.starts[tp]) if tp in consumer.starts else Committed(None, None)
 
+    metrics.SEAL_KEY_EXPIRES.set_function(lambda: signer.expires.timestamp() if signer.expires else math.inf)
     return Sealer(signer, publisher.publish, committed, health, now=_now)
 
 

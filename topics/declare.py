@@ -14,10 +14,10 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, TopicAlreadyExistsError, for_code
 
 from groundwire.config import Settings, kafka_security
-from groundwire.errors import StateUnavailable, UsageError
+from groundwire.errors import BrokerUnavailable, StateUnavailable, UsageError
 from groundwire.kafka import name_client
-from groundwire.kafka.produce import INPUT_TOPICS
 from groundwire.kafka.connection import unavailable
+from groundwire.kafka.produce import INPUT_TOPICS
 from groundwire.messages.topics import TopicName
 from groundwire.state.redis import LAYOUT, RedisState
 from groundwire.state.server import connect
@@ -25,6 +25,7 @@ from topics.catalog import CATALOG, MAX_MESSAGE_BYTES
 
 log = structlog.get_logger()
 
+_STATE = "state (GROUNDWIRE_REDIS_URL)"
 _TIME = "message.timestamp.type"
 _RETENTION = ("retention.ms", "retention.bytes")
 _LARGEST = "max.message.bytes"
@@ -175,8 +176,14 @@ async def compare_partitions(settings: Settings, counts: Mapping[str, int]) -> l
             if not scheme.endswith(state.scheme.removeprefix(f"/{LAYOUT}")):
                 problem = f"has {wanted} partitions, state is of scheme {scheme}; run `groundwire rebuild`"
                 findings.append(TopicFinding(claims, problem))
-    except StateUnavailable:
-        pass  # workers wait for it too
+        if away := sorted(state.server.away()):
+            problem = (
+                f"its primary does not answer for partitions {', '.join(map(str, away))}; users there wait"
+            )
+            findings.append(TopicFinding(_STATE, problem, fatal=False))
+    except StateUnavailable as exc:  # workers wait for it too
+        if state.is_cluster:
+            findings.append(TopicFinding(_STATE, f"does not answer: {exc}", fatal=False))
     finally:
         await state.close()
     return findings

@@ -6,6 +6,7 @@ from typing import Final
 
 from bench.measure import Part
 from bench.parts import (
+    board,
     checks,
     dedup,
     gate,
@@ -13,6 +14,7 @@ from bench.parts import (
     latency,
     process,
     quotes,
+    rebuild,
     redis,
     replay,
     responses,
@@ -22,6 +24,6 @@ from bench.parts import (
 
 _PARTS: Final = (
     *(gate.PART, gate.SEALING, scale.PART, latency.PART, process.PART, stages.PART, redis.PART, growth.PART),
-    *(dedup.PART, quotes.PART, responses.PART, checks.PART, replay.PART),
+    *(dedup.PART, quotes.PART, responses.PART, checks.PART, replay.PART, rebuild.PART, board.PART),
 )
 PARTS: Final[dict[str, Part]] = {part.name: part for part in _PARTS}

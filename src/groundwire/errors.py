@@ -79,6 +79,10 @@ class BrokerUnavailable(GroundwireError):
     """The broker did not acknowledge in time what was published: the batch is tried again."""
 
 
+class TopicsMissing(BrokerUnavailable):
+    """The broker answers, and has no topic for what was to be published."""
+
+
 _EXTRAS: Final = {
     **dict.fromkeys(("faust", "mode", "uvloop", "redis"), "worker"),
     **dict.fromkeys(("authlib", "itsdangerous", "jinja2", "starlette", "uvicorn"), "console"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
 from groundwire.errors import WAITED_FOR
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter, which nobody asks for
 
 # What became of records ------------------------------------------------------------------------------------
 
@@ -92,7 +94,21 @@ MODEL_PAUSED = Gauge(
     "1 while the service is left alone after failures in a row, as far as the last questions have told.",
 )
 BUILD = Gauge("groundwire_build_info", "1; its labels are what runs here.", ["version", "policy", "role"])
+POLICY_RELOADS = Counter(
+    "groundwire_policy_reloads",
+    "Changes of the policy file, by what came of them: taken, or refused, and then the policy before it holds.",
+    ["result"],
+)
 PAUSED = Gauge("groundwire_paused", "1 while the worker waits for a dependency.", ["dependency"])
+PAUSES = Counter("groundwire_pauses", "Times that the worker began to wait for a dependency.", ["dependency"])
+STATE_AWAY = Gauge(
+    "groundwire_state_partitions_away",
+    "Partitions whose primary does not answer or refuses writes, with or without traffic; one Redis has one.",
+)
+SEAL_KEY_EXPIRES = Gauge(
+    "groundwire_seal_key_expires_seconds",
+    "When the last valid seal key expires, as a Unix time; +Inf: never.",
+)
 REVIEW_DEPTH = Gauge("groundwire_review_queue_entries", "Entries of the review queue, all tenants.")
 WAITING = Gauge("groundwire_waiting_claims", "Claims that wait on the deferred topic.")
 TENANT_MOST = Gauge(
@@ -130,13 +146,16 @@ PUBLISH_ERRORS = Counter(
 )
 SEALS = Counter("groundwire_seals", "Seals that this worker has published.")
 REBUILDS = Counter("groundwire_state_rebuilds", "Rebuilds of lost state by this worker.", ["result"])
+REBUILD_DONE = Gauge("groundwire_rebuild_done", "Decisions that the last rebuild here has read.")
+REBUILD_LEFT = Gauge("groundwire_rebuild_left", "Decisions that it has still to read.")
 EVENT_LOOP_LAG = Gauge("groundwire_event_loop_lag_seconds", "How late the event loop's last tick was.")
 
 # The validated-response cache -----------------------------------------------------------------------------
 
+# by which its hit rate is measured (S2-42)
 QUERY_CACHE_GETS = Counter(
     "groundwire_query_cache_gets",
-    "Look-ups by result: hit, miss, unavailable. The hit rate is hits by hits and misses (S2-42).",
+    "Look-ups by result: hit, miss, unavailable. The hit rate is hits by hits and misses.",
     ["result"],
 )
 QUERY_CACHE_SETS = Counter(
@@ -146,7 +165,7 @@ QUERY_CACHE_DROPPED = Counter(
     "groundwire_query_cache_dropped", "Entries by why they went: expired, evicted, invalidated.", ["why"]
 )
 
-# Quotes (S1-48) --------------------------------------------------------------------------------------------
+# Quotes --------------------------------------------------------------------------------------------
 
 QUOTES = Counter(
     "groundwire_quotes",
@@ -183,8 +202,11 @@ def count_broken_input(tenant: str, producer: str) -> None:
 # A counter whose first value is 1 has no increase that anybody could be told of: what alerts look at begins at 0.
 for _dependency in WAITED_FOR:
     PAUSED.labels(_dependency).set(0)
+    PAUSES.labels(_dependency)
 for _why in ("unavailable", "refused", "broken"):
     PUBLISH_ERRORS.labels(_why)
+for _result in ("taken", "refused"):
+    POLICY_RELOADS.labels(_result)
 for _result in ("done", "interrupted"):
     REBUILDS.labels(_result)
 for _limit in ("review", "requests", "hosts"):

@@ -314,11 +314,17 @@ async def test_while_a_primary_without_a_replica_is_away_the_users_of_the_others
         assert {state.partition_of(ask.subject) for ask in asks if ask not in others} <= set(
             state.server.away()
         )
+        assert await state.probe() == {state.partition_of(ask.subject) for ask in asks if ask not in others}
+        settings = Settings(redis_url=own_cluster.url, topic_prefix=name, partitions=len(state.prefixes))
+        (finding,) = await compare_partitions(settings, {})
+        assert "primary does not answer" in finding.problem
+        assert not finding.fatal
         assert await state.queue_depth() == 0
         assert await late.open() == state.epoch, "a worker that starts now decides for the others"
         assert not any(one.fresh for one in await late.step(others, LIMITS))
         own_cluster.restart(node)
         await settled(state, late)
+        assert await state.probe() == set()
         answers = await state.step(asks, LIMITS)
         assert {ask.subject.user_id for ask, one in zip(asks, answers, strict=True) if one.fresh} == there
 

@@ -253,6 +253,7 @@ class Deployment:
             "CITATION_PATIENCE": "0",
         }
         kept |= {f"GROUNDWIRE_{name}": value for name, value in own.items()}
+        kept["XDG_CACHE_HOME"] = str(self.folder / "cache")
         kept["PYTHONPATH"] = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
         return kept | self.environment | more
 

@@ -42,7 +42,7 @@ from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from tests.state.claims import SCHEME, Claims, People, decide, review_one
 from tests.state.conftest import start
-from tests.stream.harness import PATIENCE, ROOT, Deployment, until
+from tests.stream.harness import PATIENCE, ROOT, Deployment, good, until
 from tests.unit.review.world import ADMIN, audit, decision, record, reviewed
 
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
@@ -198,11 +198,19 @@ async def test_the_feed_waits_for_its_topics_believes_state_and_says_since_when_
             await shown(board, "a")
 
 
-async def test_a_board_is_filled_once_and_a_record_is_read_back_by_its_place(topics):
+async def test_a_board_is_filled_once_and_a_record_is_read_back_by_its_place(topics, tmp_path, monkeypatch):
     await publish(topics, *[fresh(f"c{number}") for number in range(1_200)], record(reviewed("c0")))
-    board, days = Board(), timedelta(days=7)
-    await fill(board, topics.broker.bootstrap, topics.prefix, days, PATIENCE)
-    assert board.pending(ADMIN, Query()).total == 1_199
+    path, days = tmp_path / "board.sqlite", timedelta(days=7)
+    with Board(path) as board:
+        await fill(board, topics.broker.bootstrap, topics.prefix, days, PATIENCE)
+        assert board.pending(ADMIN, Query()).total == 1_199
+    await publish(topics, fresh("late"))
+    with Board(path) as board:
+        add, added = board.add, []
+        monkeypatch.setattr(board, "add", lambda found, prefix: (added.extend(found), add(found, prefix)))
+        await fill(board, topics.broker.bootstrap, topics.prefix, days, PATIENCE)
+        assert board.pending(ADMIN, Query()).total == 1_200
+        assert len(added) == 1, "a kept board is read on"
     with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1"):
         await fill(Board(), "127.0.0.1:1", "x.", days, 0.5)
 
@@ -587,6 +595,27 @@ async def test_hostile_text_reaches_a_terminal_as_text_and_a_pipe_gets_no_colour
     assert first.split()[:2] == ["time", "verdict"]
     assert second.endswith("[red]ok")
     assert "\x1b" not in result.stdout
+
+
+async def test_lag_counts_what_is_not_committed_of_each_role(topics):
+    async def lags() -> dict[tuple[str, int | None], int]:
+        out, _ = await topics.succeeds("lag", "--format", "json")
+        rows = [json.loads(line) for line in out.splitlines()]
+        assert {row["topic"] for row in rows} == {
+            topics.prefix + name for name in ("claims", "llm-responses", "deferred", "review-decisions")
+        }
+        found: dict[tuple[str, int | None], int] = {}
+        for row in rows:
+            place = row["role"], row["committed"]
+            found[place] = found.get(place, 0) + row["lag"]
+        return {place: count for place, count in found.items() if count}
+
+    await topics.produce([good(number) for number in range(5)])
+    assert await lags() == {("claims", None): 5}
+    worker = await topics.start_worker("claims").ready()
+    await topics.settled(5)
+    await worker.stop()
+    assert await lags() == {}
 
 
 async def test_a_reader_that_turns_to_another_partition_and_closes_at_once_waits_for_nothing(

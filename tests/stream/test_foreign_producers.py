@@ -159,6 +159,8 @@ async def test_an_aborted_transaction_is_never_seen_and_an_open_one_hangs_nothin
     again = await transaction("again", **{"compression.type": "lz4"})
     await asyncio.to_thread(again.abort_transaction, PATIENCE)
     await no_lag(deployment, worker)
+    out, _ = await deployment.succeeds("lag", "--format", "json")
+    assert sum(json.loads(line)["lag"] for line in out.splitlines()) == 0, "markers are none"
     await all_decided(deployment, "committed", "plain")
     assert not deployment.dead
     await assert_all_commands_read(deployment, 16)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -72,6 +73,72 @@ async def test_sigterm_while_a_dependency_is_out_of_reach_ends_with_0(deployment
             await feeding
     await deployment.start_workers("claims")
     await deployment.settled(40 if missing == "redis" else 600)
+    assert_one_truth(deployment.decisions)
+
+
+@pytest.mark.smoke
+async def test_idle_workers_of_every_role_see_a_dead_broker_and_a_state_that_refuses_writes(
+    deployment: Deployment,
+):
+    workers = await deployment.start_workers("claims", "responses", "deferred", "reviews")
+    for worker in workers:
+        await worker.answers("/ready", 200)
+    async with Redis.from_url(deployment.redis.url) as redis:
+        await redis.config_set("maxmemory", "1mb")  # it goes on answering what only reads
+        try:
+            for worker in workers:
+                assert await worker.answers("/ready", 503) == "paused: state"
+            await deployment.produce([good(number) for number in range(40)])
+            await until(lambda: len(deployment.decisions) >= 40, "claims are decided provisionally", 60)
+            for worker in workers:
+                assert await worker.get("/ready") == (503, "paused: state")
+                assert await worker.metric("groundwire_paused", dependency="state") == 1
+                assert await worker.metric("groundwire_pauses_total", dependency="state") == 1, "it is steady"
+        finally:
+            await redis.config_set("maxmemory", "0")
+    for worker in workers:
+        await worker.answers("/ready", 200)
+    await asyncio.to_thread(deployment.broker.stop)
+    try:
+        for worker in workers:
+            assert await worker.answers("/ready", 503) == "paused: broker"
+            await worker.says("paused .*dependency=broker")
+    finally:
+        await asyncio.to_thread(deployment.broker.start)
+    for worker in workers:
+        await worker.answers("/ready", 200)
+        assert await worker.stop() == 0
+        assert re.search(r"stopped +seconds=", worker.text.splitlines()[-1])
+        assert "livelock" not in worker.text
+
+
+async def test_an_output_topic_that_was_deleted_is_what_the_worker_says_it_waits_for(deployment: Deployment):
+    worker = await deployment.start_worker("claims").ready()
+    admin = AIOKafkaAdminClient(bootstrap_servers=deployment.broker.bootstrap)
+    await admin.start()
+    try:
+        await admin.delete_topics(
+            [f"{deployment.prefix}{topic}" for topic in ("approved", "review", "blocked")]
+        )
+    finally:
+        await admin.close()
+    await deployment.produce([good(1)])
+    assert await worker.answers("/ready", 503) == "paused: topics"
+    await worker.says("there is no topic .*groundwire topics declare")
+    assert (await deployment.command("topics", "declare"))[0] == 0
+    await worker.answers("/ready", 200)
+
+
+async def test_of_two_workers_with_one_instance_id_one_ends_and_says_so(deployment: Deployment):
+    workers = [deployment.start_worker("claims", GROUNDWIRE_INSTANCE_ID="one") for _ in range(2)]
+    await until(lambda: not all(worker.alive for worker in workers), "one of them ends")
+    ended, left = sorted(workers, key=lambda worker: worker.alive)
+    assert await ended.ended() == 2
+    assert ended.text.count("GROUNDWIRE_INSTANCE_ID") == 1
+    if not left.alive:  # both gave up at once, one time in eleven
+        deployment.start_worker("claims", GROUNDWIRE_INSTANCE_ID="one")
+    await deployment.produce([good(number) for number in range(40)])
+    await deployment.settled(40)
     assert_one_truth(deployment.decisions)
 
 
@@ -194,6 +261,38 @@ async def test_a_worker_with_another_dedup_scheme_or_a_server_that_may_evict_end
             assert "maxmemory-policy" in evicting.text
         finally:
             await redis.config_set("maxmemory-policy", "noeviction")
+
+
+async def test_a_changed_policy_is_taken_up_and_a_broken_one_or_another_scheme_refused(
+    deployment: Deployment, tmp_path: Path
+):
+    policy = tmp_path / "policy.toml"
+    policy.write_text('version = "one"\n')
+    worker = await deployment.start_worker("claims", GROUNDWIRE_POLICY_FILE=str(policy)).ready()
+    await deployment.produce([good(1)])
+    one = (await deployment.decision("c1")).json["policy"]
+    for number, broken in enumerate(('version = "two"\ntrusted = []\n', "[", "dedup_threshold = 0.5\n"), 1):
+        policy.write_text(broken)
+        await until(lambda said=number: worker.text.count("policy.refused") == said, f"{broken!r} is refused")
+    await deployment.produce([good(2)])
+    assert (await deployment.decision("c2")).json["policy"] == one
+    policy.write_text('version = "three"\ntrusted_sources = []\n')
+    await worker.says("policy.changed")
+    await deployment.produce([good(5)])
+    decided = (await deployment.decision("c5")).json
+    assert (decided["policy"]["version"], decided["reason_code"]) == ("three", "ungrounded")
+    assert await worker.metric("groundwire_build_info", policy=decided["policy"]["sha256"]) == 1
+    assert await worker.metric("groundwire_build_info") == 1
+    taken, refused = ("taken", 1), ("refused", 3)
+    for result, count in (taken, refused):
+        assert await worker.metric("groundwire_policy_reloads_total", result=result) == count
+    loaded = [
+        seen.json["detail"] for seen in deployment.seen["audit"] if seen.json["type"] == "policy_loaded"
+    ]
+    assert (loaded[-1]["sha256"], loaded[-1]["before"]) == (decided["policy"]["sha256"], one["sha256"])
+    await deployment.succeeds(
+        "verify", "--from-topics", GROUNDWIRE_POLICY_FILE=str(policy)
+    )  # state keeps the first
 
 
 @pytest.mark.three_nodes

@@ -397,3 +397,16 @@ def test_a_sample_shows_the_places_that_a_day_takes_and_what_would_ground_its_cl
         assert line in said, said
     nothing = invoke([claim_bytes("9", "Sun rises in the east", source="user")], "--format", "table")
     assert nothing.output.endswith("1 in: 1 approved\n")
+
+
+def test_keys_are_read_only_where_signatures_count_so_that_the_file_of_workers_need_not_be_there(tmp_path):
+    missing = str(tmp_path / "keys.toml")
+
+    def run_with(*options, **environment):
+        given = {"GROUNDWIRE_KEYS_FILE": missing, **environment}
+        return CliRunner().invoke(check, list(options), input=claim_bytes("1", "x"), env=given)
+
+    assert run_with().exit_code == 0
+    for result in (run_with("--keys", missing), run_with(GROUNDWIRE_ATTESTATION="hmac")):
+        assert result.exit_code == 2
+        assert "keys.toml" in result.stderr

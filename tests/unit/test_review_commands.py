@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from groundwire.cli import review as commands
 from groundwire.cli.main import main
 from groundwire.cli.options import AgeParam
 from groundwire.cli.review import review
@@ -153,6 +154,20 @@ async def test_without_a_keys_file_a_reviewer_is_told_why_they_may_see_nothing()
     assert not desk.scope.sees("default", "bob")
     with pytest.raises(UsageError, match="GROUNDWIRE_KEYS_FILE"):
         desk.signer()
+
+
+def test_a_list_for_somebody_who_is_delegated_for_nothing_says_so(monkeypatch, tmp_path) -> None:
+    keys, nobody = tmp_path / "keys.toml", Board(clock=lambda: NOW)
+    new_key(keys, "desk", tenants=["acme"], roles=["reviewer"])
+    keys.write_text(keys.read_text() + '\n[reviewers]\nacme = ["admin"]\n')
+    monkeypatch.setattr(commands, "load_snapshot", lambda _session: BoardSnapshot(nobody))
+
+    def listed(reviewer: str) -> str:
+        given = ["list", "--reviewer", reviewer, "--tenant", "acme", "--keys-file", str(keys)]
+        return str(CliRunner().invoke(commands.review, given).stderr)
+
+    assert "'ann' is delegated for nothing in acme" in listed("ann")
+    assert listed("admin") == ""
 
 
 def test_wrong_use_ends_with_status_2_and_says_what_to_give() -> None:

@@ -17,13 +17,11 @@ from groundwire.console.settings import ConsoleSettings, load_console_settings
 from groundwire.console.site import Parts
 from groundwire.console.status import ReviewGauges, serve_gauges
 from groundwire.errors import UsageError, binding, naming
-from groundwire.kafka.store import MEMORY
 from groundwire.keys.watched import WatchedKeys
 from groundwire.logs import configure_logs
 from groundwire.policy import load_policy
 from groundwire.review.actions import Actions, Signer
-from groundwire.review.board import Board
-from groundwire.review.feed import Feed, RedisStatuses
+from groundwire.review.feed import Feed, RedisStatuses, open_board
 from groundwire.review.originals import READ_SECONDS, record_reader
 from groundwire.review.permissions import Permissions, Person
 from groundwire.review.tokens import WatchedTokens
@@ -80,7 +78,7 @@ async def _run(settings: Settings, own: ConsoleSettings, who: Person | None) -> 
     with listening:
         own = own.model_copy(update={"port": listening.getsockname()[1]})
         with naming("GROUNDWIRE_CONSOLE_BOARD"):
-            board = Board(own.board or MEMORY)
+            board = open_board(own.board, settings.brokers, settings.topic_prefix)
         statuses, redis = RedisStatuses.of(settings), connect(settings.redis_url)
         feed = Feed(board, statuses, brokers=settings.brokers, prefix=settings.topic_prefix)
         tenants = {tenant for _, key in keys for tenant in key.tenants}
@@ -88,9 +86,13 @@ async def _run(settings: Settings, own: ConsoleSettings, who: Person | None) -> 
         review_ttl = timedelta(days=settings.review_ttl)
         clocks = (lambda: feed.stale_since, lambda: datetime.now(UTC))
         gauges = ReviewGauges(board, tenants, *clocks, limits=policy.limits, ttl=review_ttl)
-        host, port = settings.metrics_host, settings.metrics_port
-        with binding("GROUNDWIRE_METRICS_HOST, GROUNDWIRE_METRICS_PORT", host, port):
-            serve_gauges(gauges, host, port)
+        serve_gauges(
+            gauges,
+            settings.metrics_host,
+            settings.metrics_port,
+            caught_up=lambda: feed.caught_up,
+            away=lambda: feed.stale_since is not None,
+        )
         try:
             await statuses.check_kind()
             async with Actions(settings.brokers, settings.topic_prefix, signer) as actions:

@@ -82,7 +82,9 @@ class Deciding:
         self._model = load_model(network=network)
         self._verifier = CitationVerifier(sources, network=network, urls=urls, clock=lambda: moment)
         assessor = assessor_of(self._model) if self._model else None
-        self._keys = Keys.load(given.keys_file) if given.keys_file else None
+        # the file of the environment may be that of workers, and not there
+        wanted = self.policy.attestation == "hmac" or _is_given("keys_file")
+        self._keys = Keys.load(given.keys_file) if given.keys_file and wanted else None
         self._headers = Counter[str]()
         self.checker = Checker(
             self.policy, self._verifier, now=moment, assessor=assessor, keys=self._keys, on_headers=self._note
@@ -92,10 +94,9 @@ class Deciding:
         for advice in policy_advice(self.policy):
             _warn(advice)
         signed = self.policy.attestation == "hmac"
-        source = click.get_current_context().get_parameter_source("keys_file")
         if signed and self._keys is None:
             _warn('attestation = "hmac", and no keys (--keys): no signature counts')
-        if not signed and source is ParameterSource.COMMANDLINE:
+        if not signed and _is_given("keys_file"):
             _warn('--keys changes nothing: signatures count with attestation = "hmac" of the policy')
 
     def _note(self, headers: Headers) -> None:
@@ -123,6 +124,12 @@ class Deciding:
             await self._model.close()
             if self._model.trouble:
                 _warn(f"the language model failed, last by {self._model.trouble}")
+
+
+def _is_given(option: str) -> bool:
+    """Say whether an option is on the command line, not in the environment."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
 def _warn(text: str) -> None:

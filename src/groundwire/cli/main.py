@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "erase": "Take a person's data out of state and of what consumers hold.",
     "evaluate": "Measure verdicts against labels of your own.",
     "keys": "Make and list the keys that sign records.",
+    "lag": "Show how far workers are behind their input.",
     "mcp": "Serve the gate as tools of an agent.",
     "produce": "Send records to the gate.",
     "rebuild": "Rebuild state from the topics.",

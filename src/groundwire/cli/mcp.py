@@ -32,9 +32,9 @@ _INSTRUCTIONS = (
 class Told(TypedDict):
     """What became of a claim or an answer.
 
-    `verdict` is `approved`, `review` (a person decides, later), `blocked`, or `pending`: not decided in time,
-    to be asked for later. `unsupported` has the statements of an answer that its passages do not bear out, and
-    `unsupported_count` how many these are, with those that nobody looked at.
+    `verdict` is `approved`, `review` (a person decides, later), `blocked`, `pending`: not decided in time, to be
+    asked for later, or `unknown`: nothing is known of that id. `unsupported` has the statements of an answer that its
+    passages do not bear out, and `unsupported_count` how many these are, with those that nobody looked at.
     """
 
     id: str
@@ -112,7 +112,9 @@ def server(producer: Producer, speaker: Speaker) -> MCPServer[Any]:
             raise ToolError("its state could not be read in time; ask again") from None
         except GroundwireError as exc:
             raise ToolError(str(exc)) from None
-        return _told(claim_id, decision)
+        if decision is None:
+            return _untold(claim_id, "unknown", "nothing is known of it, or it was erased")
+        return _told(decision)
 
     return made
 
@@ -121,27 +123,29 @@ async def _outcome(producer: Producer, sending: Awaitable[Sent], seconds: float)
     try:
         sent = await sending
         decision = await producer.decided(sent, seconds)
-        return _told(decision.subject_id, decision)
+        return _told(decision)
     except TimeoutError:
-        return _told(sent.subject.subject_id, None)
+        return _untold(sent.subject.subject_id, "pending", "not decided yet")
     except GroundwireError as exc:
         raise ToolError(str(exc)) from None
 
 
-def _told(subject_id: str, decision: Decision | None) -> Told:
-    if decision is None:
-        return Told(
-            id=subject_id,
-            verdict="pending",
-            reason_code="",
-            reason="not decided yet, or nothing is known of it",
-            hedges=[],
-            citations=[],
-            conflicts_with=None,
-            failed=[],
-            unsupported=[],
-            unsupported_count=0,
-        )
+def _untold(subject_id: str, verdict: str, reason: str) -> Told:
+    return Told(
+        id=subject_id,
+        verdict=verdict,
+        reason_code="",
+        reason=reason,
+        hedges=[],
+        citations=[],
+        conflicts_with=None,
+        failed=[],
+        unsupported=[],
+        unsupported_count=0,
+    )
+
+
+def _told(decision: Decision) -> Told:
     epistemic = (decision.report or {}).get("epistemic") or {}
     return Told(
         id=decision.subject_id,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import wraps
@@ -17,6 +18,7 @@ import click
 from groundwire.config import Settings, load_settings
 from groundwire.errors import BrokerUnavailable, StateUnavailable, UsageError
 from groundwire.messages.base import parse_time
+from groundwire.state.policies import PoliciesInState, PolicyStore
 from groundwire.text.normalise import escape_controls
 
 if TYPE_CHECKING:  # commands that need no Kafka do not load its client
@@ -208,8 +210,27 @@ policies_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     envvar="GROUNDWIRE_POLICIES_DIR",
     show_envvar=True,
-    help="Folder of effective policies, `<sha256>.json`.",
+    help="Folder of effective policies, `<sha256>.json`; those that workers keep in Redis are found without it.",
 )
+
+
+@asynccontextmanager
+async def stored_policies(settings: Settings, folder: Path | None) -> AsyncIterator[PolicyStore]:
+    """Open the policies of a folder, and those that workers keep in Redis, where a client for it is installed."""
+    try:
+        from groundwire.state.redis import RedisState  # noqa: PLC0415 - not in every extra
+        from groundwire.state.server import connect  # noqa: PLC0415
+    except ModuleNotFoundError:
+        yield PolicyStore(folder, None)
+        return
+    partitions = settings.partitions
+    state = RedisState(
+        connect(settings.redis_url, patience=1.0), settings.topic_prefix, scheme="", partitions=partitions
+    )
+    try:
+        yield PolicyStore(folder, PoliciesInState(state))
+    finally:
+        await state.close()
 
 
 def keys_file_option(name: str) -> Callable[[Command], Command]:

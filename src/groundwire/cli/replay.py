@@ -23,6 +23,7 @@ from groundwire.cli.options import (
     quiet_kafka,
     reporting,
     start_of,
+    stored_policies,
 )
 from groundwire.cli.output import StepProgress, escape_json
 from groundwire.config import Settings, load_settings
@@ -70,7 +71,7 @@ class Options:
     order: ReplayOrder
     topic: str | None
     policy: Policy | None
-    policies: PolicyStore
+    policies: Path | None
     job: Path
     rate: float | None
     layout: str
@@ -177,18 +178,23 @@ def replay(  # noqa: PLR0913 - click hands over one argument for each option
             order=order,
             topic=topic,
             policy=policy,
-            policies=PolicyStore(policies, None),
+            policies=policies,
             job=job or Path(folder) / "job",
             rate=rate,
             layout=layout,
             html=html,
         )
-        sys.exit(asyncio.run(_replay(settings, options)))
+        sys.exit(asyncio.run(_run(settings, options)))
 
 
-async def _replay(settings: Settings, options: Options) -> int:
+async def _run(settings: Settings, options: Options) -> int:
+    async with stored_policies(settings, options.policies) as stored:
+        return await _replay(settings, options, stored)
+
+
+async def _replay(settings: Settings, options: Options, stored: PolicyStore) -> int:
     in_force = load_policy(settings.policy_file, os.environ)
-    policies = KnownPolicies([in_force, *([options.policy] if options.policy else [])], options.policies)
+    policies = KnownPolicies([in_force, *([options.policy] if options.policy else [])], stored)
     rate, order = Rate(options.rate), options.order
     with StepProgress() as progress, Job(options.job, order) as job:
         reader = ReplayReader(settings.brokers, settings.topic_prefix, rate, progress.show)

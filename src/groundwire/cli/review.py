@@ -323,6 +323,8 @@ def list_items(session: Session, layout: str, kind: str | None, **filters: Any) 
     query = Query(tenant=session.tenant, user=session.user, kind=Kind(kind) if kind else None, **filters)
     board = load_snapshot(session).board
     page = board.pending(session.scope, query)
+    if not page.total and session.nothing:
+        click.echo(escape_controls(f"warning: {session.nothing}"), err=True)
     if layout == "json":
         for row in page.rows:
             echo_json(render.row_json(row))

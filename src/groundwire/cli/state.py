@@ -30,7 +30,7 @@ _KINDS: Final = {
     "w": "waiting claims",
     "q": "counters",
     "f": "in flight",
-    **dict.fromkeys(("epoch", "scheme", "rebuild"), "epoch, scheme"),
+    **dict.fromkeys(("epoch", "scheme", "rebuild", "alive"), "epoch, scheme"),
     "policy": "policies",
     "corpus": "corpus",
     "citation": "cached citations",

@@ -25,6 +25,7 @@ from groundwire.cli.options import (
     reporting,
     seal_keys_option,
     settings_with_seals,
+    stored_policies,
 )
 from groundwire.cli.output import StepProgress, columns, escape_json
 from groundwire.config import Settings
@@ -40,6 +41,7 @@ from groundwire.replay.reading import Rate, ReplayReader
 from groundwire.replay.seals import ChainHead, SealEvidence, Unsealed, proof_of, read_heads, read_seals
 from groundwire.replay.store import FileRecords
 from groundwire.replay.verify import (
+    MISSING_POLICY,
     Placed,
     Signatures,
     Verifier,
@@ -167,11 +169,13 @@ async def _verify_topics(
     signatures: Signatures,
 ) -> int:
     in_force = load_policy(settings.policy_file, os.environ)
-    policies = KnownPolicies([in_force], PolicyStore(folder, None))
-    with StepProgress() as progress:
-        reader = ReplayReader(settings.brokers, settings.topic_prefix, Rate(rate), progress.show)
-        where = reader, settings.topic_prefix, since
-        return await _print(verify_topics(*where, policies, progress.show, signatures=signatures), layout)
+    async with stored_policies(settings, folder) as stored:
+        policies = KnownPolicies([in_force], stored)
+        with StepProgress() as progress:
+            reader = ReplayReader(settings.brokers, settings.topic_prefix, Rate(rate), progress.show)
+            where = reader, settings.topic_prefix, since
+            findings = verify_topics(*where, policies, progress.show, signatures=signatures)
+            return await _print(findings, layout)
 
 
 async def _print(findings: AsyncGenerator[Placed], layout: str) -> int:
@@ -182,10 +186,14 @@ async def _print(findings: AsyncGenerator[Placed], layout: str) -> int:
     silent = {VerifyStatus.EQUAL, VerifyStatus.NOT_SEALED_YET}
     silent |= {VerifyStatus.EXPIRED} if layout != "json" else set()
     counts: Counter[VerifyStatus] = Counter()
+    unknown: Counter[str] = Counter()  # decisions by the policy that is missing
     async with aclosing(findings):
         async for where, finding in findings:
             counts[finding.status] += 1
             if finding.status in silent:
+                continue
+            if layout != "json" and finding.detail.startswith(MISSING_POLICY):
+                unknown[finding.detail] += 1
                 continue
             if layout == "json":
                 named = {"where": where, "decision_id": finding.decision_id, "status": finding.status}
@@ -195,6 +203,10 @@ async def _print(findings: AsyncGenerator[Placed], layout: str) -> int:
                 shown = " ".join(finding.paths[:_SHOWN]) + (" ..." if len(finding.paths) > _SHOWN else "")
                 parts = [where, finding.decision_id or "?", finding.status.value, shown, finding.detail]
                 click.echo(escape_controls("  ".join(part for part in parts if part)))
+    for policy, count in unknown.items():
+        click.echo(
+            escape_controls(f"missing  {policy}: {count} decisions; --policies names a folder with it")
+        )
     click.echo(format_counts(counts), err=True)
     if any(counts[status] for status in _WRONG):
         return _DIFFERS

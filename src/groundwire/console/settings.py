@@ -58,7 +58,9 @@ class ConsoleSettings(BaseSettings):
         None,
         description="Signs session cookies; 32 characters or more; none: one for each start.",
     )
-    board: Path | None = Field(None, description="SQLite mirror of the topics; none: temporary.")
+    board: Path | None = Field(
+        None, description="SQLite mirror of the topics; none: in the user's cache folder, else temporary."
+    )
 
     oidc_issuer: str | None = Field(None, description="OpenID Connect issuer; none: no OIDC sign-in.")
     oidc_client_id: str | None = Field(None, description="Client id at the issuer.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
@@ -19,6 +19,7 @@ from groundwire.console.words import LEVERS
 from groundwire.console.workers import ROLES, TENANT_LIMITS, WorkerStatus
 from groundwire.gate.tree import CONVERSATIONS
 from groundwire.policy import TRUSTED_SOURCES, Limits
+from groundwire.probes import serve_probes
 from groundwire.review.board import Board
 from groundwire.review.model import DecisionCounts
 from groundwire.review.permissions import ViewScope
@@ -161,11 +162,17 @@ class ReviewGauges(Collector):
         )
 
 
-def serve_gauges(gauges: ReviewGauges, host: str, port: int) -> None:
-    if port:
-        registry = CollectorRegistry()
-        registry.register(gauges)
-        start_http_server(port, host, registry)
+def serve_gauges(
+    gauges: ReviewGauges, host: str, port: int, *, caught_up: Callable[[], bool], away: Callable[[], bool]
+) -> None:
+    """Serve the gauges, with the console's readiness: `away`, whether broker or state do not answer."""
+    registry = CollectorRegistry()
+    registry.register(gauges)
+
+    def ready() -> str:
+        return "paused: the topics or state cannot be read" if away() else "" if caught_up() else "starting"
+
+    serve_probes(host, port, live=lambda: "", ready=ready, registry=registry)
 
 
 def _decided(label: str, rows: Iterable[DecisionCounts]) -> GaugeMetricFamily:

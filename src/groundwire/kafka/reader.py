@@ -320,6 +320,7 @@ class TopicFollower:
         poll: seconds to wait for records.
         check: seconds between two questions whether the broker answers: the client itself waits out an outage silently.
         retry: seconds between two connections.
+        continued: where to read on instead, by partition.
         begun: a connection was opened.
         failure: what the last connection, or the task, ended with; None while one is open.
         caught_up: what the topics held when one was opened has been read.
@@ -332,6 +333,7 @@ class TopicFollower:
     poll: float = 0.5
     check: float = _LOOK_ANEW
     retry: float = 1.0
+    continued: Mapping[TopicPartition, int] = field(default_factory=dict)
     begun: bool = field(default=False, init=False)
     failure: Exception | None = field(default=None, init=False)
     caught_up: bool = field(default=False, init=False)
@@ -339,7 +341,7 @@ class TopicFollower:
     async def batches(self) -> AsyncGenerator[list[InboundRecord], None]:
         """Yield records as they come: none first, once a connection is open, and none if nothing comes."""
         loop = asyncio.get_running_loop()
-        starts, positions = self.starts, Positions()
+        starts, positions = self.starts, dict(self.continued)
         while True:
             try:
                 async with open_reader(self.brokers, self.seconds) as reader:

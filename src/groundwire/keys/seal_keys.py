@@ -8,7 +8,7 @@ import binascii
 import os
 import signal
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Final
 
 from groundwire.config import Settings
 from groundwire.errors import SealUnavailable, UsageError, naming
-from groundwire.keys.attestation import AttestationState, Keys
+from groundwire.keys.attestation import AttestationState, Key, Keys
 from groundwire.keys.ed25519 import SIGNATURE_BYTES
 from groundwire.keys.watched import WatchedKeys
 from groundwire.messages.seals import Seal
@@ -42,9 +42,8 @@ class SealSigner:
         """Name the key that signs at a time. Raises: SealUnavailable, none holds."""
         holding = [
             (key.not_before or datetime.min.replace(tzinfo=UTC), name)
-            for name, key in self._keys
-            # what a command signed is checked, so that its public key stands beside it
-            if "seal" in key.roles and (key.private_key or (key.command and key.public_key)) and key.holds(at)
+            for name, key in self._sealing()
+            if key.holds(at)
         ]
         if not holding:
             raise SealUnavailable(
@@ -52,6 +51,18 @@ class SealSigner:
                 " `groundwire keys new --ed25519 --role seal`"
             )
         return max(holding)[1]
+
+    @property
+    def expires(self) -> datetime | None:
+        """When the last key that seals expires; None: one has no end."""
+        ends = [key.not_after for _, key in self._sealing()]
+        return None if None in ends else max(filter(None, ends), default=datetime.min.replace(tzinfo=UTC))
+
+    def _sealing(self) -> Iterator[tuple[str, Key]]:
+        for name, key in self._keys:
+            # what a command signed is checked, so that its public key stands beside it
+            if "seal" in key.roles and (key.private_key or (key.command and key.public_key)):
+                yield name, key
 
     async def sign(self, key_id: str, data: bytes) -> bytes:
         """Sign with a key. Raises: SealUnavailable, the key is gone, or its command fails."""

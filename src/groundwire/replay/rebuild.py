@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext, suppress
@@ -18,6 +19,7 @@ from typing import Final, Protocol, Self
 
 import structlog
 
+from groundwire import metrics
 from groundwire.checks.citations import CitationDetector
 from groundwire.checks.hedges import HedgeAction
 from groundwire.config import Settings
@@ -71,11 +73,13 @@ from groundwire.replay.store import RecordStore
 from groundwire.replay.verify import Verifier, VerifyFinding, VerifyStatus, on_topics
 from groundwire.state.model import Outcome, StoredOutcome, SubjectState
 from groundwire.state.policies import KnownPolicies, PolicyStore
-from groundwire.state.redis import RedisState
+from groundwire.state.redis import Rebuild, RedisState
 
 log = structlog.get_logger()
 
 CHUNK: Final = 500
+
+TELL_SECONDS: Final = 10.0
 
 LEFT_OUT: Final = frozenset({VerifyStatus.DIFFERS, VerifyStatus.CONTRADICTED})
 
@@ -105,6 +109,7 @@ class Rebuilder:
         quiet: float,
         proving: Callable[[], AbstractAsyncContextManager[Prover]] | None = None,
         read_sealed: Callable[[], Awaitable[frozenset[bytes]]] | None = None,
+        count: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
         self.unsealed = 0
         self._read_sealed = read_sealed
@@ -115,6 +120,8 @@ class Rebuilder:
         self._policy = policy
         self._read = read
         self._quiet = quiet
+        self._count = count
+        self._progress = Progress(0)
 
     @classmethod
     def of(cls, settings: Settings, state: RedisState, policy: Policy, policies: PolicyStore) -> Self:
@@ -129,6 +136,7 @@ class Rebuilder:
             quiet=settings.rebuild_wait,
             proving=proving if settings.rebuild_derives else None,
             read_sealed=read_sealed,
+            count=partial(count_published, settings),
         )
 
     async def rebuild(self, *, only_lost: bool = False) -> bool:
@@ -145,15 +153,7 @@ class Rebuilder:
             if in_flight:
                 log.warning("state.rebuild_waits", seconds=self._quiet, why="nothing may be in flight")
                 await asyncio.sleep(self._quiet)
-            loaded = 0
-            chunk: list[StoredOutcome] = []
-            async with aclosing(self._stored()) as stored:
-                async for outcome in stored:
-                    chunk.append(outcome)
-                    if len(chunk) == CHUNK:
-                        loaded += await rebuild.load(chunk)
-                        chunk = []
-            loaded += await rebuild.load(chunk) if chunk else 0
+            loaded = await self._load(rebuild)
             await rebuild.start_epoch(secrets.token_hex(8))
             left_out = sum(self.counts[status] for status in LEFT_OUT)
             log.info(
@@ -163,6 +163,23 @@ class Rebuilder:
                 **{status.value: count for status, count in self.counts.items()},
             )
             return True
+
+    async def _load(self, rebuild: Rebuild) -> int:
+        """Load all outcomes; one chunk is on its way to state while the next is derived."""
+        loaded = 0
+        self._progress = progress = Progress(await self._count() if self._count else 0)
+        async with aclosing(self._stored()) as stored, aclosing(_chunks(stored)) as chunks:
+            loading: asyncio.Task[int] | None = None
+            try:
+                async for chunk in chunks:
+                    loaded += await loading if loading else 0
+                    loading = asyncio.create_task(rebuild.load(chunk))
+                    progress.tell()
+                loaded += await loading if loading else 0
+            finally:
+                if loading:
+                    await asyncio.wait({loading})
+        return loaded
 
     async def _stored(self) -> AsyncGenerator[StoredOutcome, None]:
         self._sealed = await self._read_sealed() if self._read_sealed else None
@@ -174,13 +191,14 @@ class Rebuilder:
                     if prover:
                         prover.note_event(value)
             if prover:
-                async with aclosing(self._taken_in()) as decisions:
-                    async for value in decisions:
+                async with aclosing(self._taken_in()) as published:
+                    async for value in published:
                         prover.note_decision(value)
             self.unsealed = 0  # of the decisions alone, once each
-            values = prover.keep(self._taken_in()) if prover else self._taken_in()
-            async with aclosing(values):
-                async for outcome in stored_outcomes(values, self._policy, closures):
+            values = self._progress.counted(self._taken_in())
+            decisions = prover.keep(values) if prover else parsed(values)
+            async with aclosing(decisions):
+                async for outcome in _outcomes(decisions, self._policy, closures):
                     yield outcome
             self.counts = prover.counts if prover else Counter()
 
@@ -216,8 +234,73 @@ async def published(
                     yield record.value
 
 
-async def stored_outcomes(
+async def _chunks(outcomes: AsyncIterator[StoredOutcome]) -> AsyncGenerator[list[StoredOutcome], None]:
+    chunk: list[StoredOutcome] = []
+    async for outcome in outcomes:
+        chunk.append(outcome)
+        if len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+async def count_published(settings: Settings) -> int:
+    """Count the records on the topics of decisions. Raises: BrokerUnavailable, UsageError."""
+    async with open_reader(settings.brokers, PATIENCE) as reader:
+        ranges = await reader.ranges(*(settings.topic_prefix + topic for topic in DECISIONS))
+        return sum(each.end - each.start for each in ranges)
+
+
+class Progress:
+    """How far a rebuild is: records read of those that the topics held when it began, in log and metrics."""
+
+    def __init__(self, total: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._total = total
+        self._clock = clock
+        self._began = self._told = clock()
+        self.done = 0
+
+    async def counted(self, values: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        async with aclosing(values):
+            async for value in values:
+                self.done += 1
+                yield value
+
+    def tell(self) -> None:
+        """Set the metrics, and log every ten seconds."""
+        now, left = self._clock(), max(0, self._total - self.done)
+        metrics.REBUILD_DONE.set(self.done)
+        metrics.REBUILD_LEFT.set(left)
+        if now - self._told >= TELL_SECONDS:
+            self._told = now
+            rate = self.done / (now - self._began)
+            log.info(
+                "state.rebuilding",
+                decisions=self.done,
+                left=left,
+                a_second=round(rate),
+                seconds_left=round(left / rate),
+            )
+
+
+async def parsed(values: AsyncGenerator[bytes, None]) -> AsyncGenerator[Decision, None]:
+    """Yield the values that are Decisions."""
+    async with aclosing(values):
+        async for value in values:
+            if decision := Decision.try_parse(value):
+                yield decision
+
+
+def stored_outcomes(
     values: AsyncGenerator[bytes, None], policy: Policy, closures: ReviewClosures
+) -> AsyncGenerator[StoredOutcome, None]:
+    """Turn the values of published Decisions into stored outcomes; see `_outcomes`."""
+    return _outcomes(parsed(values), policy, closures)
+
+
+async def _outcomes(
+    decisions: AsyncGenerator[Decision, None], policy: Policy, closures: ReviewClosures
 ) -> AsyncGenerator[StoredOutcome, None]:
     """Turn published Decisions into stored outcomes, with the changes that people's actions made since.
 
@@ -225,11 +308,12 @@ async def stored_outcomes(
     because state keeps the first outcome that it is given of a revision.
     """
     late: dict[Subject, tuple[int, StoredOutcome]] = {}
-    async for value in values:
-        decision = _decision(value)
-        current = closures.current(decision) if decision else None
-        outcome = _stored(current, policy, closures.affected(current)) if current else None
-        if decision is None or current is None or outcome is None:
+    async for decision in decisions:
+        if not 1 <= decision.revision <= LAST_REVISION:  # provisional, or no number
+            continue
+        current = closures.current(decision)
+        outcome = _stored(current, policy, closures.affected(current))
+        if outcome is None:
             continue
         if current.revision <= decision.revision + 1:
             yield outcome
@@ -241,13 +325,9 @@ async def stored_outcomes(
 
 def stored_outcome(value: bytes, policy: Policy) -> StoredOutcome | None:
     """Turn a published Decision into a stored outcome; None: provisional (revision 0), or no Decision."""
-    decision = _decision(value)
-    return _stored(decision, policy, b"") if decision else None
-
-
-def _decision(value: bytes) -> Decision | None:
     decision = Decision.try_parse(value)
-    return decision if decision and 1 <= decision.revision <= LAST_REVISION else None
+    known = decision is not None and 1 <= decision.revision <= LAST_REVISION
+    return _stored(decision, policy, b"") if decision and known else None
 
 
 def _stored(decision: Decision, policy: Policy, affected: bytes) -> StoredOutcome | None:
@@ -419,22 +499,24 @@ class Prover:
         """Keep an action's audit event; call it for all values before `keep`."""
         self._store.note_event(value)
 
-    async def keep(self, values: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async def keep(self, values: AsyncGenerator[bytes, None]) -> AsyncGenerator[Decision, None]:
         """Yield the decisions that follow from their records, or that cannot be checked. Raises: BrokerUnavailable."""
         page: dict[bytes, Decision] = {}
+        weight = 0
         async with aclosing(values):
             async for value in values:
                 decision = Decision.try_parse(value)
                 if decision is not None and decision.revision > 0:
                     page[value] = decision
-                if len(page) == 100:
+                    weight += 5 if decision.kind is Kind.RESPONSE else 1  # their records may be large
+                if weight >= CHUNK:
                     async for kept in self._keep(page):
                         yield kept
-                    page = {}
+                    page, weight = {}, 0
         async for kept in self._keep(page):
             yield kept
 
-    async def _keep(self, page: Mapping[bytes, Decision]) -> AsyncIterator[bytes]:
+    async def _keep(self, page: Mapping[bytes, Decision]) -> AsyncIterator[Decision]:
         self._store.forget_records()
         places: set[RecordPlace] = set()
         for decision in page.values():
@@ -442,20 +524,20 @@ class Prover:
         async with aclosing(self._reader.records_at(places, self._inside)) as records:
             async for record in records:
                 self._store.add_record(record, inside=False)
-        for value in page:
+        for value, decision in page.items():
             # the same loop renews the rebuild's lock and the worker's group membership: after a large one, give it time
             await asyncio.sleep(0.01 if len(value) >= LARGE else 0)
-            finding = await self._verifier.verify(value)
+            finding = await self._verifier.verify(value, decision)
             try:
                 # what follows from its record is no forgery where the topic was copied and places have shifted
-                finding = on_topics(self._store, self._inside, value, finding, moved=True)
+                finding = on_topics(self._store, self._inside, decision, finding, moved=True)
             except Exception as exc:  # noqa: BLE001 - one record must not keep all others from coming back
                 report_fault("rebuild.unreadable", exc)
                 detail = type(exc).__name__
                 finding = VerifyFinding(VerifyStatus.DIFFERS, finding.decision_id, detail=detail)
             self.counts[finding.status] += 1
             if finding.status not in LEFT_OUT:
-                yield value
+                yield decision
             elif sum(self.counts[status] for status in LEFT_OUT) <= 100:  # the rest is only counted
                 log.warning(
                     "rebuild.left_out",

@@ -42,6 +42,10 @@ _OTHER: Final = "another decision has this id"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+MISSING_POLICY: Final = "policy "
+"""Begins the detail of a finding whose policy is not known."""
+
+
 def differences(recorded: Any, derived: Any, path: str = "$") -> Iterator[str]:  # noqa: ANN401 - any JSON values
     """Yield the path of each value that differs, or is in one of them only.
 
@@ -133,10 +137,10 @@ class Verifier:
         self._replay = replay
         self._exactly = exactly
 
-    async def verify(self, value: bytes) -> VerifyFinding:
-        """Verify one decision, given as JSON."""
+    async def verify(self, value: bytes, recorded: Decision | None = None) -> VerifyFinding:
+        """Verify one decision, given as JSON; `recorded`: it is parsed already."""
         try:
-            recorded = Decision.model_validate_json(value)
+            recorded = recorded or Decision.model_validate_json(value)
         except ValidationError as exc:
             paths = dict.fromkeys(path_of(error["loc"]) for error in exc.errors(include_input=False))
             return VerifyFinding(
@@ -150,7 +154,8 @@ class Verifier:
             return VerifyFinding(VerifyStatus.OTHER_ENGINE, name, detail=detail)
         policy = await self._policies.get(recorded.policy.sha256)
         if policy is None:
-            return VerifyFinding(VerifyStatus.MISSING, name, detail=f"policy {recorded.policy.sha256[:64]}")
+            missing = MISSING_POLICY + recorded.policy.sha256[:64]
+            return VerifyFinding(VerifyStatus.MISSING, name, detail=missing)
         try:
             derived = rederive(recorded, gather(recorded, self._records), policy)
         except Missing as exc:
@@ -249,7 +254,10 @@ async def verify_topics(
         total = store.count_decisions()
         for done, (where, value) in enumerate(store.decisions(), 1):
             if _is_verified(where, starts):
-                finding = on_topics(store, inside, value, await verifier.verify(value))
+                decision = Decision.try_parse(value)
+                finding = await verifier.verify(value, decision)
+                if decision is not None:
+                    finding = on_topics(store, inside, decision, finding)
                 if signatures.keys:
                     finding = _attested(store, signatures.keys, value, finding)
                 if seals and finding.status in _SIGNED and not seals.is_superseded(value):
@@ -319,7 +327,7 @@ def _is_verified(where: str, starts: Mapping[tuple[str, int], int]) -> bool:
 def on_topics(
     store: RecordStore,
     inside: Sequence[OffsetRange],
-    value: bytes,
+    decision: Decision,
     finding: VerifyFinding,
     *,
     moved: bool = False,
@@ -331,7 +339,6 @@ def on_topics(
     """
     if finding.status is VerifyStatus.DIFFERS:
         return finding
-    decision = Decision.model_validate_json(value)
     equal = finding.status is VerifyStatus.EQUAL
     origins = {"$.origin": decision.origin, "$.subject_origin": decision.subject_origin}
     wrong = {path: origin for path, origin in origins.items() if origin and not store.has_origin(origin)}

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Final
 
 import structlog
+from aiokafka import TopicPartition
 
 from groundwire.errors import UsageError
 from groundwire.kafka.store import MEMORY
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Decision, Kind, Place, Verdict
+from groundwire.messages.erasure import Erasure, read_tombstone
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, subject_of_decision
 from groundwire.messages.records import Retraction
@@ -47,8 +49,8 @@ _MAX_COUNT: Final = 2**31  # bound of a stated count: SQLite does not hold every
 
 _TABLES: Final = "items", "decisions", "actions", "dead_letters"
 """By which a board of any layout is told from another's file."""
-_ADDED: Final = "rests", "retractions", queries.PENDING, queries.OTHERS
-_LAYOUT: Final = 6
+_ADDED: Final = "rests", "retractions", "read_to", "held", "erased", queries.PENDING, queries.OTHERS
+_LAYOUT: Final = 7
 """Of the tables; the tables of an older one are dropped."""
 
 _ITEM: Final = (
@@ -61,6 +63,9 @@ WHERE item = ? ORDER BY revision DESC, timestamp_ms, partition, "offset", topic,
 _CURRENT: Final = """
 UPDATE items SET current = ?, revision = ?, decision_id = ?, topic = ?, reason_code = ?, source = ?, memory_type = ?,
     since_ms = ?, excerpt = ?, placed = ?, risk = ? WHERE id = ?
+"""
+_READ_TO: Final = """
+INSERT INTO read_to VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET next = excluded.next WHERE next < excluded.next
 """
 
 
@@ -77,6 +82,7 @@ class Board(BoardReads):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         super().__init__(path, clock)
+        self._unseen = 0  # changes of places alone, which no page shows
         try:
             with self.transaction():
                 self._create(path)
@@ -106,7 +112,7 @@ class Board(BoardReads):
     @property
     def version(self) -> int:
         """A number that grows with every change of the board."""
-        return self._database.total_changes
+        return self._database.total_changes - self._unseen
 
     def add(self, records: Sequence[InboundRecord], prefix: str = "") -> None:
         """Write records of output topics, in any order and any number of times; others are ignored.
@@ -114,9 +120,31 @@ class Board(BoardReads):
         `prefix`: of the topics' names.
         """
         for start in range(0, len(records), PORTION):  # readers wait for one portion, not for all
+            portion = records[start : start + PORTION]
             with self.transaction():
-                for record in records[start : start + PORTION]:
+                for record in portion:
                     self._write(record, TopicName((record.topic or "").removeprefix(prefix)))
+                ends: dict[tuple[str | None, int], int] = {}
+                for one in portion:
+                    place = one.topic, one.partition
+                    ends[place] = max(one.offset + 1, ends.get(place, 0))
+                for place, end in ends.items():
+                    self._unseen += max(0, self.rows(_READ_TO, *place, end).rowcount)
+
+    def resume(self, since: datetime) -> dict[TopicPartition, int]:
+        """Return where to read on; nothing if the board holds less than `since`: then it is read from there."""
+        (held,) = self.row("SELECT min(since_ms) FROM held")
+        if held is None or held > to_milliseconds(since):
+            with self.transaction():
+                self.rows("DELETE FROM read_to")
+                self._hold(to_milliseconds(since))
+        return {
+            TopicPartition(*place): following for *place, following in self._rows("SELECT * FROM read_to")
+        }
+
+    def _hold(self, since_ms: int) -> None:
+        self.rows("DELETE FROM held")
+        self.rows("INSERT INTO held VALUES (?)", since_ms)
 
     def candidates(self, *, dropped: bool = False) -> list[tuple[Subject, int]]:
         """Return what the board shows as pending, with the revision; `dropped`: also what `apply_statuses` dropped."""
@@ -149,6 +177,19 @@ class Board(BoardReads):
             self.rows(statement("DELETE", old), at)
             for table in ("retractions", "actions", "dead_letters"):
                 self.rows(statement("DELETE FROM", table, "WHERE at_ms < ?"), at)
+            self.rows("UPDATE held SET since_ms = max(since_ms, ?)", at)
+
+    def _erase(self, erasure: Erasure) -> None:
+        """Delete what a user had said before an erasure."""
+        owner, until = (erasure.tenant_id, erasure.user_id), to_milliseconds(erasure.until)
+        self.put("erased", *owner, until)
+        items = "SELECT id FROM items WHERE tenant_id = ? AND user_id = ? AND since_ms <= ?"
+        for (item,) in self._rows(items, values=(*owner, until)):
+            queries.drop(self._database, item)
+            self.rows("DELETE FROM decisions WHERE item = ?", item)
+            self.rows("DELETE FROM items WHERE id = ?", item)
+        for table in ("rests", "retractions"):
+            self.rows(statement("DELETE FROM", table, "WHERE tenant_id = ? AND user_id = ?"), *owner)
 
     def _write(self, record: InboundRecord, topic: TopicName) -> None:
         if topic is TopicName.AUDIT:
@@ -164,7 +205,9 @@ class Board(BoardReads):
                     order=("at_ms", "outcome", "action_id", "actor"),
                 )
         elif topic is TopicName.RETRACTIONS:
-            if retraction := Retraction.try_parse(record.value):
+            if erasure := read_tombstone(record):
+                self._erase(erasure)
+            elif retraction := Retraction.try_parse(record.value):
                 name = name_of(retraction.kind, retraction.subject_id)
                 more = min(max(0, (retraction.truncated or {}).get("affected", 0)), _MAX_COUNT)
                 claims = json.dumps(retraction.affected, ensure_ascii=False)
@@ -183,6 +226,9 @@ class Board(BoardReads):
     def _write_decision(self, record: InboundRecord, decision: Decision) -> None:
         topic = TopicName.of(decision.verdict)
         subject = subject_of_decision(decision)
+        erased = "SELECT 1 FROM erased WHERE tenant_id = ? AND user_id = ? AND until_ms >= ?"
+        if self.row(erased, *subject[:2], to_milliseconds(decision.decided_at)):
+            return
         self.put("items", **subject._asdict())
         item, _ = self.row(_ITEM, *subject)
         is_changed = self.put_first(

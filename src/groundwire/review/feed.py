@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Final, Protocol
 
 import structlog
+from aiokafka import TopicPartition
 
 from groundwire.config import Settings
-from groundwire.errors import StateError, StateLost, StateUnavailable
+from groundwire.errors import StateError, StateLost, StateUnavailable, UsageError
 from groundwire.gate.claim_case import dedup_scheme
 from groundwire.kafka.reader import Start, TopicFollower, open_reader
+from groundwire.kafka.store import SCRATCH
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
@@ -122,10 +126,11 @@ class Feed:
             await asyncio.to_thread(self._board.apply_statuses, dict(zip(portion, statuses, strict=True)))
 
     async def _read_loop(self) -> None:
-        starts, pace = _starts(self._prefix, self._window), self._pace
+        pace = self._pace
+        starts, continued = _begin(self._board, self._prefix, self._window)
         failed, pauses = partial(self._mark_stale, "broker"), (pace.poll, pace.check, pace.retry)
         while True:
-            topics = TopicFollower(self._brokers, starts, pace.answer, failed, *pauses)
+            topics = TopicFollower(self._brokers, starts, pace.answer, failed, *pauses, continued)
             async with aclosing(topics.batches()) as batches:
                 async for records in batches:
                     self._clear_stale("broker")
@@ -133,7 +138,7 @@ class Feed:
                         await asyncio.to_thread(self._board.add, records, self._prefix)
                     self._read = self._read or topics.caught_up
                     if self._read_again:
-                        self._read_again = False
+                        self._read_again, continued = False, {}
                         break
 
     async def _state_loop(self) -> None:
@@ -163,17 +168,44 @@ class Feed:
 
 
 async def fill(board: Board, brokers: str, prefix: str, window: timedelta, seconds: float) -> None:
-    """Read the topics into a board once, up to their current ends. Raises: UsageError, BrokerUnavailable."""
+    """Read the topics into a board once, up to their current ends. Raises: UsageError, BrokerUnavailable.
+
+    A kept board reads on where it was, and forgets what is older than the window.
+    """
+    starts, continued = _begin(board, prefix, window)
     async with open_reader(brokers, seconds) as reader:
-        await reader.begin(_starts(prefix, window))
+        await reader.begin(starts, continued=continued)
         async with aclosing(reader.rest()) as batches:
             async for records in batches:
                 await asyncio.to_thread(board.add, records, prefix)
+    await asyncio.to_thread(board.forget, datetime.now(UTC) - window)
 
 
-def _starts(prefix: str, window: timedelta) -> dict[str, Start]:
-    recent = dict.fromkeys((prefix + topic for topic in _RECENT), datetime.now(UTC) - window)
-    return {prefix + TopicName.REVIEW: "earliest", **recent}
+def open_board(path: Path | None, brokers: str, prefix: str) -> Board:
+    """Open the board that is kept in a file; by default in the user's cache, and where that cannot be, a temporary one.
+
+    Raises: UsageError: the named file is no board, or cannot be written.
+    """
+    if path is not None:
+        return Board(path)
+    try:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(home, "groundwire")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        name = hashlib.sha256(f"{brokers}\0{prefix}".encode()).hexdigest()[:16]
+        return Board(folder / f"board-{name}.sqlite")
+    except (OSError, RuntimeError, UsageError) as exc:
+        log.info("review_board.temporary", why=str(exc))
+        return Board(SCRATCH)
+
+
+def _begin(
+    board: Board, prefix: str, window: timedelta
+) -> tuple[dict[str, Start], dict[TopicPartition, int]]:
+    """Return where each topic begins, and where a kept board reads on instead."""
+    since = datetime.now(UTC) - window
+    recent = dict.fromkeys((prefix + topic for topic in _RECENT), since)
+    return {prefix + TopicName.REVIEW: "earliest", **recent}, board.resume(since)
 
 
 class RedisStatuses:

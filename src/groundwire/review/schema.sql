@@ -112,3 +112,20 @@ CREATE TABLE IF NOT EXISTS dead_letters (
     UNIQUE (at_partition, at_offset)
 );
 CREATE INDEX IF NOT EXISTS dead_letters_by_time ON dead_letters (at_ms, at_partition, at_offset);
+
+-- How far each partition was read, and from when on what can be forgotten is held.
+CREATE TABLE IF NOT EXISTS read_to (
+    topic TEXT NOT NULL,
+    partition INTEGER NOT NULL,
+    next INTEGER NOT NULL,
+    PRIMARY KEY (topic, partition)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS held (since_ms INTEGER NOT NULL);
+
+-- Up to when users were erased.
+CREATE TABLE IF NOT EXISTS erased (
+    tenant_id TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    until_ms INTEGER NOT NULL,
+    PRIMARY KEY (tenant_id, user_id, until_ms)
+) WITHOUT ROWID;

@@ -17,7 +17,7 @@ from groundwire.messages.records import Retraction, ReviewDecision
 from groundwire.messages.topics import TopicName
 from groundwire.review.actions import ActionOutcome, Actions, Signer
 from groundwire.review.board import Board
-from groundwire.review.feed import Feed, RedisStatuses, fill
+from groundwire.review.feed import Feed, RedisStatuses, fill, open_board
 from groundwire.review.model import Item, Page, Related
 from groundwire.review.permissions import Permissions, Person, ViewScope
 
@@ -27,6 +27,11 @@ _GIVE_KEYS_FILE: Final = "give --keys-file or set GROUNDWIRE_KEYS_FILE"
 _NO_KEYS_FILE: Final = (
     "no keys file is configured, so that nobody is delegated and only what {reviewer!r} owns in the tenant {tenant!r}"
     f" is seen, which may be nothing: {_GIVE_KEYS_FILE}"
+)
+
+_FOR_NOTHING: Final = (
+    "{reviewer!r} is delegated for nothing in {tenants}, so that only what {reviewer!r} owns there is seen:"
+    " [reviewers] of the keys file says who reviews for a tenant"
 )
 
 
@@ -54,6 +59,13 @@ class Session:
         of_key = {tenant for key_id, key in keys if key_id == self.key_id for tenant in key.tenants}
         tenants = {self.tenant} if self.tenant else of_key or {"default"}
         return Permissions(keys).scope(Person(self.reviewer, frozenset(tenants)))
+
+    @property
+    def nothing(self) -> str | None:
+        """Return why a reviewer may see nothing: the keys file delegates them no tenant; None if it does."""
+        tenants = ", ".join(sorted(self.scope.own))
+        told = _FOR_NOTHING.format(reviewer=self.reviewer, tenants=tenants)
+        return None if self.scope.whole or self.keys is None else told
 
     def signer(self) -> Signer:
         """Return the signer. Raises: UsageError."""
@@ -114,12 +126,14 @@ class BoardSnapshot:
 
 async def take_snapshot(session: Session) -> BoardSnapshot:
     """Fill a board from the topics and check it against state. Raises: UsageError, BrokerUnavailable."""
-    snapshot = BoardSnapshot(Board(), session.warnings)
+    snapshot = BoardSnapshot(open_board(None, session.brokers, session.prefix), session.warnings)
     await fill(snapshot.board, session.brokers, session.prefix, session.window, session.seconds)
     settings = load_settings().model_copy(update={"topic_prefix": session.prefix})
     statuses = RedisStatuses.of(settings)
     try:
-        await Feed(snapshot.board, statuses, brokers=session.brokers, prefix=session.prefix).sync_state()
+        await Feed(snapshot.board, statuses, brokers=session.brokers, prefix=session.prefix).sync_state(
+            dropped=True
+        )
     except StateError as exc:
         snapshot.warnings.append(
             "state cannot be asked, so that some of this may be decided already; is Redis up and"

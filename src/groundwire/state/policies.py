@@ -10,7 +10,7 @@ from typing import Protocol
 
 import structlog
 
-from groundwire.errors import UsageError
+from groundwire.errors import StateUnavailable, UsageError
 from groundwire.policy import Policy, load_policy, parse_policy
 
 log = structlog.get_logger()
@@ -25,6 +25,24 @@ class PolicyKeeper(Protocol):
     async def get_policy(self, sha256: str) -> bytes | None:
         """Return a policy or None. Raises: StateUnavailable."""
         ...
+
+
+class PoliciesInState:
+    """Reads policies that workers have stored, for a command that needs no state: one that is away has none."""
+
+    def __init__(self, keeper: PolicyKeeper) -> None:
+        self._keeper: PolicyKeeper | None = keeper
+
+    async def put_policy(self, sha256: str, policy: bytes) -> None:
+        """Store nothing."""
+
+    async def get_policy(self, sha256: str) -> bytes | None:
+        try:
+            return await self._keeper.get_policy(sha256) if self._keeper else None
+        except StateUnavailable as exc:
+            log.warning("policy.state_away", error=str(exc), hint="--policies DIR names a folder of policies")
+            self._keeper = None  # each further one would be waited for as long
+            return None
 
 
 class PolicyStore:

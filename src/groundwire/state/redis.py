@@ -282,6 +282,26 @@ class RedisState:
             for first in range(0, len(keys), _SCANNED):
                 await self.server.call("UNLINK", *keys[first : first + _SCANNED])
 
+    async def probe(self) -> set[int]:
+        """Write to each primary; return the partitions of those that refuse or do not answer.
+
+        Raises: StateUnavailable: all do.
+        """
+        groups = {self.server.partitions_beside(at) for at in range(len(self.prefixes))}
+
+        async def write(partitions: Sequence[int]) -> StateUnavailable | None:
+            try:
+                await self.server.call("SET", self.prefixes[partitions[0]] + "alive", "1", "EX", 60)
+            except StateUnavailable as error:
+                return error
+            return None
+
+        failed = dict(zip(groups, await asyncio.gather(*map(write, groups)), strict=True))
+        errors = [error for error in failed.values() if error is not None]
+        if len(errors) == len(groups):
+            raise errors[0]
+        return {at for group, error in failed.items() if error is not None for at in group}
+
     async def waiting_count(self) -> int:
         """See `State`; of a cluster, from the primaries that answer."""
         return await self._queue.count("waiting")

@@ -83,7 +83,6 @@ class Bench:
         self.marked: list[InFlightMark | None] = []
         self.outcome_held = False
         self.concerned: list[set[int]] = []
-        self.unreachable: set[int] = set()
         self.is_cluster = False
         self.server = self
         self.health = Health(lambda: self.now)
@@ -147,9 +146,6 @@ class Bench:
 
     def failed(self, partitions):
         pass
-
-    def away(self):
-        return self.unreachable
 
     def partition_of(self, tenant_id, user_id):
         return partition_of(tenant_id, user_id, 8)

@@ -16,6 +16,8 @@ from aiokafka.consumer.fetcher import Fetcher, FetchResult
 from aiokafka.consumer.subscription_state import TopicPartitionState
 from aiokafka.producer import message_accumulator
 from aiokafka.producer.message_accumulator import MessageAccumulator
+from aiokafka.protocol.commit import OffsetCommitResponse_v3
+from aiokafka.protocol.group import HeartbeatResponse_v1
 from aiokafka.structs import OffsetAndMetadata
 from faust.app.base import App
 from faust.tables.manager import TableManager
@@ -177,10 +179,15 @@ async def test_a_fetch_that_waits_for_a_node_that_is_away_does_not_keep_the_cons
 async def test_a_busy_partition_waits_a_tenth_of_a_second_at_most_for_a_fetch_of_silent_ones(monkeypatch):
     """And the broker answers soon while records of a partition wait here for a moment."""
     as_faust_makes_it: Any = SimpleNamespace(
-        _fetch_max_wait_ms=1500, _client=SimpleNamespace(_metadata_update=None), commit=None
+        _fetch_max_wait_ms=1500,
+        _client=SimpleNamespace(_metadata_update=None, send=None),
+        _group_instance_id=None,
+        commit=None,
     )
     monkeypatch.setattr(AIOKafkaConsumerThread, "_create_worker_consumer", lambda *_: as_faust_makes_it)
-    consumer = LoopConsumer.__new__(LoopConsumer)._create_worker_consumer(None)
+    thread = LoopConsumer.__new__(LoopConsumer)
+    thread.consumer = Mock()
+    consumer = thread._create_worker_consumer(None)
     assert consumer._fetch_max_wait_ms == FETCH_WAIT == 100
     assert consumer._isolation_level == "read_committed"
     monkeypatch.setattr(AIOKafkaConsumerThread, "on_start", AsyncMock())
@@ -194,6 +201,55 @@ async def test_a_busy_partition_waits_a_tenth_of_a_second_at_most_for_a_fetch_of
     for fetcher._records in ({A: old, B: new}, {A: old}, {}):
         fetcher._get_actions_per_node(None)
     assert waits == [10, FETCH_WAIT, FETCH_WAIT], "one whose batches take for long is in no hurry"
+
+
+async def test_a_worker_ends_if_another_replaces_it_again_and_again_under_its_instance_id(monkeypatch):
+    now, answers = [1000.0], iter(())
+    monkeypatch.setattr(faust_patches.random, "randint", lambda _least, _most: 2)
+    monkeypatch.setattr(faust_patches.time, "monotonic", lambda: now[0])
+    refused, fenced = HeartbeatResponse_v1(0, 25), OffsetCommitResponse_v3(0, [("claims", [(0, 0), (1, 82)])])
+    good, unknown_topic = HeartbeatResponse_v1(0, 0), OffsetCommitResponse_v3(0, [("claims", [(0, 3)])])
+
+    async def send(node, request, **_):
+        return next(answers)
+
+    def worker(instance_id: str | None) -> tuple[Any, Any]:
+        coordinator = SimpleNamespace(member_id="m1")
+        client = SimpleNamespace(_metadata_update=None, send=send)
+        made: Any = SimpleNamespace(
+            _client=client, _coordinator=coordinator, _group_instance_id=instance_id, commit=None
+        )
+        monkeypatch.setattr(AIOKafkaConsumerThread, "_create_worker_consumer", lambda *_: made)
+        thread = LoopConsumer.__new__(LoopConsumer)
+        thread.consumer = Mock()
+        return thread._create_worker_consumer(None), thread.consumer.app
+
+    made, app = worker("gate-0")
+    answers = iter((good, refused, fenced, unknown_topic))
+    for count in range(1, 5):  # the second says the same of the first member
+        await made._client.send(0, None)
+        assert app.broker_answered.call_count == count
+    now[0] += 61
+    made._coordinator.member_id = "m2"
+    answers = iter((refused,))
+    await made._client.send(0, None)
+    app.give_up.assert_not_called()
+    now[0] += 1
+    made._coordinator.member_id = "m3"
+    answers = iter((fenced,))
+    await made._client.send(0, None)
+    assert "GROUNDWIRE_INSTANCE_ID" in str(app.give_up.call_args.args[0])
+    made, app = worker(None)
+    for made._coordinator.member_id in ("m1", "m2"):
+        answers = iter((refused,))
+        await made._client.send(0, None)
+    app.give_up.assert_not_called()
+
+
+def test_faust_gives_no_advice_while_a_worker_waits():
+    thread = LoopConsumer.__new__(LoopConsumer)
+    thread._ensure_consumer = Mock(side_effect=AssertionError)  # type: ignore[method-assign]
+    thread.verify_event_path(0.0, A)
 
 
 async def test_what_another_worker_commits_later_is_not_where_an_assignment_began(monkeypatch):

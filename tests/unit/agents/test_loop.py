@@ -6,6 +6,8 @@ import asyncio
 import json
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
@@ -15,7 +17,7 @@ from agents.book import LARGE
 from agents.crash_marks import GIVEN_UP
 from agents.hooks import Hook
 from agents.publisher import ProducerBroken
-from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable
+from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable, TopicsMissing
 from groundwire.gate.types import DeadLetter, Decided, Deferred, Provisional
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.topics import partition_of
@@ -81,10 +83,8 @@ async def test_an_idle_worker_ends_the_outage_when_state_answers_and_the_next_ba
     bench = Bench()
     bench.slow, bench.state_errors = 6.0, [AWAY] * 3
     await bench.run(record())
-    bench.unreachable = {0}
-    bench.partitions.state_answered()
+    bench.partitions.state_answered({0})
     assert bench.health.current == {"state"}, "its primary does not answer, though others do"
-    bench.unreachable = set()
     bench.partitions.state_answered()
     assert not bench.health.current
     bench.now += 100
@@ -149,10 +149,14 @@ async def test_an_error_of_our_own_is_tried_again_and_never_raised():
 
 async def test_what_a_batch_waits_for_ends_when_its_partition_is_revoked():
     """A worker without partitions would be reported as waiting for ever."""
-    for dependency in ("broker", "internal"):
+    for dependency, error in (
+        ("broker", BrokerUnavailable),
+        ("topics", TopicsMissing),
+        ("internal", KeyError),
+    ):
         bench = Bench()
         bench.prepare_errors = [KeyError("ours")] * 10_000 * (dependency == "internal")
-        bench.publish_errors = [BrokerUnavailable("away")] * 10_000
+        bench.publish_errors = [BrokerUnavailable("at first"), *[error("away")] * 10_000]
         await bench.begin(record())
         assert bench.health.current == {dependency}
         bench.loop.end()
@@ -482,3 +486,25 @@ async def test_a_hook_lets_batches_wait_without_holding_up_what_it_waits_for():
     bench.now = 1.0
     await bench.finish()
     assert (bench.loop.book.committable, full.asked) == (2, [1, 0])
+
+
+async def test_one_policy_decides_a_batch_also_one_that_waits_while_the_policy_changes():
+    bench, before, after = Bench(), [], []
+
+    def deciding(by: list[int]) -> Any:
+        async def prepare(records, *, ask_network):
+            by.append(records[0].offset)
+            return await bench.prepare(records, ask_network=ask_network)
+
+        async def apply_step(batch, *, deferred):
+            by.append(batch[0].record.offset)
+            return await bench.apply_step(batch, deferred=deferred)
+
+        return SimpleNamespace(prepare=prepare, apply_step=apply_step, provisional=bench.provisional)
+
+    bench.services.handler = deciding(before)
+    bench.state_errors = [AWAY] * 3 + [None] * 2
+    bench.lease.on_pause = lambda: setattr(bench.services, "handler", deciding(after))
+    await bench.run(record(7))
+    await bench.run(record(8))
+    assert (before, after[:2]) == ([7] * 5, [8, 8])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -13,11 +14,19 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
-from prometheus_client import REGISTRY
+from prometheus_client import REGISTRY, generate_latest
+from structlog.testing import capture_logs
 
 from agents.health import Health
 from agents.hooks import Batch
-from agents.observability import BatchMetrics, InternalErrors, Tracing, open_tracing, set_tenant_gauges
+from agents.observability import (
+    BatchMetrics,
+    InternalErrors,
+    LetterLog,
+    Tracing,
+    open_tracing,
+    set_tenant_gauges,
+)
 from agents.outputs import outputs
 from agents.wiring import build_assessor, count_model
 from groundwire import metrics
@@ -179,7 +188,7 @@ async def test_each_response_that_was_asked_about_is_progress_and_every_fault_is
     assert not health.alive()
     assessor.on_answer(facts({}), 1.0)
     assert health.alive()
-    assert health.ready() is False, "it has not joined its group"
+    assert health.unready() == "starting", "it has not joined its group"
     assert assessor.at_once == 3
     labels = {"kind": "prior", "result": "unreachable"}
     assert REGISTRY.get_sample_value("groundwire_model_questions_total", labels) is not None
@@ -255,3 +264,28 @@ async def test_gauges_show_the_fullest_tenant_and_a_refusal_counts_at_its_limit(
         before = value("tenant_refusals_total", limit="review")
         BatchMetrics("claims").after_publish(published(results))
         assert value("tenant_refusals_total", limit="review") - before == more
+
+
+def test_dead_letters_of_a_code_are_logged_ten_a_minute_and_then_counted():
+    now = [0.0]
+    letters = LetterLog(lambda: now[0])
+    with capture_logs() as lines:
+        for second in range(70):
+            now[0] = float(second)
+            for _ in range(5):
+                letters.note(record(second), RecordError(ErrorCode.INVALID_JSON, "no"))
+        letters.note(record(), RecordError(ErrorCode.TOO_LARGE, "no"))
+    told = Counter((line["event"], line["code"], line.get("records")) for line in lines)
+    assert told == {
+        ("record.dead", "invalid_json", None): 20,
+        ("record.dead_more", "invalid_json", 290): 1,
+        ("record.dead", "too_large", None): 1,
+    }
+
+
+def test_no_help_names_a_requirement_and_no_counter_has_a_second_series_for_its_beginning():
+    families = [family for family in REGISTRY.collect() if family.name.startswith("groundwire_")]
+    assert [family.name for family in families if re.search(r"[A-Z]\d?-\d", family.documentation)] == []
+    page = generate_latest(REGISTRY).decode()
+    assert "groundwire_decisions_total" in page
+    assert "_created" not in page

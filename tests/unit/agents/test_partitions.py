@@ -11,10 +11,12 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 from faust.types import TP
+from prometheus_client import REGISTRY
 
+from agents import health as health_module
 from agents.book import PartitionBook
 from agents.crash_marks import CrashMarks
-from agents.health import STALL_SECONDS, STATE_SECONDS, Health
+from agents.health import STALL_SECONDS, Health
 from agents.hooks import Batch, Hook
 from agents.lease import LeaseLost
 from agents.loop import PartitionLoop, Services
@@ -181,20 +183,40 @@ async def test_at_a_revocation_and_after_a_crash_work_in_progress_ends_and_nothi
 # Health
 
 
-def test_a_worker_is_ready_once_it_has_joined_and_while_it_waits_for_nothing():
+def test_an_idle_worker_is_ready_once_it_has_joined_and_while_broker_and_state_answer(monkeypatch):
+    logged: list[tuple[str, dict[str, Any]]] = []
+    said = SimpleNamespace(
+        **dict.fromkeys(("warning", "info"), lambda event, **at: logged.append((event, at)))
+    )
+    monkeypatch.setattr(health_module, "log", said)
     time = [1000.0]
     health = Health(lambda: time[0])
-    health.state_answered()
-    assert not health.ready()
+    time[0] += 300
+    assert health.unready() == "starting", "topics may be waited for, before anything is watched"
+    health.tick()
     health.partitions = 0
-    assert health.ready()
-    time[0] += STATE_SECONDS + 1
-    assert (health.waits_for, health.ready()) == ({"state"}, False)
-    health.state_answered()
-    health.begin("state")
-    assert not health.ready()
-    health.end("state")
-    assert health.ready()
+    assert health.unready() == ""
+    for dependency, other in (("broker", "state"), ("state", "broker")):
+        logged.clear()
+        pauses = REGISTRY.get_sample_value("groundwire_pauses_total", {"dependency": dependency})
+        for _ in range(150):
+            time[0] += 1
+            health.answered(other)
+            health.tick()
+        assert health.unready() == f"paused: {dependency}"
+        assert REGISTRY.get_sample_value("groundwire_paused", {"dependency": dependency}) == 1
+        assert not health.waiters(dependency), "no partition does"
+        assert logged == [
+            ("paused", {"dependency": dependency, **more}) for more in ({}, {"seconds": 60}, {"seconds": 120})
+        ]
+        health.answered(dependency)
+        assert health.unready() != "", "until the next tick"
+        health.tick()
+        assert health.unready() == ""
+        assert logged[-1] == ("resumed", {"dependency": dependency})
+        assert REGISTRY.get_sample_value("groundwire_pauses_total", {"dependency": dependency}) == pauses + 1
+    time[0] += 10
+    assert health.unready() == "paused: broker, state", "a loop that hangs does not tick"
 
 
 async def test_a_worker_is_dead_when_its_loop_or_its_work_stalls_for_no_known_reason():
@@ -207,6 +229,8 @@ async def test_a_worker_is_dead_when_its_loop_or_its_work_stalls_for_no_known_re
     await health.before_batch(Mock())
     assert health.alive(), "work that has only begun"
     time[0] += STALL_SECONDS + 1
+    health.answered("broker")
+    health.answered("state")
     health.tick()
     assert not health.alive()
     health.begin("broker")

@@ -19,6 +19,7 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
+    UnknownTopicOrPartitionError,
 )
 from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.structs import OffsetAndMetadata
@@ -38,7 +39,13 @@ from agents.publisher import AuditPublisher, ProducerBroken, Publisher
 from agents.recovery import WINDOW, StateReconciler, StateRecovery
 from agents.sealing import Committed, Sealer
 from groundwire import metrics
-from groundwire.errors import BrokerUnavailable, SchemeMismatch, SealUnavailable, StateUnavailable
+from groundwire.errors import (
+    BrokerUnavailable,
+    SchemeMismatch,
+    SealUnavailable,
+    StateUnavailable,
+    TopicsMissing,
+)
 from groundwire.kafka.connection import partition_of
 from groundwire.keys import ed25519
 from groundwire.messages.base import sha256_hex
@@ -57,7 +64,12 @@ class Producer:
         self.refused: dict[bytes, Exception] = {}
         self.failed: dict[bytes, Exception] = {}
 
+        self.missing: set[str] = set()
+        self.client = SimpleNamespace(force_metadata_update=AsyncMock(return_value=True))
+
     async def partitions_for(self, topic):
+        if topic in self.missing:
+            raise UnknownTopicOrPartitionError
         return {0, 1, 2}
 
     def create_batch(self):
@@ -173,6 +185,28 @@ async def test_what_may_pass_is_an_outage_a_broken_producer_is_none_and_each_fai
     await publisher.publish([output(b"good"), output(b"large", large=True)])
     grown = {why: count - before[why] for why, count in counted().items()}
     assert grown == {"refused": 3, "unavailable": 5, "broken": 2}
+
+
+async def test_a_topic_that_is_missing_is_told_from_a_broker_that_is_away_also_after_it_was_deleted(
+    publisher, producer, monkeypatch
+):
+    producer.missing = {"p.approved"}
+    with pytest.raises(TopicsMissing, match=r"p\.approved"):
+        await publisher.publish([output(b"a")])
+    producer.client.force_metadata_update.return_value = False
+    with pytest.raises(BrokerUnavailable) as away:
+        await publisher.publish([output(b"a")])
+    assert not isinstance(away.value, TopicsMissing)
+    producer.missing, producer.client.force_metadata_update.return_value = set(), True
+    send = producer.send_batch
+
+    async def deleted(*batch, **where):
+        producer.missing = {"p.approved"}
+        return await send(*batch, **where)
+
+    monkeypatch.setattr(producer, "send_batch", deleted)
+    with pytest.raises(TopicsMissing):
+        await publisher.publish([output(b"silence")])
 
 
 async def test_an_unreachable_broker_is_logged_once_a_minute(publisher, producer, monkeypatch):
@@ -448,7 +482,7 @@ async def test_a_worker_whose_settings_are_not_those_of_state_is_not_ready(monke
     with capture_logs() as lines:
         await turns(10)
     assert state.health.current == {"state_lost"}
-    assert not state.health.ready()
+    assert state.health.unready()
     assert [line["event"] for line in lines].count("state.scheme_mismatch") == 1
     await waiting
     assert not state.health.current

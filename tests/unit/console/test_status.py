@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
+import httpx
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from deploy.embedded.process import free_port
 from groundwire.console import workers
 from groundwire.console.settings import ScrapeTarget
-from groundwire.console.status import ReviewGauges
+from groundwire.console.status import ReviewGauges, serve_gauges
 from groundwire.console.workers import Workers
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.messages.base import to_milliseconds
@@ -248,3 +251,17 @@ def test_the_consoles_gauges_are_what_its_board_counts_of_closed_lists_of_labels
     assert "maria" not in text
     assert (asked[0].whole, asked[0].own, asked[1]) == ({"acme"}, frozenset(), now - timedelta(days=30))
     assert "groundwire_console_stale_seconds 5.0" in page(now - timedelta(seconds=5))
+
+
+def test_the_metrics_port_says_whether_the_console_reads_on():
+    told = {"caught_up": False, "away": False}
+    port, answers = free_port(), []
+    gauges = ReviewGauges(
+        make_room().board, [], lambda: None, lambda: datetime.now(UTC), Limits(), timedelta(1)
+    )
+    serve_gauges(gauges, "127.0.0.1", port, **{name: partial(told.get, name) for name in told})
+    for told["caught_up"], told["away"] in ((False, False), (True, False), (True, True)):
+        answer = httpx.get(f"http://127.0.0.1:{port}/ready")
+        answers.append((answer.status_code, answer.text.partition(":")[0]))
+    assert answers == [(503, "starting"), (200, "ok"), (503, "paused")]
+    assert "groundwire_review_limit" in httpx.get(f"http://127.0.0.1:{port}/metrics").text

@@ -6,6 +6,7 @@
 import asyncio
 import json
 import random
+import re
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -15,6 +16,7 @@ from aiokafka import TopicPartition
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from groundwire.cli.main import main
@@ -28,7 +30,7 @@ from groundwire.messages.identity import event_id
 from groundwire.policy import Policy
 from groundwire.replay import reading, report
 from groundwire.replay.reading import Rate, ReplayReader
-from groundwire.replay.rebuild import Prover, stored_outcome
+from groundwire.replay.rebuild import Progress, Prover, stored_outcome
 from groundwire.replay.report import (
     FileWriter,
     Replayed,
@@ -337,7 +339,8 @@ async def kept(place, values, *, start=0):
         prover.note_decision(value)
     for name in place.ends:
         prover.note_event(refusal(name))
-    return [value async for value in prover.keep(published())], prover.counts
+    names = [decision.decision_id async for decision in prover.keep(published())]
+    return names, prover.counts
 
 
 async def test_all_that_a_gate_published_is_kept_in_any_order_and_what_does_not_follow_left_out(
@@ -348,7 +351,7 @@ async def test_all_that_a_gate_published_is_kept_in_any_order_and_what_does_not_
     nowhere = otherwise(true, origin={"sha256": "0" * 64})
     with capture_logs() as logs:
         taken, counts = await kept(place, [forged, true.to_bytes(), nowhere])
-    assert taken == [true.to_bytes()]
+    assert taken == [true.decision_id]
     assert counts == {VerifyStatus.EQUAL: 1, VerifyStatus.DIFFERS: 2}
     named = [(line["event"], line["decision_id"], line["fields"]) for line in logs]
     assert named[0] == ("rebuild.left_out", "no-id", ["$.decision_id", "$.evidence.claim"])
@@ -361,8 +364,10 @@ async def test_all_that_a_gate_published_is_kept_in_any_order_and_what_does_not_
     place.ends.clear()
     order = Verdict.BLOCKED, Verdict.APPROVED, Verdict.REVIEW
     published = sorted(place.published.values(), key=lambda one: order.index(one.verdict))
-    by_verdict = [decision.to_bytes() for decision in published if decision.revision]
-    assert await kept(place, by_verdict) == (by_verdict, {VerifyStatus.EQUAL: len(by_verdict)})
+    by_verdict = [decision for decision in published if decision.revision]
+    taken, counts = await kept(place, [decision.to_bytes() for decision in by_verdict])
+    assert taken == [decision.decision_id for decision in by_verdict]
+    assert counts == {VerifyStatus.EQUAL: len(by_verdict)}
     assert len(by_verdict) > 50
 
 
@@ -370,11 +375,11 @@ async def test_neither_retention_nor_an_upgrade_nor_a_recreated_or_copied_topic_
     place, true = await one_claim(tmp_path / "a")
     (first,) = place.log
     place.log = [InboundRecord(first.topic, 0, first.offset, first.timestamp + 10**9, b"k", b"{}")]
-    assert await kept(place, [true.to_bytes()]) == ([true.to_bytes()], {VerifyStatus.MISSING: 1})
+    assert await kept(place, [true.to_bytes()]) == ([true.decision_id], {VerifyStatus.MISSING: 1})
     place.log.clear()
     values = [true.to_bytes(), otherwise(true, engine="0.0.9")]
     removed = await kept(place, values, start=true.origin.offset + 1)
-    assert removed == (values, {VerifyStatus.EXPIRED: 2})
+    assert removed == ([true.decision_id] * 2, {VerifyStatus.EXPIRED: 2})
 
     place = town(tmp_path / "b")
     texts = ("Search listens on port 9200", "The ledger keeps nine shards", "Backups run at two")
@@ -386,6 +391,30 @@ async def test_neither_retention_nor_an_upgrade_nor_a_recreated_or_copied_topic_
     taken, counts = await kept(place, values)
     assert len(taken) == 2
     assert counts[VerifyStatus.DIFFERS] == counts[VerifyStatus.CONTRADICTED] == 0
+
+
+async def test_a_rebuild_shows_how_far_it_is_every_ten_seconds():
+    now = [0.0]
+    progress = Progress(5_000, clock=lambda: now[0])
+
+    async def values():
+        for _ in range(3_000):
+            yield b""
+
+    read = progress.counted(values())
+    with capture_logs() as lines:
+        for seconds in range(21):
+            now[0] = float(seconds)
+            for _ in range(100):
+                await anext(read)
+            progress.tell()
+    assert [(line["decisions"], line["left"], line["a_second"], line["seconds_left"]) for line in lines] == [
+        (1_100, 3_900, 110, 35),
+        (2_100, 2_900, 105, 28),
+    ]
+    assert REGISTRY.get_sample_value("groundwire_rebuild_done") == 2_100
+    assert REGISTRY.get_sample_value("groundwire_rebuild_left") == 2_900
+    await read.aclose()
 
 
 @pytest.fixture
@@ -433,7 +462,10 @@ def test_verify_ends_with_0_1_or_3_and_names_decision_line_and_field(place, tmp_
         found, out, err = verify(tmp_path)
         path.write_text(before)
         assert (found, [part for part in said if part not in out]) == (status, []), said
-        assert out.startswith("line ")
+        if path == policy:  # once, however many decisions it made
+            assert re.fullmatch(r"missing  policy [0-9a-f]{64}: 3 decisions; --policies .*\n", out)
+        else:
+            assert out.startswith("line ")
         assert (", 0 differs" in err) is (status == 3)
     decisions.write_text(decisions.read_text().replace(*to_approved, 1))
     expected = {"where": "line 1", "decision_id": name, "status": "differs", "fields": ["$.approved"]}

@@ -12,6 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import pytest
+from aiokafka import TopicPartition
 from hypothesis import example, given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -19,7 +20,10 @@ from structlog.testing import capture_logs
 from groundwire.errors import ErrorCode, RecordError, UsageError
 from groundwire.kafka.store import MEMORY
 from groundwire.keys.attestation import Keys
+from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Kind, ReasonCode, Verdict
+from groundwire.messages.erasure import Erasure
+from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
 from groundwire.review.board import Board
@@ -766,3 +770,32 @@ def test_dependents_are_shown_to_who_sees_an_approved_or_retracted_item_until_th
     board.forget(NOW - timedelta(minutes=50))
     item = board.item(ADMIN, later[0].decision_id)
     assert named(board.dependents(ADMIN, item.current)) == ([("late", "approved")], 1)
+
+
+def test_a_kept_board_is_read_on_unless_more_is_wanted_than_it_holds(tmp_path):
+    path = tmp_path / "board.sqlite"
+    day = timedelta(days=1)
+    with FilledBoard(path) as board:
+        assert board.resume(NOW - day) == {}
+        board.add([record(decision("b"), 7), record(decision("a"), 3), retraction("c")])
+    review, retractions = TopicPartition("review", 0), TopicPartition("retractions", 0)
+    with FilledBoard(path) as board:
+        assert names(board.pending(ADMIN, Query(sort="oldest"))) == ["b", "a"]
+        assert board.resume(NOW) == {review: 8, retractions: 1}, "what was read in any order"
+        assert board.resume(NOW - 2 * day) == {}
+        board.add([record(decision("a"), 3)])
+        board.forget(NOW - day / 2)
+        assert board.resume(NOW - day / 2) == {review: 4}
+        assert board.resume(NOW - day) == {}, "what it forgot is read again"
+
+
+def test_what_a_user_said_before_their_erasure_leaves_a_kept_board_in_whatever_order_it_is_read():
+    before, after, others = decision("a", age=30), decision("b", age=1), decision("c", user="bob", age=30)
+    tombstone = Erasure("acme", "ann", NOW - timedelta(minutes=10))
+    key, at = b"acme:ann", to_milliseconds(NOW)
+    erased = InboundRecord(TopicName.RETRACTIONS, 0, 0, at, key, None, tuple(tombstone.headers))
+    for order in ((before, after, others, erased), (erased, before, after, others)):
+        board = filled(*order)
+        assert sorted(names(board.pending(ADMIN, Query()))) == ["b", "c"]
+        assert board.row("SELECT count(*) FROM decisions") == (2,)
+        assert board.row("SELECT count(*) FROM texts") == (2,)

@@ -88,6 +88,7 @@ def key_function(method: str, thresholds: Thresholds) -> KeyFunction:
     raise ValueError(f"dedup method must be one of {', '.join(METHODS)}, got {method!r}")
 
 
+@lru_cache(maxsize=64)
 def scheme(method: str, thresholds: Thresholds) -> str:
     """Return the id of all that stored keys and signatures depend on: any change of it needs a rebuild.
 
