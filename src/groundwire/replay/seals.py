@@ -91,7 +91,7 @@ WITH RECURSIVE chain (number, hash, before) AS (
 ), fork (number, hash) AS (
   SELECT number, hash FROM seals
   WHERE topic = :topic AND part = :part AND number NOT IN (SELECT number FROM chain) AND (
-    before IN (SELECT hash FROM chain) AND (before <> :head OR key IN (SELECT value FROM json_each(:ended)))
+    before IN (SELECT hash FROM chain) AND before <> :head
     OR before IS NULL AND (
       number > (SELECT min(number) FROM chain) OR EXISTS (SELECT 1 FROM chain WHERE before IS NULL)
     )
@@ -101,7 +101,18 @@ WITH RECURSIVE chain (number, hash, before) AS (
 )
 SELECT number FROM fork
 """
-"""Seals off the chain of a head; of later ones, which may be under way, those of expired keys."""
+"""Seals off the chain of a committed head; later ones may be under way."""
+
+_UNWITNESSED: Final = """
+WITH RECURSIVE held (hash, before) AS (
+  SELECT hash, before FROM seals
+  WHERE hash IN (SELECT value FROM json_each(:heads)) OR key NOT IN (SELECT value FROM json_each(:ended))
+  UNION
+  SELECT seals.hash, seals.before FROM seals JOIN held ON seals.hash = held.before
+)
+SELECT number, topic, part, hash, audit_at FROM seals WHERE hash NOT IN (SELECT hash FROM held)
+"""
+"""Seals of expired keys that neither a head nor a seal of a valid key follows: a thief can date one as it likes."""
 
 
 class SealFault(NamedTuple):
@@ -198,13 +209,25 @@ class SealEvidence:
         self.under_way[name] = min(begun, self._now, self.under_way.get(name, begun))
 
     def leave_out_forks(self) -> None:
-        """Drop seals off the committed chain: after a crash their records are sealed again."""
+        """Drop seals off the committed chain, whose records are sealed again, and of expired keys without a witness."""
+        for (topic, part), (_, head) in self.committed.items():
+            self._store.rows(_FORKS, topic=topic, part=part, head=head)
+        self._drop("SELECT number FROM forks")
         keys = self._store.rows("SELECT DISTINCT key FROM seals").fetchall()
         ended = json.dumps([key for (key,) in keys if self._is_beyond(key, self._now)])
-        for (topic, part), (_, head) in self.committed.items():
-            self._store.rows(_FORKS, topic=topic, part=part, head=head, ended=ended)
-        self._store.rows("DELETE FROM sealed WHERE seal IN (SELECT number FROM forks)")
-        self._store.rows("DELETE FROM seals WHERE number IN (SELECT number FROM forks)")
+        heads = json.dumps([name for _, name in self.committed.values()])
+        unwitnessed = self._store.rows(_UNWITNESSED, heads=heads, ended=ended).fetchall()
+        self._drop("SELECT value FROM json_each(?)", json.dumps([number for number, *_ in unwitnessed]))
+        chains = set(self._partitions())
+        for _, topic, part, name, at in unwitnessed:
+            if (topic, part) not in chains:  # else a crash may have left it
+                detail = "its key has expired, and no committed offset or later seal shows that it is older"
+                where = str(self._place_of_seal(at))
+                self._faults.append(SealFault("bad_seal", where, event_id("seal", name), detail))
+
+    def _drop(self, numbers: str, *values: object) -> None:
+        self._store.rows(f"DELETE FROM sealed WHERE seal IN ({numbers})", *values)  # noqa: S608 - our own words only
+        self._store.rows(f"DELETE FROM seals WHERE number IN ({numbers})", *values)  # noqa: S608 - as above
 
     def has_lost_seals(self, start: int) -> bool:
         """Say whether retention has removed the first seals, given the first offset.

@@ -359,6 +359,19 @@ def test_seals_that_the_group_has_not_committed_count_only_while_their_key_is_va
     assert chain.evidence.reached(CLAIMS, 0) == 2
 
 
+def test_a_seal_of_an_expired_key_counts_only_where_something_else_shows_that_it_is_older(tmp_path):
+    for witness in (None, "committed", "successor"):
+        chain = Chain(tmp_path)
+        seals = [chain.seal("old", NOW - 2 * HOUR), chain.seal("old", NOW - 2 * HOUR)]
+        chain.commit() if witness == "committed" else None
+        seals += [chain.seal("gate")] if witness == "successor" else []
+        assert chain.faults(*seals) == []
+        chain.evidence.leave_out_forks()
+        named = [(kind, "no committed offset or later seal" in detail) for kind, detail in chain.faults()]
+        assert named == ([] if witness else [("bad_seal", True)] * 2), witness
+        assert chain.evidence.reached(CLAIMS, 0) == (chain.last.end if witness else 0), witness
+
+
 def test_a_retraction_under_its_key_is_excused_by_records_of_its_own_topic_that_are_under_way(desk, tmp_path):
     wrong = []
     for why, behind, age, named in (
