@@ -91,6 +91,13 @@ def of_seal(seal: Seal) -> Output:
     return _audit(place, "seal", head.sha256, head.at, detail=seal.detail())
 
 
+def of_head(seal: Seal) -> Output:
+    """Return the record on `heads` of a seal, which replaces that of the seal before it."""
+    key, value = seal.head.input.encode(), seal.signed.model_dump_json().encode()
+    cause = InboundRecord(seal.head.topic, seal.head.partition, seal.head.end, 0, None, None)
+    return Output(TopicName.HEADS, key, value, [("content-type", b"application/json")], cause)
+
+
 def _outputs(result: Result) -> Iterator[Output]:
     record = result.record
     match result:

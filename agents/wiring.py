@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import product
@@ -17,6 +18,7 @@ from agents.app import build_app, declare_agent, role_of
 from agents.crash_marks import CrashMarks
 from agents.expiry import ReviewExpiry
 from agents.faust_patches import WorkerApp
+from agents.heads import HeadKeeper
 from agents.health import Health
 from agents.hooks import Hook
 from agents.loop import Handler, Services
@@ -101,7 +103,7 @@ class Worker:
         marks = CrashMarks(self.state, handler)
         hooks: list[Hook] = [health, InternalErrors(health), BatchMetrics(role.topic), marks]
         if settings.seal_key is not None:
-            hooks.append(build_sealer(settings.seal_key, self.app, publisher, health))
+            hooks.append(build_sealer(settings, settings.seal_key, self.app, publisher, health))
         if settings.tracing:
             hooks.append(open_tracing(name))
         self.services = Services(
@@ -225,7 +227,9 @@ def build_assessor(model: HttpModel, health: Health) -> Assessor:
     return assessor_of(model, note_asked)
 
 
-def build_sealer(key: Path, app: WorkerApp, publisher: Publisher, health: Health) -> Sealer:
+def build_sealer(
+    settings: Settings, key: Path, app: WorkerApp, publisher: Publisher, health: Health
+) -> Sealer:
     """Build the sealer. Raises: UsageError: the keys file is unreadable, or no key may seal now."""
     with naming("GROUNDWIRE_SEAL_KEY"):
         signer = SealSigner(key, now=_now)
@@ -234,7 +238,8 @@ def build_sealer(key: Path, app: WorkerApp, publisher: Publisher, health: Health
         consumer: Any = app.consumer
         return Committed.of(consumer.starts[tp]) if tp in consumer.starts else Committed(None, None)
 
-    return Sealer(signer, publisher.publish, committed, health, now=_now)
+    keeper = HeadKeeper(settings.heads_file, shlex.split(settings.heads_command))
+    return Sealer(signer, publisher.publish, committed, health, keep=keeper.keep, now=_now)
 
 
 def build_expiry(

@@ -52,6 +52,12 @@ class Settings(BaseSettings):
     keys_file: Path | None = Field(None, description="Signing keys and delegated reviewers, TOML.")
     seal_key: Path | None = Field(None, description="Keys file with the private seal key; none: no seals.")
     seal_keys: Path | None = Field(None, description="Keys file with workers' public seal keys.")
+    heads_file: Path | None = Field(
+        None, description="File to which workers append heads of their seals, beside the topic `heads`."
+    )
+    heads_command: str = Field(
+        "", description="Program that keeps what it reads, heads, e.g. in an object store."
+    )
     require_seals: bool = Field(
         default=False, description="`1`: rebuilds load only records sealed by GROUNDWIRE_SEAL_KEYS."
     )

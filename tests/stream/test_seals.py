@@ -106,6 +106,7 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
         await end(deployment)
         names = ("approved", "review", "blocked", "retractions", "audit", "regenerate")
         topics: Topics = {name: list(deployment.seen[name]) for name in names}
+        topics["heads"] = await deployment.stored("heads")
         public.write_bytes(public_keys(Keys.load(private))[0])
         head = ("seals", "head", "--seal-keys", str(public), "--format", "json")
         head_file.write_text((await deployment.succeeds(*head))[0])
@@ -113,9 +114,9 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
     office_keys = tmp_path / "keys.toml"
 
     async def verify(*, heads: bool = False, keys: Path = office_keys) -> list[Placed]:
-        seals = partial(read_seals, settings_of(environment), SealKeys(public))
         known = read_heads(head_file) if heads else ()
-        return await not_derived(environment, Signatures(seals, known, Keys.load(keys)))
+        seals = partial(read_seals, settings_of(environment), SealKeys(public), heads=known)
+        return await not_derived(environment, Signatures(seals, Keys.load(keys)))
 
     async def rewritten(changed: Topics, *, heads: bool = False) -> list[Placed]:
         """Delete the topics, fill them with other records on some, and verify."""
@@ -290,10 +291,14 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
         names = ("approved", "review", "blocked", "audit")
         return {name: [seen for seen in topics[name] if not gone(seen)] for name in names}
 
-    placed = await rewritten(without(is_of_it), heads=True)
+    emptied = without(is_of_it)
+    placed = await rewritten(emptied)
     there = details([one for one in placed if one.where == "/".join(map(str, own))])
-    assert "anchored" in there, placed
+    assert "head is kept elsewhere" in there, placed
     assert "committed last" in there, "the committed offsets of the group reveal it, too"
+    found = await rewritten(emptied | {"heads": []}, heads=True)
+    assert "head is kept elsewhere" in details(found), "a file reveals what the topic does not any more"
+    assert "no head is kept" in details(await rewritten({"heads": []}))
     placed = await rewritten(without(lambda seen: seen is last or seen.header("ce_id") in covered))
     assert "committed last" in details(placed), placed
 

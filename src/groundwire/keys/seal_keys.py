@@ -60,7 +60,13 @@ class SealSigner:
             raise SealUnavailable(f"the key {key_id} is gone from the keys file")
         if not key.command:
             return key.sign(data)
-        signature = await _signed_by_command(key.command, data)
+        printed = await run_command(key.command, data, "that signs")
+        signature = printed
+        if len(printed) != SIGNATURE_BYTES:
+            with suppress(binascii.Error):
+                signature = base64.b64decode(printed.strip(), validate=True)
+        if len(signature) != SIGNATURE_BYTES:
+            raise SealUnavailable(f"the command that signs printed no signature of {SIGNATURE_BYTES} bytes")
         if not key.verifies(data, signature):
             raise SealUnavailable(
                 f"the command of the key {key_id} signs with another key than its public_key"
@@ -99,20 +105,20 @@ def required_seal_keys(settings: Settings) -> SealKeys:
         return SealKeys(settings.seal_keys)
 
 
-async def _signed_by_command(command: list[str], data: bytes) -> bytes:
-    """Have a program sign what it reads from standard input: it prints 64 bytes, or the same in base64."""
+async def run_command(command: list[str], data: bytes, purpose: str) -> bytes:
+    """Have a program read data from standard input; return what it prints. Raises: SealUnavailable."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, start_new_session=True, limit=_MOST_PRINTED
         )
     except (OSError, ValueError) as exc:
-        raise SealUnavailable(f"the command that signs cannot be run: {type(exc).__name__}") from exc
+        raise SealUnavailable(f"the command {purpose} cannot be run: {type(exc).__name__}") from exc
     try:
         async with asyncio.timeout(_COMMAND_SECONDS):
             printed = await _asked(process, data)
             ended = await process.wait()
     except TimeoutError as exc:
-        raise SealUnavailable(f"the command that signs took longer than {_COMMAND_SECONDS:g} s") from exc
+        raise SealUnavailable(f"the command {purpose} took longer than {_COMMAND_SECONDS:g} s") from exc
     finally:
         # kill it and whatever it has started, unless it has ended; what its pipe still holds is dropped
         if process.returncode is None:
@@ -124,14 +130,8 @@ async def _signed_by_command(command: list[str], data: bytes) -> bytes:
                     pass
                 await process.wait()
     if ended:
-        raise SealUnavailable(f"the command that signs ended with {ended}")
-    signature = printed
-    if len(printed) != SIGNATURE_BYTES:
-        with suppress(binascii.Error):
-            signature = base64.b64decode(printed.strip(), validate=True)
-    if len(signature) != SIGNATURE_BYTES:
-        raise SealUnavailable(f"the command that signs printed no signature of {SIGNATURE_BYTES} bytes")
-    return signature
+        raise SealUnavailable(f"the command {purpose} ended with {ended}")
+    return printed
 
 
 async def _asked(process: Process, data: bytes) -> bytes:

@@ -97,6 +97,20 @@ class SealHead(BaseModel):
         """The seal's name in the next one."""
         return sha256_hex(self.to_bytes())
 
+    @property
+    def input(self) -> str:
+        """The input partition, as in `groundwire.claims/0`: the key on `heads`."""
+        return f"{self.topic}/{self.partition}"
+
+
+class SignedHead(BaseModel):
+    """A head as `heads` and files elsewhere hold it, one JSON object a record or line."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    seal: SealHead
+    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
+
 
 @dataclass(frozen=True, slots=True)
 class Seal:
@@ -126,13 +140,14 @@ class Seal:
         """Whether count and root of the head are those of the outputs."""
         return (len(self.outputs), root_of(self.outputs)) == (self.head.count, self.head.root)
 
+    @property
+    def signed(self) -> SignedHead:
+        """The head as it is kept elsewhere."""
+        return SignedHead(seal=self.head, signature=self.signature.hex())
+
     def detail(self) -> dict[str, object]:
         """Return `detail` of the audit event."""
-        return {
-            "seal": self.head.model_dump(mode="json"),
-            "signature": self.signature.hex(),
-            "outputs": list(map(str, self.outputs)),
-        }
+        return {**self.signed.model_dump(mode="json"), "outputs": list(map(str, self.outputs))}
 
 
 def seal_of(value: bytes) -> Seal | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -38,7 +38,7 @@ from groundwire.messages.erasure import Erasures
 from groundwire.messages.headers import InboundRecord, deferred_record, header
 from groundwire.messages.identity import decision_id, event_id, retraction_id, subject_of_decision
 from groundwire.messages.records import Retraction
-from groundwire.messages.seals import MAX_AT_ONCE, SEALED, Seal, path_of
+from groundwire.messages.seals import MAX_AT_ONCE, SEALED, Seal, SignedHead, path_of, seal_of
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.replay.reading import CLOCK_SKEW, PATIENCE
 
@@ -79,6 +79,8 @@ CREATE INDEX IF NOT EXISTS seals_by_end ON seals (topic, part, end);
 CREATE INDEX IF NOT EXISTS seals_by_number ON seals (topic, part);
 CREATE INDEX IF NOT EXISTS seals_by_before ON seals (before);
 CREATE TABLE IF NOT EXISTS forks (number INTEGER PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS dropped (hash TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS heads (hash TEXT PRIMARY KEY, topic TEXT, part INTEGER, time INTEGER) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS waiting (topic TEXT, part INTEGER, at INTEGER, PRIMARY KEY (topic, part, at)) WITHOUT ROWID;
 """
 
@@ -106,37 +108,27 @@ SELECT number FROM fork
 _UNWITNESSED: Final = """
 WITH RECURSIVE held (hash, before) AS (
   SELECT hash, before FROM seals
-  WHERE hash IN (SELECT value FROM json_each(:heads)) OR key NOT IN (SELECT value FROM json_each(:ended))
+  WHERE hash IN (SELECT value FROM json_each(:committed)) OR hash IN (SELECT hash FROM heads)
+  OR key NOT IN (SELECT value FROM json_each(:ended))
   UNION
   SELECT seals.hash, seals.before FROM seals JOIN held ON seals.hash = held.before
 )
 SELECT number, topic, part, hash, audit_at FROM seals WHERE hash NOT IN (SELECT hash FROM held)
 """
-"""Seals of expired keys that neither a head nor a seal of a valid key follows: a thief can date one as it likes."""
+"""Seals of expired keys that no commit, head or seal of a valid key follows: a thief can date one as it likes."""
 
 
 class SealFault(NamedTuple):
     """A fault of a seal, or of a record that a seal should cover.
 
-    `kind`: `bad_seal`, `broken_chain`, `removed` or `unsealed`; `where`: position of the record, or the partition.
+    `kind`: `bad_seal`, `broken_chain`, `removed`, `unsealed` or `unanchored`; `where`: position of the record, or the
+    partition.
     """
 
     kind: str
     where: str
     id: str | None
     detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChainHead:
-    """The last seal of an input partition: anchored elsewhere, it shows that a chain was truncated."""
-
-    topic: str
-    partition: int
-    end: int
-    seal: str
-    at: datetime
-    key: str
 
 
 class SealEvidence:
@@ -215,18 +207,20 @@ class SealEvidence:
         self._drop("SELECT number FROM forks")
         keys = self._store.rows("SELECT DISTINCT key FROM seals").fetchall()
         ended = json.dumps([key for (key,) in keys if self._is_beyond(key, self._now)])
-        heads = json.dumps([name for _, name in self.committed.values()])
-        unwitnessed = self._store.rows(_UNWITNESSED, heads=heads, ended=ended).fetchall()
+        committed = json.dumps([name for _, name in self.committed.values()])
+        unwitnessed = self._store.rows(_UNWITNESSED, committed=committed, ended=ended).fetchall()
         self._drop("SELECT value FROM json_each(?)", json.dumps([number for number, *_ in unwitnessed]))
         chains = set(self._partitions())
         for _, topic, part, name, at in unwitnessed:
             if (topic, part) not in chains:  # else a crash may have left it
-                detail = "its key has expired, and no committed offset or later seal shows that it is older"
+                detail = "its key has expired, and no committed offset, kept head or later seal shows that it is older"
                 where = str(self._place_of_seal(at))
                 self._faults.append(SealFault("bad_seal", where, event_id("seal", name), detail))
 
     def _drop(self, numbers: str, *values: object) -> None:
         self._store.rows(f"DELETE FROM sealed WHERE seal IN ({numbers})", *values)  # noqa: S608 - our own words only
+        names = f"SELECT hash FROM seals WHERE number IN ({numbers})"  # noqa: S608 - as above
+        self._store.rows(f"INSERT OR IGNORE INTO dropped {names}", *values)
         self._store.rows(f"DELETE FROM seals WHERE number IN ({numbers})", *values)  # noqa: S608 - as above
 
     def has_lost_seals(self, start: int) -> bool:
@@ -244,6 +238,7 @@ class SealEvidence:
     def faults(self) -> Iterator[SealFault]:
         """Yield all faults, but for unsealed decisions: `explain` reports those."""
         yield from self._faults
+        yield from self._missing_heads()
         for topic, part in self._partitions():
             yield from self._broken_chain(topic, part)
         for partition, (_, name) in sorted(self.committed.items()):
@@ -311,30 +306,51 @@ class SealEvidence:
         query = "SELECT 1 FROM sealed JOIN seals ON number = seal WHERE id = ? AND time > ?"
         return any(self._row(query, decision_id(subject, number), since) for number in later)
 
-    def heads(self) -> Iterator[ChainHead]:
+    def heads(self) -> Iterator[RecordPlace]:
+        """Yield the position of the last seal of each input partition."""
         query = (
-            "SELECT topic, part, end, hash, time, key FROM seals WHERE topic = ? AND part = ?"
-            " ORDER BY end DESC, number DESC LIMIT 1"
+            "SELECT audit_at FROM seals WHERE topic = ? AND part = ? ORDER BY end DESC, number DESC LIMIT 1"
         )
         for partition in self._partitions():
-            topic, part, end, name, time, key = self._row(query, *partition)
-            yield ChainHead(topic, part, end, name, from_microseconds(time), key)
+            yield self._place_of_seal(self._row(query, *partition)[0])
 
     def _partitions(self) -> list[tuple[str, int]]:
         query = "SELECT DISTINCT topic, part FROM seals ORDER BY topic, part"
         return self._store.rows(query).fetchall()
 
-    def missing_heads(self, anchored: Iterable[Mapping[str, Any]]) -> Iterator[SealFault]:
-        """Yield anchored heads that `audit` no longer holds. Raises: UsageError."""
-        for each in anchored:
-            try:
-                where, name = f"{each['topic']}/{each['partition']}", bytes.fromhex(each["seal"]).hex()
-            except (LookupError, TypeError, ValueError):
-                raise UsageError(
-                    "--heads: each line is a head as `groundwire seals head` prints it"
-                ) from None
-            if not self._row("SELECT 1 FROM seals WHERE hash = ?", name):
-                yield SealFault("broken_chain", where, None, f"the head {name} that was anchored is gone")
+    def note_head(self, value: bytes, where: str) -> None:
+        """Add a head that is kept elsewhere: on `heads`, or in a file."""
+        try:
+            head = SignedHead.model_validate_json(value)
+        except ValueError:
+            self._faults.append(SealFault("bad_seal", where, None, "it is no signed head of a seal"))
+            return
+        seal = head.seal
+        state = self._keys.check(Seal(seal, bytes.fromhex(head.signature), ()))
+        if state is not AttestationState.VALID:
+            self._faults.append(
+                SealFault("bad_seal", where, None, f"the head of {seal.input}: {_WHY[state]}")
+            )
+        else:
+            self._store.put("heads", seal.sha256, seal.topic, seal.partition, to_microseconds(seal.at))
+
+    def _missing_heads(self) -> Iterator[SealFault]:
+        """Yield heads that `audit` no longer holds, and the chains that a cut without a trace could shorten."""
+        kept = self._now - timedelta(days=TopicName.AUDIT.retention_days or 0)
+        query = (
+            "SELECT hash, topic, part, time FROM heads"
+            " WHERE hash NOT IN (SELECT hash FROM seals) AND hash NOT IN (SELECT hash FROM dropped)"
+        )
+        for name, topic, part, time in self._store.rows(query):
+            if not self.audit_is_cut or from_microseconds(time) > kept:
+                detail = f"the seal {name}, whose head is kept elsewhere, is gone"
+                yield SealFault("broken_chain", f"{topic}/{part}", None, detail)
+        query = "SELECT topic, part FROM seals EXCEPT SELECT topic, part FROM heads"
+        anchored = self._row("SELECT 1 FROM heads LIMIT 1") is not None
+        for topic, part in self._store.rows(query) if anchored else [(self._prefix + TopicName.HEADS, None)]:
+            where = topic if part is None else f"{topic}/{part}"
+            detail = "no head is kept: that records, seals and offsets were cut together would not be seen"
+            yield SealFault("unanchored", where, None, detail)
 
     def place_of_decision(self, name: str) -> tuple[RecordPlace, RecordPlace] | None:
         """Return the positions of a sealed decision and of its seal; None: no seal covers this id."""
@@ -465,14 +481,18 @@ _WHY: Final = {
 }
 
 
-async def read_seals(settings: Settings, keys: SealKeys, store: Store) -> SealEvidence:
+async def read_seals(
+    settings: Settings, keys: SealKeys, store: Store, heads: Iterable[SignedHead] = ()
+) -> SealEvidence:
     """Read the output topics, then the seals: what was published before is sealed by then.
 
-    Raises: UsageError, BrokerUnavailable.
+    `heads`: those that are kept in a file. Raises: UsageError, BrokerUnavailable.
     """
     names = {topic: settings.topic_prefix + topic for topic in (*SEALED, *_INPUTS)}
     async with open_reader(settings.brokers, PATIENCE) as reader:
         evidence = await _evidence(settings, keys, store, reader)
+        for head in heads:
+            evidence.note_head(head.model_dump_json().encode(), "--heads")
         others: dict[str, Start] = {names[t]: "earliest" for t in SEALED if t is not TopicName.AUDIT}
         await reader.begin(others)
         async for record in reader.records():
@@ -527,6 +547,11 @@ async def _audit(
         partitions = list(await reader.ends(settings.topic_prefix + topic))
         group = settings.group_prefix + role
         evidence.committed |= await committed_of(settings.brokers, group, partitions, PATIENCE)
+    with suppress(UsageError):  # there is no such topic: the evidence says that there are no heads
+        await reader.begin({settings.topic_prefix + TopicName.HEADS: "earliest"})
+        async for record in reader.records():  # before the seals: those of all heads are there
+            if record.value is not None:
+                evidence.note_head(record.value, str(RecordPlace.of(record)))
     await reader.begin({settings.topic_prefix + TopicName.AUDIT: "earliest"})
     starts = {each.partition: start for each, start in reader.positions.items()}
     async for record in reader.records():
@@ -535,12 +560,28 @@ async def _audit(
     evidence.leave_out_forks()
 
 
-def read_heads(path: Path) -> list[dict[str, Any]]:
-    """Read chain heads, one JSON object a line, as `groundwire seals head` prints them. Raises: UsageError."""
+async def read_last_seals(settings: Settings, evidence: SealEvidence) -> list[SignedHead]:
+    """Return the head of the last seal of each input partition, to be kept elsewhere. Raises: BrokerUnavailable."""
+    async with open_reader(settings.brokers, PATIENCE) as reader:
+        ranges = await reader.ranges(settings.topic_prefix + TopicName.AUDIT)
+        found = [
+            seal_of(each.value or b"") async for each in reader.records_at(list(evidence.heads()), ranges)
+        ]
+    return sorted(
+        (seal.signed for seal in found if seal), key=lambda each: (each.seal.topic, each.seal.partition)
+    )
+
+
+def read_heads(path: Path) -> list[SignedHead]:
+    """Read heads, one JSON object a line, as `groundwire seals head` prints them. Raises: UsageError."""
     try:
-        return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    except (OSError, ValueError, RecursionError):
-        raise UsageError(f"--heads: {path} does not hold one JSON object a line") from None
+        return [
+            SignedHead.model_validate_json(line) for line in path.read_bytes().splitlines() if line.strip()
+        ]
+    except (OSError, ValueError):
+        raise UsageError(
+            f"--heads: {path} does not hold one head a line, as `groundwire seals head --format json` prints it"
+        ) from None
 
 
 class Unsealed(Exception):

@@ -2,7 +2,7 @@
 
 import json
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from uuid import NAMESPACE_OID, UUID, uuid5
@@ -25,7 +25,7 @@ from groundwire.messages.erasure import Erasure, Erasures
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import event_id, retraction_id
 from groundwire.messages.records import Retraction
-from groundwire.messages.seals import MAX_AT_ONCE, Seal, SealedOutput, SealHead, root_of
+from groundwire.messages.seals import MAX_AT_ONCE, Seal, SealedOutput, SealHead, root_of, seal_of
 from groundwire.messages.topics import TopicName
 from groundwire.replay import seals as module
 from groundwire.replay.seals import SealEvidence, read_heads, read_seals
@@ -54,6 +54,11 @@ def seal_after(last, signing, offset, outputs=(), *, audit=0, **fields):
     return head, InboundRecord("t.audit", audit, offset, 0, output.key, output.value, tuple(output.headers))
 
 
+def faults_of(evidence):
+    """Return what is wrong, whether or not heads are kept elsewhere."""
+    return [fault for fault in evidence.faults() if fault.kind != "unanchored"]
+
+
 class Chain:
     """Empty seals of one partition, under a valid or an expired key."""
 
@@ -75,14 +80,18 @@ class Chain:
     def faults(self, *records):
         for record in records:
             self.evidence.note_published(record)
-        return [(fault.kind, fault.detail) for fault in self.evidence.faults()]
+        return [(fault.kind, fault.detail) for fault in faults_of(self.evidence)]
 
 
+@dataclass
 class History:
     """What workers have published and sealed; `chains` are the seals that others follow."""
 
-    def __init__(self, key):
-        self.key, self.approved, self.audit, self.heads, self.chains = key, [], [], {}, {}
+    key: object
+    approved: list = field(default_factory=list)
+    audit: list = field(default_factory=list)
+    heads: dict = field(default_factory=dict)
+    chains: dict = field(default_factory=dict)
 
     def publish(self, partition, offset, value=None, name=""):
         value = value if value is not None else f"{partition} {offset}".encode()
@@ -126,8 +135,11 @@ class Desk:
             history.seal(0, offset + 1, [output], committed=True)
         return history
 
-    def evidence(self, history, audit=None, approved=None, *, cut=False, now=NOW):
+    def evidence(self, history, audit=None, approved=None, *, cut=False, now=NOW, heads=None):
+        """Return what topics hold; `heads`: on the topic `heads`, None: the last one of each partition."""
         evidence = SealEvidence(Store(), "t.", self.keys, now=now)
+        for value in [head_of(history, each) for each in history.chains] if heads is None else heads:
+            evidence.note_head(value, "t.heads/0@0")
         given = (history.approved, approved), (history.audit, audit)
         for record in (one for all_of, some in given for one in (all_of if some is None else some)):
             evidence.note_published(record)
@@ -144,6 +156,12 @@ class Desk:
 
     def kinds(self, *arguments, **options):
         return {fault.kind for fault in self.faults(*arguments, **options)}
+
+
+def head_of(history, partition):
+    """Return the last head of a partition, as `heads` holds it."""
+    seal = seal_of(history.audit[history.chains[partition][-1]].value)
+    return seal.signed.model_dump_json().encode()
 
 
 def decided(revision, offset=0, text="It holds.", at=NOW):
@@ -183,9 +201,8 @@ def test_the_seals_of_workers_that_crash_verify_and_no_seal_or_record_can_be_rem
         history, rng = desk.history(seed), Random(seed)
         evidence = desk.evidence(history)
         assert list(evidence.faults()) == [], seed
-        assert [each.partition for each in evidence.heads()] == sorted(history.heads)
-        head = {"topic": CLAIMS, "partition": 0, "seal": history.heads[0].sha256}
-        assert list(evidence.missing_heads([head])) == []
+        last = [history.chains[partition][-1] for partition in sorted(history.heads)]
+        assert [each.offset for each in evidence.heads()] == last
         for place in (place for chain in history.chains.values() for place in chain):
             left = history.audit[:place] + history.audit[place + 1 :]
             assert "broken_chain" in desk.kinds(history, left), (seed, place)
@@ -236,19 +253,46 @@ def test_retention_of_audit_breaks_no_chain_wherever_it_cuts_and_excuses_no_late
         assert (evidence.has_lost_seals(7), evidence.has_lost_seals(0)) == (is_lost, False), age
 
 
-def test_an_anchored_head_that_is_gone_is_named_and_what_is_no_head_refused(desk, tmp_path):
-    history = desk.history("anchored")
-    head, place = history.heads[0], history.chains[0][-1]
-    anchored = [{"topic": CLAIMS, "partition": 0, "seal": head.sha256}]
-    evidence = desk.evidence(history, history.audit[:place])
-    (fault,) = evidence.missing_heads(anchored)
-    assert (fault.kind, fault.where) == ("broken_chain", f"{CLAIMS}/0")
-    for seal in ({"seal": head.sha256}, anchored[0] | {"seal": "\ud800"}, anchored[0] | {"seal": 7}):
+def test_a_cut_that_left_nothing_to_compare_is_named_by_a_head_and_without_one_that_is_said(desk):
+    history = next(history for history in map(desk.history, range(9)) if len(history.chains) > 1)
+    partition = next(iter(history.chains))
+    rest = replace(
+        history,
+        approved=[each for each in history.approved if not each.value.startswith(b"%d " % partition)],
+        audit=[each for each in history.audit if seal_of(each.value).head.partition != partition],
+        heads={each: head for each, head in history.heads.items() if each != partition},
+        chains={},
+    )
+    assert desk.kinds(rest, heads=[]) == {"unanchored"}, "no head is kept, and no fault is left to see"
+    heads = [head_of(history, each) for each in history.chains]
+    assert desk.kinds(history, heads=heads) == set()
+    (fault,) = desk.faults(rest, heads=heads)
+    assert (fault.kind, fault.where) == ("broken_chain", f"{CLAIMS}/{partition}")
+    # retention has taken the seal of an input partition that is idle
+    later = NOW + timedelta(days=366)
+    assert "broken_chain" not in desk.kinds(rest, heads=heads, cut=True, now=later)
+    assert "broken_chain" in desk.kinds(rest, heads=heads, now=later), "nothing says that it was retention"
+    # the head of another partition does not stand for this one's
+    others = [head for at, head in zip(history.chains, heads, strict=True) if at != partition]
+    assert [(fault.kind, fault.where) for fault in desk.faults(history, heads=others)] == [
+        ("unanchored", f"{CLAIMS}/{partition}")
+    ]
+
+
+def test_a_head_that_no_gate_has_signed_is_named_and_a_file_without_heads_refused(desk, tmp_path):
+    history = desk.history("heads")
+    true = json.loads(head_of(history, 0))
+    for value in (b"7", b"[" * 100_000, b"\xff", json.dumps(true | {"signature": "0" * 128}).encode()):
+        assert "bad_seal" in desk.kinds(history, heads=[value]), value[:20]
+    forged = json.dumps(true | {"seal": true["seal"] | {"end": 7_000}}).encode()
+    assert "bad_seal" in desk.kinds(history, heads=[forged])
+    path = tmp_path / "heads.jsonl"
+    for text in ("[" * 100_000, "{}", json.dumps(true) + "x"):
+        path.write_text(text)
         with pytest.raises(UsageError, match="--heads"):
-            list(evidence.missing_heads([seal]))
-    (tmp_path / "heads.jsonl").write_text("[" * 100_000)
-    with pytest.raises(UsageError, match="--heads"):
-        read_heads(tmp_path / "heads.jsonl")
+            read_heads(path)
+    path.write_text(f"{json.dumps(true)}\n\n{json.dumps(true)}\n")
+    assert [each.seal for each in read_heads(path)] == [history.heads[0]] * 2
 
 
 def test_a_decision_is_superseded_by_a_sealed_one_of_a_later_revision_unless_an_erasure_separates_them(desk):
@@ -360,14 +404,21 @@ def test_seals_that_the_group_has_not_committed_count_only_while_their_key_is_va
 
 
 def test_a_seal_of_an_expired_key_counts_only_where_something_else_shows_that_it_is_older(tmp_path):
-    for witness in (None, "committed", "successor"):
+    for witness in (None, "committed", "head", "successor"):
         chain = Chain(tmp_path)
         seals = [chain.seal("old", NOW - 2 * HOUR), chain.seal("old", NOW - 2 * HOUR)]
         chain.commit() if witness == "committed" else None
         seals += [chain.seal("gate")] if witness == "successor" else []
+        if witness == "head":
+            chain.evidence.note_head(
+                seal_of(seals[-1].value).signed.model_dump_json().encode(), "t.heads/0@0"
+            )
         assert chain.faults(*seals) == []
         chain.evidence.leave_out_forks()
-        named = [(kind, "no committed offset or later seal" in detail) for kind, detail in chain.faults()]
+        named = [
+            (kind, "no committed offset, kept head or later seal" in detail)
+            for kind, detail in chain.faults()
+        ]
         assert named == ([] if witness else [("bad_seal", True)] * 2), witness
         assert chain.evidence.reached(CLAIMS, 0) == (chain.last.end if witness else 0), witness
 
@@ -490,7 +541,7 @@ async def test_before_the_first_seal_a_retraction_is_excused_by_what_its_group_h
         monkeypatch.setattr(module, "open_reader", reader)
         monkeypatch.setattr(module, "committed_of", committed_of)
         evidence = await read_seals(Settings(topic_prefix="t."), keys, Store())
-        wrong += [why] * ([fault.kind for fault in evidence.faults()] != ["unsealed"] * named)
+        wrong += [why] * ([fault.kind for fault in faults_of(evidence)] != ["unsealed"] * named)
     assert wrong == []
 
 
