@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.response_case import fan_out
 from groundwire.gate.tree import is_code, reviewed
 from groundwire.gate.types import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
-from groundwire.messages.base import format_time, from_milliseconds, immutable, to_milliseconds
+from groundwire.messages.base import format_time, from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import AuditEvent, AuditType, Decision, Kind, Place, Verdict
 from groundwire.messages.headers import (
     ATTEMPTS,
@@ -31,15 +32,16 @@ from groundwire.replay.review_closures import closed_by
 ACTOR: Final = "groundwire"
 
 
-@immutable
+@dataclass(slots=True)
 class Output:
-    """A record to publish, and the input record it comes from."""
+    """A record to publish, and the input record it comes from; `partition`: where it was published last."""
 
     topic: TopicName
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes]]
     cause: InboundRecord
+    partition: int = field(default=-1, compare=False)
 
 
 def outputs(results: Sequence[Result]) -> list[Output]:

@@ -102,7 +102,8 @@ class Publisher:
                     topic = self._prefix + output.topic
                     if topic not in partitions:
                         partitions[topic] = sorted(await producer.partitions_for(topic))
-                    groups[topic, partition_of(output.key, partitions[topic])].append(output)
+                    output.partition = partition_of(output.key, partitions[topic])
+                    groups[topic, output.partition].append(output)
                 sending = [_send(producer, *tp, group) for tp, group in groups.items()]
                 sent = await asyncio.gather(*sending, return_exceptions=True)
         except (KafkaError, TimeoutError) as exc:

@@ -123,10 +123,10 @@ class Sealer(Hook):
             if output.topic in _SEALED:
                 offset = offsets[_place_of(output.cause)]
                 name = header(output.headers, "ce_id") or ""
-                digest = sha256_hex(output.value or b"")
+                place, digest = (output.topic.value, output.partition), sha256_hex(output.value or b"")
                 of_record = held.setdefault(offset, {})
                 before = len(of_record)
-                of_record[SealedOutput(offset, output.topic.value, name, digest)] = None
+                of_record[SealedOutput(offset, *place, name, digest)] = None
                 self._held += len(of_record) - before
 
     async def before_commit(self, commits: Commits) -> Commits:

@@ -187,10 +187,11 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
               if seen.json["facts"]["review"]}  # fmt: skip
     assert named_in(await verify(keys=strange)) == {(person, "unattested") for person in people}
 
+    acted = [seen for seen in topics["audit"] if seen.json["type"] == "review_action"]
     # inserted: decisions that are decided otherwise, at another time, or for another tenant
     as_approved = {"verdict": "approved", "approved": True, "tier": "tier_1"}
     blocked, twin = topics["blocked"][0], topics["review"][0]
-    theirs, victim, *copies = topics["approved"][:7]
+    theirs, victim, *copies = topics["approved"][:9]
     time = "2026-11-24T00:00:00Z"
     for_globex = forged(theirs, "approved", tenant_id="globex")
     inserted = [
@@ -205,9 +206,14 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
         with_header(copies[2], "ce_id", b"0" * 36),
         with_header(copies[3], "ce_time", b"2027-01-01T00:00:00Z"),
         with_header(copies[4], "ce_subject", b"another"),
+        with_header(copies[5], "ce_type", b"groundwire.retraction.v1"),
+        replace(copies[6], headers=(*copies[6].headers, ("ce_id", b"0" * 36))),
+    ]
+    elsewhere = [
+        replace(seen, partition=1 - seen.partition)
+        for seen in (topics["approved"][20], topics["retractions"][0], acted[0])
     ]
     # an approval under an unknown policy, a retraction that nobody asked for, a refusal of a true action
-    acted = [seen for seen in topics["audit"] if seen.json["type"] == "review_action"]
     new = "00000000-0000-5000-8000-00000000000"
     policy = {"version": "x", "sha256": "0" * 64}
     of_it, refusal = (
@@ -223,11 +229,12 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
         forged(acted[0], "audit", refusal, **refused),
     ]
     more: defaultdict[str, list[Seen]] = defaultdict(list)
-    for record in (*inserted, *again, *unfounded):
+    for record in (*inserted, *again, *elsewhere, *unfounded):
         more[record.topic].append(record)
     found = named_in(await rewritten({name: [*topics[name], *more[name]] for name in more}))
     assert {(seen.json["decision_id"], "differs") for seen in copies} <= found
     assert {(new + "2", "unsealed"), (of_it, "unsealed"), (refusal, "unsealed")} <= found
+    assert {(seen.header("ce_id"), "unsealed") for seen in elsewhere} <= found
     assert {seen.json["decision_id"] for seen in (blocked, twin, theirs)} <= {name for name, _ in found}
 
     # removed; an event of another type under an event's id does not replace it
@@ -258,7 +265,9 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
     # seals by an expired key, back-dated ones or a reviewer's cover nothing
     true = SealHead(**last.json["detail"]["seal"])
     lie = forged(blocked, "approved", **as_approved)
-    outputs = (SealedOutput(0, lie.topic, lie.json["decision_id"], sha256_hex(lie.value or b"")),)
+    outputs = (
+        SealedOutput(0, lie.topic, lie.partition, lie.json["decision_id"], sha256_hex(lie.value or b"")),
+    )
     secrets = dict(Keys.load(private))
     behind = {"before": true.sha256, "first": true.end, "end": true.end + 1, "root": root_of(outputs)}
     for key_id, at, why in (

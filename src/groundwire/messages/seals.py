@@ -32,21 +32,25 @@ SEALED: Final = (
 
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Number = Annotated[int, Field(ge=0, lt=2**53)]
-_OUTPUT: Final = re.compile(r"([0-9]{1,16}) ([a-z-]{1,20}) ([0-9a-f-]{36}) ([0-9a-f]{64})", re.ASCII)
+_OUTPUT: Final = re.compile(
+    r"([0-9]{1,16}) ([a-z-]{1,20})/([0-9]{1,9}) ([0-9a-f-]{36}) ([0-9a-f]{64})", re.ASCII
+)
 
 
 class SealedOutput(NamedTuple):
-    """A record that a worker published.
+    """A record that a worker published; key and `ce_type` follow from its value and topic.
 
     Attributes:
         offset: of the input record that it came of.
         topic: where it was published, without the deployment's prefix.
+        partition: of that topic.
         id: its `ce_id`.
         sha256: of its value.
     """
 
     offset: int
     topic: str
+    partition: int
     id: str
     sha256: str
 
@@ -55,12 +59,12 @@ class SealedOutput(NamedTuple):
         """Read an output as `str` writes it. Raises: ValueError."""
         found = _OUTPUT.fullmatch(text)
         if found is None:
-            raise ValueError("an output is '<offset> <topic> <id> <sha256>'")
-        return cls(int(found[1]), found[2], found[3], found[4])
+            raise ValueError("an output is '<offset> <topic>/<partition> <id> <sha256>'")
+        return cls(int(found[1]), found[2], int(found[3]), found[4], found[5])
 
     def __str__(self) -> str:
         """Return the text in a seal; its bytes are a leaf of the tree."""
-        return f"{self.offset} {self.topic} {self.id} {self.sha256}"
+        return f"{self.offset} {self.topic}/{self.partition} {self.id} {self.sha256}"
 
 
 class SealHead(BaseModel):

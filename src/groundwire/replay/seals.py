@@ -33,9 +33,9 @@ from groundwire.kafka.store import SCRATCH, Store
 from groundwire.keys.attestation import AttestationState
 from groundwire.keys.seal_keys import SealKeys
 from groundwire.messages.base import from_microseconds, from_milliseconds, to_microseconds, to_milliseconds
-from groundwire.messages.decisions import AuditEvent, Decision
+from groundwire.messages.decisions import AuditEvent, Decision, RegenerateRequest
 from groundwire.messages.erasure import Erasures
-from groundwire.messages.headers import InboundRecord, deferred_record, header
+from groundwire.messages.headers import InboundRecord, ce_type, deferred_record, header, misfitting
 from groundwire.messages.identity import decision_id, event_id, retraction_id, subject_of_decision
 from groundwire.messages.records import Retraction
 from groundwire.messages.seals import MAX_AT_ONCE, SEALED, Seal, SignedHead, path_of, seal_of
@@ -65,11 +65,12 @@ _EVENTS: Final = {
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS published (
-  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, causes TEXT, PRIMARY KEY (id, sha, topic)
+  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, causes TEXT,
+  PRIMARY KEY (id, sha, topic, part)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS published_by_place ON published (topic, part, at);
 CREATE TABLE IF NOT EXISTS sealed (
-  id TEXT, sha BLOB, topic TEXT, seal INTEGER, PRIMARY KEY (id, sha, topic, seal)
+  id TEXT, sha BLOB, topic TEXT, part INTEGER, seal INTEGER, PRIMARY KEY (id, sha, topic, part, seal)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS seals (
   number INTEGER PRIMARY KEY, hash TEXT UNIQUE, before TEXT, topic TEXT, part INTEGER, first INTEGER, end INTEGER,
@@ -157,7 +158,7 @@ class SealEvidence:
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def note_published(self, record: InboundRecord, *, late: bool = False) -> None:
-        """Add a record of an output topic; of a repeated record the first position counts."""
+        """Add a record of an output topic; of a repeated record the first position of a partition counts."""
         topic = TopicName((record.topic or "").removeprefix(self._prefix))
         if topic is TopicName.RETRACTIONS:
             erasure = self._erasures.note(record)
@@ -168,17 +169,11 @@ class SealEvidence:
             return
         name = header(record.headers, "ce_id") or ""
         place = topic.value, record.partition, record.offset, record.timestamp
-        is_misplaced = False
-        if topic is TopicName.RETRACTIONS:
-            parsed = Retraction.try_parse(record.value)
-            is_misplaced = parsed is None or (name, record.key) != (
-                retraction_id(parsed.decision_id),
-                record_key(parsed.tenant_id, parsed.user_id),
-            )
-        causes = () if late or is_misplaced else self._causes(topic, record)
+        wrong = _misfits(topic, record)
+        causes = () if late or wrong else self._causes(topic, record)
         self._store.put("published", name, bytes.fromhex(record.sha256), *place, " ".join(causes))
-        if is_misplaced:
-            detail = "it does not stand under its user's key and its own id"
+        if wrong:
+            detail = f"{', '.join(wrong)}: other than its value and topic say"
             self._faults.append(SealFault("unsealed", str(RecordPlace.of(record)), name[:100], detail))
 
     def note_waiting(self, record: InboundRecord) -> None:
@@ -251,26 +246,30 @@ class SealEvidence:
                 detail = f"the seal {name}, which the group committed last, is gone"
                 yield SealFault("broken_chain", where, None, detail)
         removed = (
-            "SELECT sealed.id, sealed.sha, sealed.topic, seals.time, min(number) AS number"
-            " FROM sealed JOIN seals ON number = seal LEFT JOIN published USING (id, sha, topic)"
-            " WHERE published.id IS NULL GROUP BY sealed.id, sealed.sha, sealed.topic ORDER BY 5, 1"
+            "SELECT sealed.id, sealed.sha, sealed.topic, sealed.part, seals.time, min(number) AS number"
+            " FROM sealed JOIN seals ON number = seal LEFT JOIN published USING (id, sha, topic, part)"
+            " WHERE published.id IS NULL GROUP BY sealed.id, sealed.sha, sealed.topic, sealed.part ORDER BY 6, 1"
         )
-        for name, digest, topic, time, _ in self._store.rows(removed):
+        for name, digest, topic, part, time, _ in self._store.rows(removed):
             days = TopicName(topic).retention_days if topic in set(TopicName) else None
             if days is None or from_microseconds(time) + timedelta(days=days) > self._now:
-                detail = f"a seal names a record of hash {digest.hex()}, and {topic} does not hold it"
+                detail = f"a seal names a record of hash {digest.hex()}, and {topic}/{part} does not hold it"
                 yield SealFault("removed", self._prefix + topic, name, detail)
         unsealed = (
-            "SELECT id, topic, part, at, time, causes FROM published LEFT JOIN sealed USING (id, sha, topic)"
-            " WHERE causes <> '' AND sealed.id IS NULL ORDER BY topic, part, at"
+            "SELECT published.id, published.topic, published.part, at, time, causes, elsewhere.topic, elsewhere.part"
+            " FROM published LEFT JOIN sealed USING (id, sha, topic, part)"
+            " LEFT JOIN sealed AS elsewhere ON (elsewhere.id, elsewhere.sha) = (published.id, published.sha)"
+            " WHERE (causes <> '' OR elsewhere.id IS NOT NULL) AND sealed.id IS NULL"
+            " GROUP BY 2, 3, 4 ORDER BY 2, 3, 4"
         )
         latest = to_milliseconds(self._now + CLOCK_SKEW)
-        for name, topic, part, at, time, causes in self._store.rows(unsealed).fetchall():
+        for name, topic, part, at, time, causes, *other in self._store.rows(unsealed).fetchall():
             place = RecordPlace(self._prefix + topic, part, at)
             begun = [self.under_way[TopicName(each)] for each in causes.split() if each in self.under_way]
             is_under_way = begun and to_milliseconds(min(begun) - CLOCK_SKEW) <= time <= latest
             if not is_under_way and not self._is_before_seals(place):
-                yield SealFault("unsealed", str(place), name[:100], "no seal covers it")
+                detail = "no seal covers it" if None in other else "its seal names {}/{}".format(*other)
+                yield SealFault("unsealed", str(place), name[:100], detail)
 
     def explain(self, place: RecordPlace, value: bytes) -> tuple[str, str] | None:
         """Return `unsealed`, `expired` or `not_sealed_yet` and why; None: a seal covers the decision."""
@@ -355,8 +354,8 @@ class SealEvidence:
     def place_of_decision(self, name: str) -> tuple[RecordPlace, RecordPlace] | None:
         """Return the positions of a sealed decision and of its seal; None: no seal covers this id."""
         query = (
-            "SELECT published.topic, published.part, published.at, audit_at FROM sealed"
-            " JOIN published USING (id, sha, topic) JOIN seals ON seals.number = sealed.seal WHERE sealed.id = ?"
+            "SELECT published.topic, published.part, at, audit_at FROM sealed"
+            " JOIN published USING (id, sha, topic, part) JOIN seals ON seals.number = sealed.seal WHERE sealed.id = ?"
         )
         row = self._row(query, name)
         if row is None:
@@ -385,7 +384,8 @@ class SealEvidence:
         if self._store.put("seals", None, *row):
             (number,) = self._row("SELECT number FROM seals WHERE hash = ?", head.sha256)
             for each in seal.outputs:
-                self._store.put("sealed", each.id, bytes.fromhex(each.sha256), each.topic, number)
+                place = each.topic, each.partition
+                self._store.put("sealed", each.id, bytes.fromhex(each.sha256), *place, number)
         return True
 
     def _reason_bad(self, seal: Seal, event: AuditEvent, partition: int) -> str | None:
@@ -465,12 +465,32 @@ class SealEvidence:
         key = place.topic.removeprefix(self._prefix), place.partition
         if key not in self._first_sealed:
             query = (
-                "SELECT min(published.at) FROM published JOIN sealed USING (id, sha, topic)"
-                " WHERE published.topic = ? AND published.part = ?"
+                "SELECT min(at) FROM published JOIN sealed USING (id, sha, topic, part)"
+                " WHERE topic = ? AND part = ?"
             )
             (self._first_sealed[key],) = self._row(query, *key)
         first = self._first_sealed[key]
         return first is not None and place.offset < first
+
+
+def _misfits(topic: TopicName, record: InboundRecord) -> list[str]:
+    """Return what consumers act on and the value does not say: key, `ce_id`, `ce_type`; of a decision `verify` does."""
+    value, name, key = record.value or b"", header(record.headers, "ce_id") or "", record.key
+    if topic is TopicName.RETRACTIONS:
+        retraction = Retraction.try_parse(value)
+        name = retraction_id(retraction.decision_id) if retraction else ""
+        key = record_key(retraction.tenant_id, retraction.user_id) if retraction else b""
+    elif topic is TopicName.AUDIT:
+        event = AuditEvent.try_parse(value)
+        name, key = (event.event_id, event.tenant_id.encode()) if event else ("", b"")
+    elif topic is TopicName.REGENERATE:
+        request = RegenerateRequest.try_parse(value)
+        name = request.request_id if request else ""
+        key = record_key(request.tenant_id, request.user_id) if request else b""
+    else:
+        return []
+    wrong = misfitting(record.headers, ce_id=name, ce_type=ce_type(topic))
+    return wrong if (record.key or b"") == key else [*wrong, "key"]
 
 
 _WHY: Final = {

@@ -28,7 +28,14 @@ from groundwire.messages.base import (
 )
 from groundwire.messages.decisions import AuditEvent, Decision, Origin
 from groundwire.messages.erasure import Erasure
-from groundwire.messages.headers import ATTESTATION, TRACEPARENT, InboundRecord, header
+from groundwire.messages.headers import (
+    ATTESTATION,
+    TRACEPARENT,
+    InboundRecord,
+    ce_type,
+    header,
+    misfitting,
+)
 from groundwire.messages.identity import subject_of_decision
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.replay.inputs import InputRevision, beyond_numbers
@@ -447,14 +454,16 @@ def _hash_key(sha256: str) -> bytes:
 
 
 def _misfits(published: InboundRecord, decision: Decision) -> list[str]:
+    topic = TopicName.of(decision.verdict)
     headers = {
         "ce_id": decision.decision_id,
+        "ce_type": ce_type(topic),
         "ce_time": format_time(decision.decided_at),
         "ce_subject": decision.subject_id,
     }
-    wrong = [f"header {name}" for name, text in headers.items() if header(published.headers, name) != text]
+    wrong = [f"header {name}" for name in misfitting(published.headers, **headers)]
     if published.key != record_key(decision.tenant_id, decision.user_id):
         wrong.append("key")
-    if not (published.topic or "").endswith(TopicName.of(decision.verdict)):
+    if not (published.topic or "").endswith(topic):
         wrong.append("topic")
     return wrong

@@ -244,7 +244,7 @@ class Desk:
             offset, value, topic = given if len(given) == 3 else (*given, TopicName.APPROVED)
             name = f"00000000-0000-5000-8000-00000000000{offset % 10}".encode()
             cause = InboundRecord("t.claims", 0, offset, 0, None, b"")
-            outputs.append(Output(topic, b"k", value, [("ce_id", name)], cause))
+            outputs.append(Output(topic, b"k", value, [("ce_id", name)], cause, partition=2))
         batch = self.batch(tp, first)
         await self.sealer.before_batch(batch)
         batch.originals = [output.cause for output in outputs]
@@ -282,7 +282,7 @@ async def test_a_seal_names_what_was_published_of_the_committed_offsets_in_one_c
     done = await desk.commit(p0=5)
     (seal,) = desk.published
     assert (seal.head.first, seal.head.end, seal.head.before, seal.head.partition) == (3, 5, None, 0)
-    assert [each[:2] for each in seal.outputs] == [(3, "approved"), (3, "audit")]
+    assert [each[:3] for each in seal.outputs] == [(3, "approved", 2), (3, "audit", 2)]
     assert seal.outputs[0].sha256 == sha256_hex(b"a")
     assert ed25519.is_signed(ed25519.public_key_of(KEY), seal.head.to_bytes(), seal.signature)
     assert done == {TP0: (5, seal.head.sha256)}

@@ -22,7 +22,9 @@ KEY = ed25519.new_private_key()
 
 def output(number: int) -> SealedOutput:
     name = f"{number:08x}-0000-5000-8000-000000000000"
-    return SealedOutput(number, "approved", name, hashlib.sha256(str(number).encode()).hexdigest())
+    return SealedOutput(
+        number, "approved", number % 3, name, hashlib.sha256(str(number).encode()).hexdigest()
+    )
 
 
 outputs = st.integers(0, 40).map(lambda count: [output(number) for number in range(count)])

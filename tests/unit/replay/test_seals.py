@@ -22,7 +22,7 @@ from groundwire.keys.seal_keys import SealKeys
 from groundwire.messages.base import format_time, sha256_hex, to_milliseconds
 from groundwire.messages.decisions import AuditEvent
 from groundwire.messages.erasure import Erasure, Erasures
-from groundwire.messages.headers import InboundRecord
+from groundwire.messages.headers import InboundRecord, event_headers, header
 from groundwire.messages.identity import event_id, retraction_id
 from groundwire.messages.records import Retraction
 from groundwire.messages.seals import MAX_AT_ONCE, Seal, SealedOutput, SealHead, root_of, seal_of
@@ -99,7 +99,7 @@ class History:
         headers = (("ce_id", name.encode()),)
         record = InboundRecord("t.approved", 0, len(self.approved), 0, b"k", value, headers)
         self.approved.append(record)
-        return SealedOutput(offset, "approved", name, record.sha256)
+        return SealedOutput(offset, "approved", 0, name, record.sha256)
 
     def seal(self, partition, end, outputs, *, committed, gap=0):
         last, at = self.heads.get(partition), NOW + timedelta(seconds=len(self.audit))
@@ -175,8 +175,15 @@ def retraction(key=b"acme:ann"):
     ids = {"kind": "claim", "subject_id": "c1", "tenant_id": "acme", "user_id": "ann"}
     ids |= {"decision_id": f"{UUID(int=1)}", "supersedes": f"{UUID(int=0)}"}
     value = Retraction(**ids, reason="erased", actor="dpo", at=NOW, affected=[])
-    headers = (("ce_id", retraction_id(value.decision_id).encode()), ("ce_time", format_time(NOW).encode()))
+    headers = event_headers("retraction", retraction_id(value.decision_id), format_time(NOW), "c1", ())
     return InboundRecord("t.retractions", 0, 1, 0, key, value.model_dump_json().encode(), headers)
+
+
+def event_record(kind, name=None, detail=None):
+    fields = {"at": NOW, "tenant_id": "acme", "actor": "dpo", "subject_id": None, "decision_id": None}
+    event = AuditEvent(event_id=name or str(UUID(int=7)), type=kind, detail=detail or {}, **fields)
+    headers = tuple(event_headers("audit", event.event_id, format_time(NOW), "", ()))
+    return InboundRecord("t.audit", 0, 5, 0, b"acme", event.model_dump_json().encode(), headers)
 
 
 def tombstone(erasure):
@@ -423,6 +430,35 @@ def test_a_seal_of_an_expired_key_counts_only_where_something_else_shows_that_it
         assert chain.evidence.reached(CLAIMS, 0) == (chain.last.end if witness else 0), witness
 
 
+def test_what_consumers_act_on_beside_the_value_is_sealed_or_follows_from_the_value(desk):
+    history = History(desk.key)
+    retracted, audited = retraction(), event_record("enqueue")
+    for offset, record in enumerate((retracted, audited)):
+        topic = record.topic.removeprefix("t.")
+        output = SealedOutput(offset, topic, record.partition, header(record.headers, "ce_id"), record.sha256)
+        history.seal(0, offset + 1, [output], committed=True)
+    plain = history.publish(0, 3)
+    history.seal(0, 4, [plain], committed=True)
+    approved = history.approved.pop()
+    assert desk.faults(history, None, [retracted, audited, approved]) == []
+
+    def named(forged):
+        faults = desk.faults(history, None, [retracted, audited, approved, forged])
+        return [(fault.kind, fault.detail.split(":")[0]) for fault in faults]
+
+    for record in (retracted, audited, approved):
+        moved = replace(record, partition=1, offset=70)
+        place = f"its seal names {record.topic.removeprefix('t.')}/0"
+        assert named(moved) == [("unsealed", place)], record.topic
+    for record in (retracted, audited):
+        for header_name in ("ce_id", "ce_type"):
+            second = (*record.headers, (header_name, b"another"))
+            other = tuple((n, b"another" if n == header_name else v) for n, v in record.headers)
+            for headers in (second, other):
+                assert ("unsealed", header_name) in named(replace(record, headers=headers, offset=70))
+        assert ("unsealed", "key") in named(replace(record, key=b"globex:ann", offset=70))
+
+
 def test_a_retraction_under_its_key_is_excused_by_records_of_its_own_topic_that_are_under_way(desk, tmp_path):
     wrong = []
     for why, behind, age, named in (
@@ -451,14 +487,8 @@ def test_a_tombstone_excuses_what_it_erases_of_its_own_user_up_to_its_time_alone
         for name, value in retraction().headers
     )
 
-    def audited(kind, name, detail):
-        fields = {"at": NOW, "tenant_id": "acme", "actor": "dpo", "subject_id": None, "decision_id": None}
-        event = AuditEvent(event_id=name, type=kind, detail=detail, **fields)
-        value = event.model_dump_json().encode()
-        return InboundRecord("t.audit", 0, 5, 0, b"acme", value, (("ce_id", name.encode()),))
-
     def erased(kind):
-        return audited(kind, event_id(kind, own.id), {"action": "erase", "tombstone": own.id})
+        return event_record(kind, event_id(kind, own.id), {"action": "erase", "tombstone": own.id})
 
     wrong = []
     for why, erasure, record, named in (
@@ -468,8 +498,13 @@ def test_a_tombstone_excuses_what_it_erases_of_its_own_user_up_to_its_time_alone
         ("its own event", own, erased("retraction"), False),
         ("an event of another user's", Erasure("acme", "bob", NOW), erased("retraction"), True),
         ("another event", own, erased("refused_action"), True),
-        ("a dead letter's event", own, audited("dead_letter", "1", {"code": "invalid_json"}), True),
-        ("a redrive's event", own, audited("dead_letter", "1", {"letter": "x", "action": "redrive"}), False),
+        ("a dead letter's event", own, event_record("dead_letter", "1", {"code": "invalid_json"}), True),
+        (
+            "a redrive's event",
+            own,
+            event_record("dead_letter", "1", {"letter": "x", "action": "redrive"}),
+            False,
+        ),
     ):
         wrong += [why] * (bool(Chain(tmp_path).faults(tombstone(erasure), record)) is not named)
     assert wrong == []
@@ -551,4 +586,4 @@ def test_a_disk_that_is_full_while_seals_are_read_is_named(tmp_path):
         SealEvidence(store, "t.", keys, now=NOW)
         store.rows("PRAGMA max_page_count = 40")
         with pytest.raises(UsageError, match=r"a temporary file: .*disk is full"):
-            assert all(store.put("sealed", str(n), bytes(32), "approved", n) for n in range(10_000))
+            assert all(store.put("sealed", str(n), bytes(32), "approved", 0, n) for n in range(10_000))
