@@ -80,10 +80,14 @@ def unpublishable(output: Output, why: str) -> Output:
     return _dead_letter(output.cause, error, with_headers=False)
 
 
-def of_worker(kind: AuditType, cause: dict[str, Any], at: datetime, *, recurs: bool = False) -> Output:
+def worker_event(kind: AuditType, cause: dict[str, Any], at: datetime, *, recurs: bool = False) -> AuditEvent:
     """Return the audit event of a worker, named by `cause`, and by the time if it `recurs`; it has no tenant."""
-    named = {**cause, "at": format_time(at)} if recurs else cause
-    return _audit(InboundRecord(None, 0, 0, to_milliseconds(at), None, None), kind, named, at, detail=cause)
+    return _event(kind, {**cause, "at": format_time(at)} if recurs else cause, at, detail=cause)
+
+
+def of_worker(event: AuditEvent) -> Output:
+    """Return the record of an event that comes of no input record."""
+    return _of_event(InboundRecord(None, 0, 0, to_milliseconds(event.at), None, None), event)
 
 
 def of_seal(seal: Seal) -> Output:
@@ -227,8 +231,15 @@ def _retracted(record: InboundRecord, retraction: Retraction, action_id: str) ->
 
 
 def _audit(record: InboundRecord, kind: AuditType, cause: Any, at: datetime, **fields: Any) -> Output:  # noqa: ANN401
+    return _of_event(record, _event(kind, cause, at, **fields))
+
+
+def _event(kind: AuditType, cause: Any, at: datetime, **fields: Any) -> AuditEvent:  # noqa: ANN401
     ours = {"tenant_id": "", "actor": ACTOR, "subject_id": None, "decision_id": None}
-    event = AuditEvent.made(event_id=event_id(kind, cause), type=kind, at=at, **(ours | fields))
+    return AuditEvent.made(event_id=event_id(kind, cause), type=kind, at=at, **(ours | fields))
+
+
+def _of_event(record: InboundRecord, event: AuditEvent) -> Output:
     time, subject = format_time(event.at), event.subject_id or ""
     headers = event_headers("audit", event.event_id, time, subject, record.headers)
     value = event.__pydantic_serializer__.to_json(event)

@@ -8,7 +8,6 @@ import shlex
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any, Final, get_args
 
 import structlog
@@ -79,7 +78,11 @@ class Worker:
         self.app = build_app(name, settings, with_model=self.model is not None)
         self.health = health = Health()
         publisher = Publisher(self.app, settings.topic_prefix)
-        self.audit = AuditPublisher(publisher, now=_now)
+        signer = None
+        if settings.seal_key is not None:
+            with naming("GROUNDWIRE_SEAL_KEY"):
+                signer = SealSigner(settings.seal_key, now=_now)
+        self.audit = AuditPublisher(publisher, signer, now=_now)
         self.expiry = build_expiry(settings, keys, self.state, publisher) if name == "reviews" else None
         assessor = build_assessor(self.model, health) if self.model is not None else None
         self.pacer = Pacer(on_refusal=lambda limit: metrics.TENANT_REFUSALS.labels(limit).inc())
@@ -102,8 +105,8 @@ class Worker:
 
         marks = CrashMarks(self.state, handler)
         hooks: list[Hook] = [health, InternalErrors(health), BatchMetrics(role.topic), marks]
-        if settings.seal_key is not None:
-            hooks.append(build_sealer(settings, settings.seal_key, self.app, publisher, health))
+        if signer is not None:
+            hooks.append(build_sealer(settings, signer, self.app, publisher, health))
         if settings.tracing:
             hooks.append(open_tracing(name))
         self.services = Services(
@@ -228,12 +231,8 @@ def build_assessor(model: HttpModel, health: Health) -> Assessor:
 
 
 def build_sealer(
-    settings: Settings, key: Path, app: WorkerApp, publisher: Publisher, health: Health
+    settings: Settings, signer: SealSigner, app: WorkerApp, publisher: Publisher, health: Health
 ) -> Sealer:
-    """Build the sealer. Raises: UsageError: the keys file is unreadable, or no key may seal now."""
-    with naming("GROUNDWIRE_SEAL_KEY"):
-        signer = SealSigner(key, now=_now)
-
     def committed(tp: TP) -> Committed:
         consumer: Any = app.consumer
         return Committed.of(consumer.starts[tp]) if tp in consumer.starts else Committed(None, None)

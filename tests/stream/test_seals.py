@@ -223,7 +223,12 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
     withdrawn = {"decision_id": new + "3", "supersedes": victim.json["decision_id"]}
     withdrawn["subject_id"] = victim.json["subject_id"]
     refused = {"type": "refused_action", "event_id": refusal}
+    others = [
+        forged(acted[0], "audit", new + str(number), event_id=new + str(number), type=kind)
+        for number, kind in enumerate(("enqueue", "evidence_failure", "policy_loaded", "state_lost"), 4)
+    ]
     unfounded = [
+        *others,
         forged(victim, "approved", new + "2", decision_id=new + "2", policy=policy),
         forged(topics["retractions"][0], "retractions", of_it, **withdrawn),
         forged(acted[0], "audit", refusal, **refused),
@@ -234,7 +239,7 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
     found = named_in(await rewritten({name: [*topics[name], *more[name]] for name in more}))
     assert {(seen.json["decision_id"], "differs") for seen in copies} <= found
     assert {(new + "2", "unsealed"), (of_it, "unsealed"), (refusal, "unsealed")} <= found
-    assert {(seen.header("ce_id"), "unsealed") for seen in elsewhere} <= found
+    assert {(seen.header("ce_id"), "unsealed") for seen in (*elsewhere, *others)} <= found
     assert {seen.json["decision_id"] for seen in (blocked, twin, theirs)} <= {name for name, _ in found}
 
     # removed; an event of another type under an event's id does not replace it

@@ -19,7 +19,8 @@ from groundwire.errors import SealUnavailable, UsageError, naming
 from groundwire.keys.attestation import AttestationState, Keys
 from groundwire.keys.ed25519 import SIGNATURE_BYTES
 from groundwire.keys.watched import WatchedKeys
-from groundwire.messages.seals import Seal
+from groundwire.messages.decisions import AuditEvent
+from groundwire.messages.seals import EventSignature, SealHead, signed_bytes
 
 _COMMAND_SECONDS: Final = 10.0
 _MOST_PRINTED: Final = 1_024
@@ -53,6 +54,13 @@ class SealSigner:
             )
         return max(holding)[1]
 
+    async def sign_event(self, event: AuditEvent) -> AuditEvent:
+        """Return an event of a worker with its signature. Raises: SealUnavailable."""
+        key_id = self.key_id(event.at)
+        signature = await self.sign(key_id, signed_bytes(event))
+        signed = EventSignature(key=key_id, signature=signature.hex()).model_dump()
+        return event.model_copy(update={"detail": {**event.detail, "signed": signed}})
+
     async def sign(self, key_id: str, data: bytes) -> bytes:
         """Sign with a key. Raises: SealUnavailable, the key is gone, or its command fails."""
         key = dict(self._keys).get(key_id)
@@ -82,15 +90,27 @@ class SealKeys:
         if not any("seal" in key.roles for key in self._keys.values()):
             raise UsageError(f"keys file {path}: it holds no key with the role seal")
 
-    def check(self, seal: Seal) -> AttestationState:
-        key = self._keys.get(seal.head.key)
+    def check(self, head: SealHead, signature: bytes) -> AttestationState:
+        return self._check(head.key, head.at, head.to_bytes(), signature)
+
+    def check_event(self, event: AuditEvent) -> tuple[str, AttestationState]:
+        """Return the key that an event of a worker names, and whether it has signed."""
+        try:
+            signed = EventSignature.model_validate(event.detail.get("signed"))
+            data = signed_bytes(event)
+        except ValueError:
+            return "", AttestationState.INVALID
+        return signed.key, self._check(signed.key, event.at, data, bytes.fromhex(signed.signature))
+
+    def _check(self, key_id: str, at: datetime, data: bytes, signature: bytes) -> AttestationState:
+        key = self._keys.get(key_id)
         if key is None:
             return AttestationState.UNKNOWN_KEY
         if "seal" not in key.roles:
             return AttestationState.NOT_ENTITLED
-        if not key.verifies(seal.head.to_bytes(), seal.signature):
+        if not key.verifies(data, signature):
             return AttestationState.INVALID
-        return AttestationState.VALID if key.holds(seal.head.at) else AttestationState.EXPIRED
+        return AttestationState.VALID if key.holds(at) else AttestationState.EXPIRED
 
     def not_after(self, key_id: str) -> datetime | None:
         """Return until when a key holds; None: without end."""

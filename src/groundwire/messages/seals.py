@@ -154,6 +154,21 @@ class Seal:
         return {**self.signed.model_dump(mode="json"), "outputs": list(map(str, self.outputs))}
 
 
+class EventSignature(BaseModel):
+    """The signature of an event that comes of no input record, in its `detail`: no stretch of a partition holds it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    key: str
+    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
+
+
+def signed_bytes(event: AuditEvent) -> bytes:
+    """Return what is signed of an event: its canonical form without the signature."""
+    detail = {name: value for name, value in event.detail.items() if name != "signed"}
+    return canonical_json({**event.model_dump(mode="json"), "detail": detail})
+
+
 def seal_of(value: bytes) -> Seal | None:
     """Return the seal of a record on `audit`; None where it is another event, or cannot be read."""
     try:

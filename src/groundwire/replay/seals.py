@@ -33,7 +33,7 @@ from groundwire.kafka.store import SCRATCH, Store
 from groundwire.keys.attestation import AttestationState
 from groundwire.keys.seal_keys import SealKeys
 from groundwire.messages.base import from_microseconds, from_milliseconds, to_microseconds, to_milliseconds
-from groundwire.messages.decisions import AuditEvent, Decision, RegenerateRequest
+from groundwire.messages.decisions import AuditEvent, AuditType, Decision, RegenerateRequest
 from groundwire.messages.erasure import Erasures
 from groundwire.messages.headers import InboundRecord, ce_type, deferred_record, header, misfitting
 from groundwire.messages.identity import decision_id, event_id, retraction_id, subject_of_decision
@@ -55,13 +55,11 @@ _GROUPS: Final = {
 
 _INPUTS: Final = tuple(_GROUPS.values())
 
-_EVENTS: Final = {
-    "review_action": [TopicName.REVIEW_DECISIONS],
-    "refused_action": [TopicName.REVIEW_DECISIONS],
-    "retraction": [TopicName.REVIEW_DECISIONS],
-    "dead_letter": list(_INPUTS),
-}
-"""Input topics of the audit events that need a seal."""
+_OF_PEOPLE: Final = {"review_action", "refused_action", "retraction"}
+"""Types of the audit events that come of review decisions alone."""
+
+_OF_WORKERS: Final[set[AuditType]] = {"policy_loaded", "state_lost", "state_rebuilt"}
+"""Types of those that come of no record, and are signed one by one."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS published (
@@ -169,12 +167,11 @@ class SealEvidence:
             return
         name = header(record.headers, "ce_id") or ""
         place = topic.value, record.partition, record.offset, record.timestamp
-        wrong = _misfits(topic, record)
+        wrong = _misfits(topic, record) or self._unsigned(topic, record)
         causes = () if late or wrong else self._causes(topic, record)
         self._store.put("published", name, bytes.fromhex(record.sha256), *place, " ".join(causes))
         if wrong:
-            detail = f"{', '.join(wrong)}: other than its value and topic say"
-            self._faults.append(SealFault("unsealed", str(RecordPlace.of(record)), name[:100], detail))
+            self._faults.append(SealFault("unsealed", str(RecordPlace.of(record)), name[:100], wrong))
 
     def note_waiting(self, record: InboundRecord) -> None:
         """Add a record of `deferred` that no seal has reached: its decision may just have been published."""
@@ -325,7 +322,7 @@ class SealEvidence:
             self._faults.append(SealFault("bad_seal", where, None, "it is no signed head of a seal"))
             return
         seal = head.seal
-        state = self._keys.check(Seal(seal, bytes.fromhex(head.signature), ()))
+        state = self._keys.check(seal, bytes.fromhex(head.signature))
         if state is not AttestationState.VALID:
             self._faults.append(
                 SealFault("bad_seal", where, None, f"the head of {seal.input}: {_WHY[state]}")
@@ -393,7 +390,7 @@ class SealEvidence:
         topic = head.topic.removeprefix(self._prefix)
         if head.topic != self._prefix + topic or topic not in _INPUTS:
             return "it is of another deployment"
-        state = self._keys.check(seal)
+        state = self._keys.check(head, seal.signature)
         if state is not AttestationState.VALID:
             return _WHY[state]
         if not seal.fits or head.first > head.end:
@@ -406,11 +403,23 @@ class SealEvidence:
             return None  # a copy
         deeper = "SELECT 1 FROM seals WHERE topic = ? AND part = ? AND depth > ? LIMIT 1"
         if self._latest is not None and self._is_beyond(head.key, self._latest):
-            return "it is back-dated: seals before it are later than its key holds"
+            return _BACK_DATED
         if head.before is None and self._row(deeper, head.topic, head.partition, MAX_AT_ONCE):
             return f"it is a second start of the chain of {head.topic}/{head.partition}"
         self._latest = max(head.at, self._latest or head.at)
         return None
+
+    def _unsigned(self, topic: TopicName, record: InboundRecord) -> str:
+        """Say why no worker has signed an event that comes of no record; empty: one has, or it is another record."""
+        event = AuditEvent.of_type(record.value, *_OF_WORKERS) if topic is TopicName.AUDIT else None
+        if event is None:
+            return ""
+        key, state = self._keys.check_event(event)
+        if state is not AttestationState.VALID:
+            return f"{_WHY[state]} (key {key[:100]})" if key else "no worker has signed it"
+        if record.partition != self.home:
+            return f"it is elsewhere: events of workers are on partition {self.home}"
+        return _BACK_DATED if self._latest and self._is_beyond(key, self._latest) else ""
 
     def _is_beyond(self, key: str, time: datetime) -> bool:
         """Say whether a key had expired; tolerates clock skew, from which nobody gains."""
@@ -454,7 +463,9 @@ class SealEvidence:
             erases = tombstone in self._tombstones and event.event_id == event_id("retraction", tombstone)
             # `groundwire dead-letters redrive` has no seal key, and no decision rests on what it notes
             redrives = event.type == "dead_letter" and {"letter", "action"} <= event.detail.keys()
-            return () if erases or redrives else _EVENTS.get(event.type, ())
+            if erases or redrives or event.type in _OF_WORKERS:
+                return ()
+            return (TopicName.REVIEW_DECISIONS,) if event.type in _OF_PEOPLE else _INPUTS
         if topic is TopicName.RETRACTIONS:
             return () if self._erasures.cover_value(record.value or b"") else (TopicName.REVIEW_DECISIONS,)
         return (TopicName.LLM_RESPONSES, TopicName.DEFERRED) if topic is TopicName.REGENERATE else ()
@@ -473,8 +484,8 @@ class SealEvidence:
         return first is not None and place.offset < first
 
 
-def _misfits(topic: TopicName, record: InboundRecord) -> list[str]:
-    """Return what consumers act on and the value does not say: key, `ce_id`, `ce_type`; of a decision `verify` does."""
+def _misfits(topic: TopicName, record: InboundRecord) -> str:
+    """Say which of key, `ce_id` and `ce_type` are not those of the value and topic; of a decision `verify` does."""
     value, name, key = record.value or b"", header(record.headers, "ce_id") or "", record.key
     if topic is TopicName.RETRACTIONS:
         retraction = Retraction.try_parse(value)
@@ -488,11 +499,13 @@ def _misfits(topic: TopicName, record: InboundRecord) -> list[str]:
         name = request.request_id if request else ""
         key = record_key(request.tenant_id, request.user_id) if request else b""
     else:
-        return []
+        return ""
     wrong = misfitting(record.headers, ce_id=name, ce_type=ce_type(topic))
-    return wrong if (record.key or b"") == key else [*wrong, "key"]
+    wrong += ["key"] if (record.key or b"") != key else []
+    return f"{', '.join(wrong)}: other than its value and topic say" if wrong else ""
 
 
+_BACK_DATED: Final = "it is back-dated: seals before it are later than its key holds"
 _WHY: Final = {
     AttestationState.UNKNOWN_KEY: "it is signed by an unknown key",
     AttestationState.EXPIRED: "its time is outside that of its key",

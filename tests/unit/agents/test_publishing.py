@@ -10,7 +10,7 @@ import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import AsyncMock, Mock
+from unittest.mock import AsyncMock, Mock, patch
 
 import pytest
 from aiokafka.errors import (
@@ -42,7 +42,11 @@ from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, SchemeMismatch, SealUnavailable, StateUnavailable
 from groundwire.kafka.connection import partition_of
 from groundwire.keys import ed25519
+from groundwire.keys.attestation import AttestationState
+from groundwire.keys.file import new_key
+from groundwire.keys.seal_keys import SealKeys, SealSigner
 from groundwire.messages.base import sha256_hex
+from groundwire.messages.decisions import AuditEvent
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import event_id
 from groundwire.messages.seals import MAX_OUTPUTS, Seal, SignedHead, seal_of
@@ -414,7 +418,7 @@ class Broker:
         self.away = False
         self.published: list[Output] = []
         times = (datetime(2026, 1, 31, 12, 0, n, tzinfo=UTC) for n in range(60))
-        self.audit = AuditPublisher(self, now=lambda: next(times))
+        self.audit = AuditPublisher(self, None, now=lambda: next(times))
 
     async def publish(self, outputs):
         if self.away:
@@ -442,6 +446,22 @@ async def test_an_event_of_a_worker_belongs_to_no_tenant_is_published_once_and_m
     assert len({one, two, three}) == 3, "what recurs is named by its time"
     assert three == four
     assert {json.dumps(event["detail"]) for event in broker.events[1:]} == {'{"sha256": "s"}'}
+
+
+async def test_an_event_of_a_worker_that_seals_is_signed_and_waits_for_its_key(tmp_path):
+    new_key(tmp_path / "gate.toml", "gate", tenants=[], roles=["seal"], asymmetric=True)
+    signer = SealSigner(tmp_path / "gate.toml", now=lambda: datetime.now(UTC))
+    broker = Broker()
+    audit = AuditPublisher(broker, signer, now=lambda: datetime.now(UTC))
+    audit.note("state_lost", {"epoch": "e"})
+    with patch.object(SealSigner, "sign", AsyncMock(side_effect=SealUnavailable("no key"))):
+        await audit.publish()
+    assert broker.published == []
+    await audit.publish()
+    (output,) = broker.published
+    event = AuditEvent.model_validate_json(output.value)
+    assert SealKeys(tmp_path / "gate.toml").check_event(event) == ("gate", AttestationState.VALID)
+    assert (event.detail["epoch"], event.event_id) == ("e", event_id("state_lost", {"epoch": "e"}))
 
 
 class LostState:

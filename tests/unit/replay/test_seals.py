@@ -5,13 +5,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import get_args
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from agents.outputs import of_seal
+from agents.outputs import of_seal, of_worker, worker_event
 from groundwire.config import Settings
 from groundwire.errors import UsageError
 from groundwire.kafka.reader import RecordPlace, TopicReader
@@ -20,12 +21,20 @@ from groundwire.keys.attestation import Keys
 from groundwire.keys.file import new_key
 from groundwire.keys.seal_keys import SealKeys
 from groundwire.messages.base import format_time, sha256_hex, to_milliseconds
-from groundwire.messages.decisions import AuditEvent
+from groundwire.messages.decisions import AuditEvent, AuditType
 from groundwire.messages.erasure import Erasure, Erasures
 from groundwire.messages.headers import InboundRecord, event_headers, header
 from groundwire.messages.identity import event_id, retraction_id
 from groundwire.messages.records import Retraction
-from groundwire.messages.seals import MAX_AT_ONCE, Seal, SealedOutput, SealHead, root_of, seal_of
+from groundwire.messages.seals import (
+    MAX_AT_ONCE,
+    Seal,
+    SealedOutput,
+    SealHead,
+    root_of,
+    seal_of,
+    signed_bytes,
+)
 from groundwire.messages.topics import TopicName
 from groundwire.replay import seals as module
 from groundwire.replay.seals import SealEvidence, read_heads, read_seals
@@ -457,6 +466,39 @@ def test_what_consumers_act_on_beside_the_value_is_sealed_or_follows_from_the_va
             for headers in (second, other):
                 assert ("unsealed", header_name) in named(replace(record, headers=headers, offset=70))
         assert ("unsealed", "key") in named(replace(record, key=b"globex:ann", offset=70))
+
+
+def test_an_event_of_any_type_is_named_unless_a_seal_or_its_workers_own_signature_covers_it(desk, tmp_path):
+    of_workers = {"policy_loaded", "state_lost", "state_rebuilt"}
+    for kind in sorted({*get_args(AuditType)} - {"seal"}):
+        history = History(desk.key)
+        event = event_record(kind)
+        assert desk.kinds(history, None, [event]) - {"unanchored"} == {"unsealed"}, kind
+        place = "audit", 0, header(event.headers, "ce_id"), event.sha256
+        history.seal(0, 1, [SealedOutput(0, *place)], committed=True)
+        assert desk.kinds(history, None, [event]) == ({"unsealed"} if kind in of_workers else set()), kind
+
+    def signed(at=NOW, key="gate", **changes):
+        event = worker_event("policy_loaded", {"sha256": "s"}, at)
+        signature = keys_in(tmp_path)[1][key].sign(signed_bytes(event)).hex()
+        detail = {**event.detail, "signed": {"key": key, "signature": signature}}
+        output = of_worker(event.model_copy(update={"detail": detail, **changes}))
+        return InboundRecord("t.audit", 0, 9, 0, output.key, output.value, tuple(output.headers))
+
+    wrong = []
+    for why, record, named in (
+        ("its worker's", signed(), False),
+        ("of a key that held", signed(NOW - 2 * HOUR, "old"), False),
+        ("of an expired key", signed(NOW, "old"), True),
+        ("with another subject", signed(subject_id="c1"), True),
+        ("with another detail", signed(detail={"signed": {"key": "gate", "signature": "0" * 128}}), True),
+        ("without a signature", signed(detail={"sha256": "s"}), True),
+        ("on another partition", replace(signed(), partition=1), True),
+    ):  # fmt: skip
+        wrong += [why] * (bool(Chain(tmp_path).faults(record)) is not named)
+    chain = Chain(tmp_path)
+    wrong += ["back-dated"] * (not chain.faults(chain.seal(), signed(NOW - 2 * HOUR, "old")))
+    assert wrong == []
 
 
 def test_a_retraction_under_its_key_is_excused_by_records_of_its_own_topic_that_are_under_way(desk, tmp_path):
