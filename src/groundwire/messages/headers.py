@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 from groundwire.errors import RecordError
 from groundwire.messages.base import format_time, from_milliseconds, sha256_hex
 from groundwire.messages.decisions import Decision, Origin
-from groundwire.messages.topics import TopicName
 from groundwire.text.normalise import escape_controls
 
 Headers = Sequence[tuple[str, bytes]]
@@ -100,11 +99,6 @@ def misfitting(headers: Headers, **expected: str) -> list[str]:
     """Return the names of headers that are not there exactly once, with the text expected."""
     values = {name: [value for key, value in headers if key == name] for name in expected}
     return [name for name, text in expected.items() if values[name] != [text.encode()]]
-
-
-def ce_type(topic: TopicName) -> str:
-    """Return the header `ce_type` of all records of a topic."""
-    return _kind(topic.event)[0][1].decode()
 
 
 def decision_headers(decision: Decision, incoming: Headers) -> list[tuple[str, bytes]]:

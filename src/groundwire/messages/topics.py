@@ -36,13 +36,6 @@ class TopicName(StrEnum):
         """For how long the topic is declared to keep its records; None: for ever."""
         return _RETENTION_DAYS.get(self, 30)
 
-    @property
-    def event(self) -> str:
-        """Kind of its records in `ce_type`, for topics whose records have an id."""
-        return {"retractions": "retraction", "regenerate": "regenerate", "audit": "audit"}.get(
-            self, "decision"
-        )
-
     @classmethod
     def of(cls, verdict: Verdict) -> TopicName:
         """Return the topic on which decisions with a verdict are published."""

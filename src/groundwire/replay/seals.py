@@ -35,7 +35,7 @@ from groundwire.keys.seal_keys import SealKeys
 from groundwire.messages.base import from_microseconds, from_milliseconds, to_microseconds, to_milliseconds
 from groundwire.messages.decisions import AuditEvent, AuditType, Decision, RegenerateRequest
 from groundwire.messages.erasure import Erasures
-from groundwire.messages.headers import InboundRecord, ce_type, deferred_record, header, misfitting
+from groundwire.messages.headers import InboundRecord, deferred_record, header, misfitting
 from groundwire.messages.identity import decision_id, event_id, retraction_id, subject_of_decision
 from groundwire.messages.records import Retraction
 from groundwire.messages.seals import MAX_AT_ONCE, SEALED, Seal, SignedHead, path_of, seal_of
@@ -486,25 +486,28 @@ class SealEvidence:
 
 def _misfits(topic: TopicName, record: InboundRecord) -> str:
     """Say which of key, `ce_id` and `ce_type` are not those of the value and topic; of a decision `verify` does."""
-    value, name, key = record.value or b"", header(record.headers, "ce_id") or "", record.key
-    if topic is TopicName.RETRACTIONS:
-        retraction = Retraction.try_parse(value)
-        name = retraction_id(retraction.decision_id) if retraction else ""
-        key = record_key(retraction.tenant_id, retraction.user_id) if retraction else b""
-    elif topic is TopicName.AUDIT:
-        event = AuditEvent.try_parse(value)
-        name, key = (event.event_id, event.tenant_id.encode()) if event else ("", b"")
-    elif topic is TopicName.REGENERATE:
-        request = RegenerateRequest.try_parse(value)
-        name = request.request_id if request else ""
-        key = record_key(request.tenant_id, request.user_id) if request else b""
-    else:
+    kind = _RECORDS.get(topic)
+    if kind is None:
         return ""
-    wrong = misfitting(record.headers, ce_id=name, ce_type=ce_type(topic))
+    match kind.try_parse(record.value):
+        case Retraction(decision_id=of, tenant_id=tenant, user_id=user):
+            name, key = retraction_id(of), record_key(tenant, user)
+        case RegenerateRequest(request_id=name, tenant_id=tenant, user_id=user):
+            key = record_key(tenant, user)
+        case AuditEvent(event_id=name, tenant_id=tenant):
+            key = tenant.encode()
+        case _:
+            return "it cannot be read"
+    wrong = misfitting(record.headers, ce_id=name, ce_type=kind.ce_type)
     wrong += ["key"] if (record.key or b"") != key else []
     return f"{', '.join(wrong)}: other than its value and topic say" if wrong else ""
 
 
+_RECORDS: Final[dict[TopicName, type[Retraction | RegenerateRequest | AuditEvent]]] = {
+    TopicName.RETRACTIONS: Retraction,
+    TopicName.REGENERATE: RegenerateRequest,
+    TopicName.AUDIT: AuditEvent,
+}
 _BACK_DATED: Final = "it is back-dated: seals before it are later than its key holds"
 _WHY: Final = {
     AttestationState.UNKNOWN_KEY: "it is signed by an unknown key",

@@ -32,7 +32,6 @@ from groundwire.messages.headers import (
     ATTESTATION,
     TRACEPARENT,
     InboundRecord,
-    ce_type,
     header,
     misfitting,
 )
@@ -454,16 +453,15 @@ def _hash_key(sha256: str) -> bytes:
 
 
 def _misfits(published: InboundRecord, decision: Decision) -> list[str]:
-    topic = TopicName.of(decision.verdict)
     headers = {
         "ce_id": decision.decision_id,
-        "ce_type": ce_type(topic),
+        "ce_type": decision.ce_type,
         "ce_time": format_time(decision.decided_at),
         "ce_subject": decision.subject_id,
     }
     wrong = [f"header {name}" for name in misfitting(published.headers, **headers)]
     if published.key != record_key(decision.tenant_id, decision.user_id):
         wrong.append("key")
-    if not (published.topic or "").endswith(topic):
+    if not (published.topic or "").endswith(TopicName.of(decision.verdict)):
         wrong.append("topic")
     return wrong
