@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -58,14 +59,18 @@ _INPUTS: Final = tuple(_GROUPS.values())
 _OF_PEOPLE: Final = {"review_action", "refused_action", "retraction"}
 """Types of the audit events that come of review decisions alone."""
 
+_OF_DECISIONS: Final[set[AuditType]] = {"enqueue", "evidence_failure"}
+"""Types of those that a decision brings forth, and a repeat of that decision again."""
+
 _OF_WORKERS: Final[set[AuditType]] = {"policy_loaded", "state_lost", "state_rebuilt"}
 """Types of those that come of no record, and are signed one by one."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS published (
-  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, causes TEXT,
+  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, causes TEXT, decision TEXT,
   PRIMARY KEY (id, sha, topic, part)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS superseded (id TEXT, later TEXT, sha BLOB, PRIMARY KEY (id, later, sha)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS published_by_place ON published (topic, part, at);
 CREATE TABLE IF NOT EXISTS sealed (
   id TEXT, sha BLOB, topic TEXT, part INTEGER, seal INTEGER, PRIMARY KEY (id, sha, topic, part, seal)
@@ -82,6 +87,21 @@ CREATE TABLE IF NOT EXISTS dropped (hash TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS heads (hash TEXT PRIMARY KEY, topic TEXT, part INTEGER, time INTEGER) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS waiting (topic TEXT, part INTEGER, at INTEGER, PRIMARY KEY (topic, part, at)) WITHOUT ROWID;
 """
+
+_SUPERSEDES: Final = re.compile(
+    rb'\{"decision_id":"([0-9a-f-]{36})","revision":[0-9]+,"supersedes":"([0-9a-f-]{36})"'
+)
+"""Begins every decision that the gate wrote of a revision from 2 on."""
+
+_LATER: Final = """
+WITH RECURSIVE later (id, sha) AS (
+  SELECT later, sha FROM superseded WHERE id = ?
+  UNION
+  SELECT superseded.later, superseded.sha FROM superseded JOIN later ON superseded.id = later.id
+)
+SELECT 1 FROM later JOIN sealed USING (id, sha) LIMIT 1
+"""
+"""Whether a later revision than a decision is sealed."""
 
 _FORKS: Final = """
 INSERT INTO forks
@@ -169,7 +189,13 @@ class SealEvidence:
         place = topic.value, record.partition, record.offset, record.timestamp
         wrong = _misfits(topic, record) or self._unsigned(topic, record)
         causes = () if late or wrong else self._causes(topic, record)
-        self._store.put("published", name, bytes.fromhex(record.sha256), *place, " ".join(causes))
+        digest, of = bytes.fromhex(record.sha256), None
+        if found := _SUPERSEDES.match(record.value):
+            later, earlier = found.groups()
+            self._store.put("superseded", earlier.decode(), later.decode(), digest)
+        if event := AuditEvent.of_type(record.value, *_OF_DECISIONS) if topic is TopicName.AUDIT else None:
+            of = event.decision_id
+        self._store.put("published", name, digest, *place, " ".join(causes), of)
         if wrong:
             self._faults.append(SealFault("unsealed", str(RecordPlace.of(record)), name[:100], wrong))
 
@@ -253,18 +279,21 @@ class SealEvidence:
                 detail = f"a seal names a record of hash {digest.hex()}, and {topic}/{part} does not hold it"
                 yield SealFault("removed", self._prefix + topic, name, detail)
         unsealed = (
-            "SELECT published.id, published.topic, published.part, at, time, causes, elsewhere.topic, elsewhere.part"
+            "SELECT published.id, published.topic, published.part, at, time, causes, decision,"
+            " elsewhere.topic, elsewhere.part"
             " FROM published LEFT JOIN sealed USING (id, sha, topic, part)"
             " LEFT JOIN sealed AS elsewhere ON (elsewhere.id, elsewhere.sha) = (published.id, published.sha)"
             " WHERE (causes <> '' OR elsewhere.id IS NOT NULL) AND sealed.id IS NULL"
             " GROUP BY 2, 3, 4 ORDER BY 2, 3, 4"
         )
         latest = to_milliseconds(self._now + CLOCK_SKEW)
-        for name, topic, part, at, time, causes, *other in self._store.rows(unsealed).fetchall():
+        for name, topic, part, at, time, causes, of, *other in self._store.rows(unsealed).fetchall():
             place = RecordPlace(self._prefix + topic, part, at)
             begun = [self.under_way[TopicName(each)] for each in causes.split() if each in self.under_way]
             is_under_way = begun and to_milliseconds(min(begun) - CLOCK_SKEW) <= time <= latest
-            if not is_under_way and not self._is_before_seals(place):
+            # what a crash left of a decision is not repeated once a later one is published
+            is_past = of is not None and self._row(_LATER, of) is not None
+            if not is_under_way and not is_past and not self._is_before_seals(place):
                 detail = "no seal covers it" if None in other else "its seal names {}/{}".format(*other)
                 yield SealFault("unsealed", str(place), name[:100], detail)
 

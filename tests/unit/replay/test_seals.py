@@ -188,8 +188,8 @@ def retraction(key=b"acme:ann"):
     return InboundRecord("t.retractions", 0, 1, 0, key, value.model_dump_json().encode(), headers)
 
 
-def event_record(kind, name=None, detail=None):
-    fields = {"at": NOW, "tenant_id": "acme", "actor": "dpo", "subject_id": None, "decision_id": None}
+def event_record(kind, name=None, detail=None, of=None):
+    fields = {"at": NOW, "tenant_id": "acme", "actor": "dpo", "subject_id": None, "decision_id": of}
     event = AuditEvent(event_id=name or str(UUID(int=7)), type=kind, detail=detail or {}, **fields)
     headers = tuple(event_headers("audit", event.event_id, format_time(NOW), "", ()))
     return InboundRecord("t.audit", 0, 5, 0, b"acme", event.model_dump_json().encode(), headers)
@@ -477,6 +477,14 @@ def test_an_event_of_any_type_is_named_unless_a_seal_or_its_workers_own_signatur
         place = "audit", 0, header(event.headers, "ce_id"), event.sha256
         history.seal(0, 1, [SealedOutput(0, *place)], committed=True)
         assert desk.kinds(history, None, [event]) == ({"unsealed"} if kind in of_workers else set()), kind
+
+    # a worker that was killed before it sealed; meanwhile a person has decided
+    second = json.loads(decided(2, 1))
+    for kind in ("enqueue", "evidence_failure", "review_action"):
+        for of, excused in ((second["supersedes"], True), (second["decision_id"], False), (None, False)):
+            history = desk.sealed(decided(2, 1))
+            named = "unsealed" in desk.kinds(history, None, [*history.approved, event_record(kind, of=of)])
+            assert named is not (excused and kind != "review_action"), (kind, of)
 
     def signed(at=NOW, key="gate", **changes):
         event = worker_event("policy_loaded", {"sha256": "s"}, at)
