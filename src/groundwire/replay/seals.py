@@ -67,7 +67,7 @@ _OF_WORKERS: Final[set[AuditType]] = {"policy_loaded", "state_lost", "state_rebu
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS published (
-  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, causes TEXT, decision TEXT,
+  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, causes TEXT, more TEXT,
   PRIMARY KEY (id, sha, topic, part)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS superseded (id TEXT, later TEXT, sha BLOB, PRIMARY KEY (id, later, sha)) WITHOUT ROWID;
@@ -92,6 +92,7 @@ _SUPERSEDES: Final = re.compile(
     rb'\{"decision_id":"([0-9a-f-]{36})","revision":[0-9]+,"supersedes":"([0-9a-f-]{36})"'
 )
 """Begins every decision that the gate wrote of a revision from 2 on."""
+_ORIGIN: Final = re.compile(rb'"origin":(\{[^{}]*\})')
 
 _LATER: Final = """
 WITH RECURSIVE later (id, sha) AS (
@@ -189,13 +190,16 @@ class SealEvidence:
         place = topic.value, record.partition, record.offset, record.timestamp
         wrong = _misfits(topic, record) or self._unsigned(topic, record)
         causes = () if late or wrong else self._causes(topic, record)
-        digest, of = bytes.fromhex(record.sha256), None
-        if found := _SUPERSEDES.match(record.value):
+        digest, more = bytes.fromhex(record.sha256), None
+        if topic is TopicName.AUDIT:
+            event = AuditEvent.of_type(record.value, *_OF_DECISIONS)
+            more = event.decision_id if event else None
+        elif found := _SUPERSEDES.match(record.value):
             later, earlier = found.groups()
             self._store.put("superseded", earlier.decode(), later.decode(), digest)
-        if event := AuditEvent.of_type(record.value, *_OF_DECISIONS) if topic is TopicName.AUDIT else None:
-            of = event.decision_id
-        self._store.put("published", name, digest, *place, " ".join(causes), of)
+        elif origin := _ORIGIN.search(record.value):
+            more = origin[1].decode()
+        self._store.put("published", name, digest, *place, " ".join(causes), more)
         if wrong:
             self._faults.append(SealFault("unsealed", str(RecordPlace.of(record)), name[:100], wrong))
 
@@ -279,7 +283,7 @@ class SealEvidence:
                 detail = f"a seal names a record of hash {digest.hex()}, and {topic}/{part} does not hold it"
                 yield SealFault("removed", self._prefix + topic, name, detail)
         unsealed = (
-            "SELECT published.id, published.topic, published.part, at, time, causes, decision,"
+            "SELECT published.id, published.topic, published.part, at, time, causes, more,"
             " elsewhere.topic, elsewhere.part"
             " FROM published LEFT JOIN sealed USING (id, sha, topic, part)"
             " LEFT JOIN sealed AS elsewhere ON (elsewhere.id, elsewhere.sha) = (published.id, published.sha)"
@@ -291,11 +295,20 @@ class SealEvidence:
             place = RecordPlace(self._prefix + topic, part, at)
             begun = [self.under_way[TopicName(each)] for each in causes.split() if each in self.under_way]
             is_under_way = begun and to_milliseconds(min(begun) - CLOCK_SKEW) <= time <= latest
-            # what a crash left of a decision is not repeated once a later one is published
-            is_past = of is not None and self._row(_LATER, of) is not None
+            is_past = of is not None and self._is_left(name, of)
             if not is_under_way and not is_past and not self._is_before_seals(place):
                 detail = "no seal covers it" if None in other else "its seal names {}/{}".format(*other)
                 yield SealFault("unsealed", str(place), name[:100], detail)
+
+    def _is_left(self, event: str, decision: str) -> bool:
+        """Say whether a crash left an event with its decision: neither is repeated once a later one is published."""
+        query = (
+            "SELECT published.more FROM published LEFT JOIN sealed USING (id, sha, topic, part)"
+            " WHERE published.id = ? AND published.topic <> 'audit' AND sealed.id IS NULL AND more IS NOT NULL"
+        )
+        origins = [json.loads(origin) for (origin,) in self._store.rows(query, decision)]
+        names = {event_id(kind, origin) for kind in _OF_DECISIONS for origin in origins}
+        return event in names and self._row(_LATER, decision) is not None
 
     def explain(self, place: RecordPlace, value: bytes) -> tuple[str, str] | None:
         """Return `unsealed`, `expired` or `not_sealed_yet` and why; None: a seal covers the decision."""

@@ -479,12 +479,26 @@ def test_an_event_of_any_type_is_named_unless_a_seal_or_its_workers_own_signatur
         assert desk.kinds(history, None, [event]) == ({"unsealed"} if kind in of_workers else set()), kind
 
     # a worker that was killed before it sealed; meanwhile a person has decided
-    second = json.loads(decided(2, 1))
-    for kind in ("enqueue", "evidence_failure", "review_action"):
-        for of, excused in ((second["supersedes"], True), (second["decision_id"], False), (None, False)):
-            history = desk.sealed(decided(2, 1))
-            named = "unsealed" in desk.kinds(history, None, [*history.approved, event_record(kind, of=of)])
-            assert named is not (excused and kind != "review_action"), (kind, of)
+    first = json.loads(decided(1, 0))
+    name = first["decision_id"]
+    left = InboundRecord("t.review", 0, 0, 0, b"k", decided(1, 0), (("ce_id", name.encode()),))
+    wrong = []
+    for why, kind, cause, published, excused in (
+        ("with its decision", "enqueue", first["origin"], [left], True),
+        ("with its decision", "evidence_failure", first["origin"], [left], True),
+        ("of another type", "review_action", first["origin"], [left], False),
+        ("of another record", "enqueue", {**first["origin"], "offset": 9}, [left], False),
+        ("without its decision", "enqueue", first["origin"], [], False),
+    ):
+        history = desk.sealed(decided(2, 1))
+        event = event_record(kind, event_id(kind, cause), of=name)
+        named = "unsealed" in desk.kinds(history, None, [*history.approved, *published, event])
+        wrong += [(why, kind)] * (named is excused)
+    history = desk.sealed(decided(1, 0))
+    event = event_record("enqueue", event_id("enqueue", first["origin"]), of=name)
+    wrong += ["its decision is sealed"] * (
+        "unsealed" not in desk.kinds(history, None, [*history.approved, event])
+    )
 
     def signed(at=NOW, key="gate", **changes):
         event = worker_event("policy_loaded", {"sha256": "s"}, at)
@@ -493,7 +507,6 @@ def test_an_event_of_any_type_is_named_unless_a_seal_or_its_workers_own_signatur
         output = of_worker(event.model_copy(update={"detail": detail, **changes}))
         return InboundRecord("t.audit", 0, 9, 0, output.key, output.value, tuple(output.headers))
 
-    wrong = []
     for why, record, named in (
         ("its worker's", signed(), False),
         ("of a key that held", signed(NOW - 2 * HOUR, "old"), False),
