@@ -401,6 +401,34 @@ print(base64.b64encode(ed25519.sign(private_key, sys.stdin.buffer.read())).decod
     assert {seen.json["decision_id"] for seen in deployment.decisions} <= named(deployment)
 
 
+async def test_the_drill_of_the_page_rotates_the_seal_key_and_all_seals_verify_by_the_new_public_file(
+    deployment: Deployment, tmp_path: Path
+):
+    path = deployment.seal_key = tmp_path / "gate.toml"
+    new_gate_key(path, "gate-1")
+    old = tmp_path / "old.toml"
+    old.write_bytes(public_keys(Keys.load(path))[0])
+    await deployment.start_workers("claims")
+    await deployment.produce([good(number) for number in range(5)])
+    await deployment.caught_up("claims")
+    begins, ends = (datetime.now(UTC) + timedelta(seconds=seconds) for seconds in (2, 4))
+    rotating = "--ed25519", "--role", "seal", "--not-before", begins.isoformat(), "--file", str(path)
+    await deployment.succeeds("keys", "new", "gate-2", *rotating)
+    await deployment.succeeds("keys", "end", "gate-1", "--not-after", ends.isoformat(), "--file", str(path))
+    await until(lambda: datetime.now(UTC) > ends, "the key ends")
+    await deployment.produce([good(number) for number in range(5, 10)])
+    await deployment.caught_up("claims")
+    await end(deployment)
+    keys = [seal.head.key for seals in chains(deployment).values() for seal in seals]
+    assert set(keys) == {"gate-1", "gate-2"}
+    path.write_bytes(public_keys(Keys.load(path))[0])  # the private halves are not needed
+    await deployment.verify()
+    deployment.seal_key = old
+    with pytest.raises(AssertionError, match="unknown key"):
+        await deployment.verify()
+    deployment.seal_key = path
+
+
 @pytest.mark.smoke
 async def test_a_rebuild_that_requires_seals_leaves_out_forgeries_that_follow_and_takes_in_all_that_is_sealed(
     office: Office, deployment: Deployment
