@@ -1,7 +1,26 @@
 """What seals prove of the output topics: which records are covered, which were removed, which chains are broken.
 
-A seal lists the outputs of an offset range of an input partition, and names the seal before it
-(`groundwire.messages.seals`). Nobody without a gate's key can make one.
+- **Signed**: of each record that came of a range of an input partition its topic, partition, id and value
+  (`messages.seals:SealedOutput`). Key and `ce_type` follow from value and topic. What came of no input record is an
+  event with a signature of its own.
+- **Chained**: a seal names the one before it; it begins where that ended. All stand on one partition of `audit`.
+- **Held**: the committed offset names the last seal, and so does the head on `heads` or in a file. A seal off the
+  committed chain counts for nothing, nor does one of an expired key that nothing later holds.
+
+| attack | named as | by |
+|---|---|---|
+| a record that no gate published, other bytes under its id | `unsealed` | `faults`, `explain` |
+| its bytes in another place, under another key, `ce_id` or `ce_type` | `unsealed`; `differs` | `_misfits`, `faults` |
+| an audit event of any type | `unsealed` | `_causes`, `_unsigned` |
+| a record removed | `removed` | `faults` |
+| a seal removed, moved, or put in another's place | `broken_chain` | `_broken_chain` |
+| a seal of another key, deployment or partition of `audit` | `bad_seal` | `_reason_bad` |
+| a seal back-dated by a stolen, expired key, or a second start | `bad_seal` | `_reason_bad`, `leave_out_forks` |
+| the end of a chain cut off | `broken_chain` | committed offsets in `faults` |
+| all of a partition cut, its offsets too | `broken_chain` | `_missing_heads` |
+| the heads cut as well | `unanchored` | `_missing_heads` |
+
+`tests/unit/replay/test_seals.py` has a test of each row, `tests/stream/test_seals.py` most of them on a broker.
 """
 
 from __future__ import annotations
