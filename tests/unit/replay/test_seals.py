@@ -11,6 +11,8 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from agents.outputs import of_seal, of_worker, worker_event
 from groundwire.config import Settings
@@ -293,6 +295,24 @@ def test_a_cut_that_left_nothing_to_compare_is_named_by_a_head_and_without_one_t
     assert [(fault.kind, fault.where) for fault in desk.faults(history, heads=others)] == [
         ("unanchored", f"{CLAIMS}/{partition}")
     ]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_whatever_bytes_stand_on_heads_and_audit_only_what_a_gate_signed_counts(desk, data):
+    history = desk.sealed(decided(1, 0))
+    seal = history.audit[0]
+    values = []
+    for true in (seal.value, head_of(history, 0)):
+        first = data.draw(st.integers(0, len(true)))
+        end = data.draw(st.integers(first, min(first + 40, len(true))))
+        other = data.draw(st.binary(max_size=8) | st.sampled_from([b'"', b"{", b"null", b"0", true[:first]]))
+        values.append(true[:first] + other + true[end:])
+    mutated, head = values
+    evidence = desk.evidence(history, [replace(seal, value=mutated, offset=7)], heads=[head])
+    gone = [fault.detail for fault in evidence.faults() if "is kept elsewhere" in fault.detail]
+    assert all(history.heads[0].sha256 in detail for detail in gone)
+    assert evidence.sealed_hashes() <= {bytes.fromhex(history.approved[0].sha256)}
 
 
 def test_a_head_that_no_gate_has_signed_is_named_and_a_file_without_heads_refused(desk, tmp_path):
