@@ -322,7 +322,7 @@ async def test_what_a_killed_worker_published_and_did_not_seal_verifies_though_a
 ):
     dying = deployment.start_worker("claims", faulty="before-sealing")
     await deployment.start_workers("reviews")
-    pending, other = await office.pending(1), await office.pending(2)
+    pending, other = await asyncio.gather(office.pending(1), office.pending(2))  # before the worker commits
     assert await dying.ended() == -9
     assert chains(deployment) == {}
     await office.act("approve", pending)
