@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from groundwire.gate.types import (
     Refused,
     Result,
 )
-from groundwire.messages.base import format_time, from_milliseconds, immutable, to_milliseconds
+from groundwire.messages.base import format_time, from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import AuditEvent, AuditType, Decision, Kind, Place, Verdict
 from groundwire.messages.headers import (
     ATTESTATION,
@@ -47,9 +47,12 @@ _SIGNATURE: Final = 300
 """Bytes of the longest signature."""
 
 
-@immutable
+@dataclass(slots=True)
 class Output:
-    """A record to publish, and the input record it comes from; `timestamp`: None for the time of sending."""
+    """A record to publish, and the input record it comes from.
+
+    `timestamp`: None for the time of sending; `partition`: where it was published last.
+    """
 
     topic: TopicName
     key: bytes | None
@@ -57,6 +60,7 @@ class Output:
     headers: list[tuple[str, bytes]]
     cause: InboundRecord
     timestamp: int | None = None
+    partition: int = field(default=-1, compare=False)
 
 
 def outputs(results: Sequence[Result]) -> list[Output]:
@@ -115,10 +119,14 @@ def _without_headers(letter: Output) -> Output:
     return replace(letter, headers=kept)
 
 
-def of_worker(kind: AuditType, cause: dict[str, Any], at: datetime, *, recurs: bool = False) -> Output:
+def worker_event(kind: AuditType, cause: dict[str, Any], at: datetime, *, recurs: bool = False) -> AuditEvent:
     """Return the audit event of a worker, named by `cause`, and by the time if it `recurs`; it has no tenant."""
-    named = {**cause, "at": format_time(at)} if recurs else cause
-    return _audit(InboundRecord(None, 0, 0, to_milliseconds(at), None, None), kind, named, at, detail=cause)
+    return _event(kind, {**cause, "at": format_time(at)} if recurs else cause, at, detail=cause)
+
+
+def of_worker(event: AuditEvent) -> Output:
+    """Return the record of an event that comes of no input record."""
+    return _of_event(InboundRecord(None, 0, 0, to_milliseconds(event.at), None, None), event)
 
 
 def of_seal(seal: Seal) -> Output:
@@ -126,6 +134,13 @@ def of_seal(seal: Seal) -> Output:
     head = seal.head
     place = InboundRecord(head.topic, head.partition, head.end, to_milliseconds(head.at), None, None)
     return _audit(place, "seal", head.sha256, head.at, detail=seal.detail())
+
+
+def of_head(seal: Seal) -> Output:
+    """Return the record on `heads` of a seal, which replaces that of the seal before it."""
+    key, value = seal.head.input.encode(), seal.signed.model_dump_json().encode()
+    cause = InboundRecord(seal.head.topic, seal.head.partition, seal.head.end, 0, None, None)
+    return Output(TopicName.HEADS, key, value, [("content-type", b"application/json")], cause)
 
 
 def _outputs(result: Result) -> Iterator[Output]:
@@ -263,8 +278,15 @@ def _retracted(record: InboundRecord, retraction: Retraction, action_id: str) ->
 
 
 def _audit(record: InboundRecord, kind: AuditType, cause: Any, at: datetime, **fields: Any) -> Output:  # noqa: ANN401
+    return _of_event(record, _event(kind, cause, at, **fields))
+
+
+def _event(kind: AuditType, cause: Any, at: datetime, **fields: Any) -> AuditEvent:  # noqa: ANN401
     ours = {"tenant_id": "", "actor": ACTOR, "subject_id": None, "decision_id": None}
-    event = AuditEvent.made(event_id=event_id(kind, cause), type=kind, at=at, **(ours | fields))
+    return AuditEvent.made(event_id=event_id(kind, cause), type=kind, at=at, **(ours | fields))
+
+
+def _of_event(record: InboundRecord, event: AuditEvent) -> Output:
     time, subject = format_time(event.at), event.subject_id or ""
     headers = event_headers("audit", event.event_id, time, subject, record.headers)
     value = event.__pydantic_serializer__.to_json(event)

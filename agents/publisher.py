@@ -25,11 +25,12 @@ from faust.exceptions import NotReady
 
 from agents.faust_patches import WorkerApp
 from agents.hooks import Commits, Hook
-from agents.outputs import Output, of_worker, reductions, unpublishable
+from agents.outputs import Output, of_worker, reductions, unpublishable, worker_event
 from groundwire import metrics
-from groundwire.errors import BrokerUnavailable, TopicsMissing
+from groundwire.errors import BrokerUnavailable, SealUnavailable, TopicsMissing
 from groundwire.kafka.connection import MAX_AHEAD, MAX_LETTER_BYTES, MAX_RECORD_BYTES, partition_of
-from groundwire.messages.decisions import AuditType
+from groundwire.keys.seal_keys import SealSigner
+from groundwire.messages.decisions import AuditEvent, AuditType
 from groundwire.messages.topics import TopicName
 
 TELL: Final = 60.0
@@ -114,7 +115,8 @@ class Publisher:
                     topic = self._prefix + output.topic
                     if topic not in partitions:
                         partitions[topic] = await _partitions_for(producer, topic)
-                    groups[topic, partition_of(output.key, partitions[topic])].append(output)
+                    output.partition = partition_of(output.key, partitions[topic])
+                    groups[topic, output.partition].append(output)
                 sending = [_send(producer, *tp, group) for tp, group in groups.items()]
                 sent = await asyncio.gather(*sending, return_exceptions=True)
         except (KafkaError, TimeoutError) as exc:
@@ -188,19 +190,22 @@ async def _send(
 
 
 class AuditPublisher(Hook):
-    """Publishes audit events of a worker, once the worker can publish, and holds commits back until then.
+    """Publishes audit events of a worker, signed with its seal key, once it can, and holds commits back until then.
 
     It keeps the last 100 events until the broker has them; unpublished ones are lost with the process.
     """
 
-    def __init__(self, publisher: Publisher, *, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, publisher: Publisher, signer: SealSigner | None, *, now: Callable[[], datetime]
+    ) -> None:
         self._publisher = publisher
+        self._signer = signer
         self._now = now
-        self._pending: deque[Output] = deque(maxlen=100)
+        self._pending: deque[AuditEvent] = deque(maxlen=100)
 
     def note(self, kind: AuditType, cause: dict[str, Any], *, recurs: bool = False) -> None:
         """Queue an event; `cause` names it, together with the time if it `recurs`."""
-        self._pending.append(of_worker(kind, cause, self._now(), recurs=recurs))
+        self._pending.append(worker_event(kind, cause, self._now(), recurs=recurs))
 
     async def before_commit(self, commits: Commits) -> Commits:
         """Commit nothing past records of whose loss nobody is told yet."""
@@ -208,19 +213,21 @@ class AuditPublisher(Hook):
         return {} if self._pending else commits
 
     async def publish(self) -> None:
-        """Publish queued events; without a broker they stay queued."""
+        """Publish queued events; without a broker or the seal key they stay queued."""
         pending = list(self._pending)
         if not pending:
             return
         try:
-            await self._publisher.publish(pending)
+            signed = [await self._signer.sign_event(each) for each in pending] if self._signer else pending
+            await self._publisher.publish([of_worker(event) for event in signed])
         except (
             BrokerUnavailable,
+            SealUnavailable,
             ProducerBroken,
             NotReady,
         ) as exc:  # the last: Faust's producer has not started
             log.info("audit.waits", events=len(pending), error=str(exc))
             return
-        for output in pending:
-            if output in self._pending:  # newer events may have pushed it out
-                self._pending.remove(output)
+        for event in pending:
+            if event in self._pending:  # newer events may have pushed it out
+                self._pending.remove(event)

@@ -21,13 +21,22 @@ from faust.types import TP
 
 from agents.health import Health
 from agents.hooks import Batch, Commits, Hook
-from agents.outputs import Output, of_seal
+from agents.outputs import Output, of_head, of_seal
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, SealUnavailable
 from groundwire.keys.seal_keys import SealSigner
 from groundwire.messages.base import sha256_hex
 from groundwire.messages.headers import InboundRecord, header
-from groundwire.messages.seals import MAX_AT_ONCE, MAX_OUTPUTS, SEALED, Seal, SealedOutput, SealHead, root_of
+from groundwire.messages.seals import (
+    MAX_AT_ONCE,
+    MAX_OUTPUTS,
+    SEALED,
+    Seal,
+    SealedOutput,
+    SealHead,
+    SignedHead,
+    root_of,
+)
 
 log = structlog.get_logger()
 
@@ -57,6 +66,7 @@ class Sealer(Hook):
     Args:
         publish: returns what the broker refused once it has the rest; raises BrokerUnavailable.
         committed: returns what was committed of a partition when its assignment began.
+        keep: keeps heads outside of Kafka; raises SealUnavailable.
     """
 
     def __init__(
@@ -66,9 +76,11 @@ class Sealer(Hook):
         committed: Callable[[TP], Committed],
         health: Health,
         *,
+        keep: Callable[[Sequence[SignedHead]], Awaitable[None]],
         now: Callable[[], datetime],
     ) -> None:
         self._signer = signer
+        self._keep = keep
         self._publish = publish
         self._committed = committed
         self._health = health
@@ -111,10 +123,10 @@ class Sealer(Hook):
             if output.topic in _SEALED:
                 offset = offsets[_place_of(output.cause)]
                 name = header(output.headers, "ce_id") or ""
-                digest = sha256_hex(output.value or b"")
+                place, digest = (output.topic.value, output.partition), sha256_hex(output.value or b"")
                 of_record = held.setdefault(offset, {})
                 before = len(of_record)
-                of_record[SealedOutput(offset, output.topic.value, name, digest)] = None
+                of_record[SealedOutput(offset, *place, name, digest)] = None
                 self._held += len(of_record) - before
 
     async def before_commit(self, commits: Commits) -> Commits:
@@ -130,9 +142,16 @@ class Sealer(Hook):
                 for tp, (end, _) in commits.items()
             ]
             sealed = dict(zip(commits, await asyncio.gather(*sealing), strict=True))
-            if await self._publish([of_seal(seal) for seals in sealed.values() for seal in seals]):
-                why = "the broker refuses seals: is max.message.bytes of audit as declared?"
-                raise SealUnavailable(why)  # noqa: TRY301 - as without a key: the next commit tries again
+            # heads once the seals are there: what a crash leaves is never a head without its seal
+            last = [seals[-1] for seals in sealed.values()]
+            for outputs in (
+                [of_seal(seal) for seals in sealed.values() for seal in seals],
+                map(of_head, last),
+            ):
+                if await self._publish(list(outputs)):
+                    why = "the broker refuses seals: is max.message.bytes of audit as declared?"
+                    raise SealUnavailable(why)  # noqa: TRY301 - as without a key: the next commit tries again
+            await self._keep([seal.signed for seal in last])
         except (BrokerUnavailable, SealUnavailable) as exc:
             if str(exc) != self._why:  # it is tried every second
                 log.warning("seal.waits", error=str(exc))
@@ -145,10 +164,10 @@ class Sealer(Hook):
             return {}
         done: dict[TP, tuple[int, str]] = {}
         for tp, seals in sealed.items():
-            last = seals[-1].head
-            done[tp] = last.end, last.sha256
+            head = seals[-1].head
+            done[tp] = head.end, head.sha256
             self._reached[tp] = Committed(*done[tp])
-            self._outputs[tp] = {at: of for at, of in self._outputs[tp].items() if at >= last.end}
+            self._outputs[tp] = {at: of for at, of in self._outputs[tp].items() if at >= head.end}
         self._held = sum(len(of) for held in self._outputs.values() for of in held.values())
         return done
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import shlex
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any, Final, get_args
 
 import structlog
@@ -20,6 +20,7 @@ from agents.app import build_app, declare_agent, role_of, topics_of
 from agents.crash_marks import CrashMarks
 from agents.expiry import ReviewExpiry
 from agents.faust_patches import WorkerApp
+from agents.heads import HeadKeeper
 from agents.health import Health
 from agents.hooks import Hook
 from agents.loop import Services
@@ -94,7 +95,11 @@ class Worker:
         self.health = health = Health()
         self.publisher = publisher = Publisher(self.app, settings.topic_prefix)
         self._topics = [settings.topic_prefix + topic for topic in topics_of(name)]
-        self.audit = AuditPublisher(publisher, now=_now)
+        signer = None
+        if settings.seal_key is not None:
+            with naming("GROUNDWIRE_SEAL_KEY"):
+                signer = SealSigner(settings.seal_key, now=_now)
+        self.audit = AuditPublisher(publisher, signer, now=_now)
         self.expiry = build_expiry(settings, keys, self.state, publisher) if name == "reviews" else None
         assessor = build_assessor(self.model, health) if self.model is not None else None
         self.pacer = Pacer(on_refusal=lambda limit: metrics.TENANT_REFUSALS.labels(limit).inc())
@@ -122,8 +127,8 @@ class Worker:
 
         marks = CrashMarks(self.state, handler)
         hooks: list[Hook] = [health, self.audit, InternalErrors(health), BatchMetrics(role.topic), marks]
-        if settings.seal_key is not None:
-            hooks.append(build_sealer(settings.seal_key, self.app, publisher, health))
+        if signer is not None:
+            hooks.append(build_sealer(settings, signer, self.app, publisher, health))
         if settings.tracing:
             hooks.append(open_tracing(name))
         self.services = Services(
@@ -319,17 +324,16 @@ def build_assessor(model: HttpModel, health: Health) -> Assessor:
     return assessor_of(model, note_asked)
 
 
-def build_sealer(key: Path, app: WorkerApp, publisher: Publisher, health: Health) -> Sealer:
-    """Build the sealer. Raises: UsageError: the keys file is unreadable, or no key may seal now."""
-    with naming("GROUNDWIRE_SEAL_KEY"):
-        signer = SealSigner(key, now=_now)
-
+def build_sealer(
+    settings: Settings, signer: SealSigner, app: WorkerApp, publisher: Publisher, health: Health
+) -> Sealer:
     def committed(tp: TP) -> Committed:
         consumer: Any = app.consumer
         return Committed.of(consumer.starts[tp]) if tp in consumer.starts else Committed(None, None)
 
     metrics.SEAL_KEY_EXPIRES.set_function(lambda: signer.expires.timestamp() if signer.expires else math.inf)
-    return Sealer(signer, publisher.publish, committed, health, now=_now)
+    keeper = HeadKeeper(settings.heads_file, shlex.split(settings.heads_command))
+    return Sealer(signer, publisher.publish, committed, health, keep=keeper.keep, now=_now)
 
 
 def build_expiry(

@@ -29,7 +29,7 @@ def fault(proof: dict, keys: dict) -> str | None:
     if hashlib.sha256(decision).hexdigest() != digest:
         return "the decision is not the one of the leaf"
     told = json.loads(decision)
-    if (told["decision_id"], told["verdict"]) != (name, topic):
+    if (told["decision_id"], told["verdict"]) != (name, topic.partition("/")[0]):
         return "the leaf is of another decision"
     node = hashlib.sha256(b"\0" + proof["output"].encode()).digest()
     for side, text in proof["path"]:

@@ -60,6 +60,12 @@ CHANNELS: Final = {
     TopicName.RETRACTIONS: Channel("send", "retraction", _USER_KEY, "Approvals that were withdrawn."),
     TopicName.REGENERATE: Channel("send", "regenerate", _USER_KEY, "Prompts to answer again, grounded."),
     TopicName.AUDIT: Channel("send", "audit", "`{tenant_id}`, empty where none", "Who did what, and when."),
+    TopicName.HEADS: Channel(
+        "send",
+        "head",
+        "`{topic}/{partition}` of the input",
+        "The last seal of each input partition, under an ACL of its own.",
+    ),
     TopicName.DEAD_LETTER: Channel(
         "send", "dead-letter", "that of the input record", "Records that could not be decided, byte for byte."
     ),
@@ -122,6 +128,10 @@ def _messages() -> Iterator[tuple[str, Document]]:
         yield name, _message(title, headers, {"$ref": f"./{name}/1.0.json"})
     raw = {"oneOf": [{"$ref": "./claim/1.0.json"}, {"$ref": "./llm-response/1.0.json"}]}
     yield "deferred", _message("The input record as it came", _headers(_deferred_headers()), raw)
+    yield (
+        "head",
+        _message("The signed head of a seal", _headers({"content-type": {"const": "application/json"}}), {}),
+    )
     letter = _message("The input record as it came, readable or not", _headers(_dead_letter_headers()), {})
     yield "dead-letter", {**letter, "contentType": "application/octet-stream"}
 

@@ -60,7 +60,11 @@ ERRORS: Final = {
 }
 _NULL: Final = {"type": "null"}
 _DIRECTIONS: Final = {"receive": "in", "send": "out", "both": "internal"}
-_TITLES: Final = {"dead-letter": "the original bytes", "deferred": "the input record"}
+_TITLES: Final = {
+    "dead-letter": "the original bytes",
+    "deferred": "the input record",
+    "head": "the signed head of a seal",
+}
 
 _WORDS: Final = {
     name: definition

@@ -33,10 +33,10 @@ class TopicSpec:
 
     @property
     def config(self) -> dict[str, str]:
-        """The topic's configuration; never compacted, since no record replaces an earlier one."""
+        """The topic's configuration; only of heads does a record replace an earlier one, so that they are compacted."""
         largest = _LARGEST_LETTER if self.name is TopicName.DEAD_LETTER else MAX_MESSAGE_BYTES
         return {
-            "cleanup.policy": "delete",
+            "cleanup.policy": "compact" if self.name is TopicName.HEADS else "delete",
             "retention.ms": str(-1 if self.days is None else self.days * _DAY_MS),
             "retention.bytes": "-1",
             "max.message.bytes": str(largest),
@@ -57,6 +57,7 @@ CATALOG: Final = tuple(
         (TopicName.RETRACTIONS, "retraction"),
         (TopicName.REGENERATE, "regenerate"),
         (TopicName.AUDIT, "audit"),
+        (TopicName.HEADS, None),
         (TopicName.DEAD_LETTER, None),
     )
 )

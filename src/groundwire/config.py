@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
+import stat
 from functools import cache
 from ipaddress import ip_network
 from pathlib import Path
@@ -13,6 +15,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from groundwire.errors import UsageError
 from groundwire.messages.base import comma_separated
+
+logger = logging.getLogger(__name__)
 
 
 def _are_networks(value: str) -> str:
@@ -52,6 +56,12 @@ class Settings(BaseSettings):
     keys_file: Path | None = Field(None, description="Signing keys and delegated reviewers, TOML.")
     seal_key: Path | None = Field(None, description="Keys file with the private seal key; none: no seals.")
     seal_keys: Path | None = Field(None, description="Keys file with workers' public seal keys.")
+    heads_file: Path | None = Field(
+        None, description="File to which workers append heads of their seals, beside the topic `heads`."
+    )
+    heads_command: str = Field(
+        "", description="Program that keeps what it reads, heads, e.g. in an object store."
+    )
     require_seals: bool = Field(
         default=False, description="`1`: rebuilds load only records sealed by GROUNDWIRE_SEAL_KEYS."
     )
@@ -237,6 +247,9 @@ class KafkaSecurity(BaseSettings):
         if self.sasl_password_file is None:
             return None
         try:
+            if self.sasl_password_file.stat().st_mode & stat.S_IROTH:
+                who = "can be read by every user of this machine: chmod 600"
+                logger.warning("%sSASL_PASSWORD_FILE: %s %s", PREFIX, self.sasl_password_file, who)
             password = self.sasl_password_file.read_text("utf-8").strip("\r\n")
         except (OSError, UnicodeDecodeError) as exc:
             raise UsageError(f"{PREFIX}SASL_PASSWORD_FILE: {self.sasl_password_file}: {_why(exc)}") from None

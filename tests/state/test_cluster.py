@@ -206,7 +206,9 @@ async def test_another_number_of_partitions_is_refused_until_a_rebuild_which_kee
         counts = {f"{name}{topic}": 12 for topic in TopicName} | {f"{name}audit": 1}
         assert await compare_partitions(settings, counts) == []
         findings = await compare_partitions(settings, counts | {f"{name}claims": 8, f"{name}deferred": 8})
-        assert len(findings) == len(TopicName) - 2, "all others but audit and dead-letter, setting and state"
+        assert len(findings) == len(TopicName) - 3, (
+            "all others but audit, heads and dead-letter, setting and state"
+        )
         assert all(finding.fatal for finding in findings)
         async with before.rebuilding(), state.rebuilding() as refused:
             assert refused is None

@@ -106,6 +106,7 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
         await end(deployment)
         names = ("approved", "review", "blocked", "retractions", "audit", "regenerate")
         topics: Topics = {name: list(deployment.seen[name]) for name in names}
+        topics["heads"] = await deployment.stored("heads")
         public.write_bytes(public_keys(Keys.load(private))[0])
         head = ("seals", "head", "--seal-keys", str(public), "--format", "json")
         head_file.write_text((await deployment.succeeds(*head))[0])
@@ -113,9 +114,9 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
     office_keys = tmp_path / "keys.toml"
 
     async def verify(*, heads: bool = False, keys: Path = office_keys) -> list[Placed]:
-        seals = partial(read_seals, settings_of(environment), SealKeys(public))
         known = read_heads(head_file) if heads else ()
-        return await not_derived(environment, Signatures(seals, known, Keys.load(keys)))
+        seals = partial(read_seals, settings_of(environment), SealKeys(public), heads=known)
+        return await not_derived(environment, Signatures(seals, Keys.load(keys)))
 
     async def rewritten(changed: Topics, *, heads: bool = False) -> list[Placed]:
         """Delete the topics, fill them with other records on some, and verify."""
@@ -186,10 +187,11 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
               if seen.json["facts"]["review"]}  # fmt: skip
     assert named_in(await verify(keys=strange)) == {(person, "unattested") for person in people}
 
+    acted = [seen for seen in topics["audit"] if seen.json["type"] == "review_action"]
     # inserted: decisions that are decided otherwise, at another time, or for another tenant
     as_approved = {"verdict": "approved", "approved": True, "tier": "tier_1"}
     blocked, twin = topics["blocked"][0], topics["review"][0]
-    theirs, victim, *copies = topics["approved"][:7]
+    theirs, victim, *copies = topics["approved"][:9]
     time = "2026-11-24T00:00:00Z"
     for_globex = forged(theirs, "approved", tenant_id="globex")
     inserted = [
@@ -204,9 +206,14 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
         with_header(copies[2], "ce_id", b"0" * 36),
         with_header(copies[3], "ce_time", b"2027-01-01T00:00:00Z"),
         with_header(copies[4], "ce_subject", b"another"),
+        with_header(copies[5], "ce_type", b"groundwire.retraction.v1"),
+        replace(copies[6], headers=(*copies[6].headers, ("ce_id", b"0" * 36))),
+    ]
+    elsewhere = [
+        replace(seen, partition=1 - seen.partition)
+        for seen in (topics["approved"][20], topics["retractions"][0], acted[0])
     ]
     # an approval under an unknown policy, a retraction that nobody asked for, a refusal of a true action
-    acted = [seen for seen in topics["audit"] if seen.json["type"] == "review_action"]
     new = "00000000-0000-5000-8000-00000000000"
     policy = {"version": "x", "sha256": "0" * 64}
     of_it, refusal = (
@@ -216,17 +223,23 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
     withdrawn = {"decision_id": new + "3", "supersedes": victim.json["decision_id"]}
     withdrawn["subject_id"] = victim.json["subject_id"]
     refused = {"type": "refused_action", "event_id": refusal}
+    others = [
+        forged(acted[0], "audit", new + str(number), event_id=new + str(number), type=kind)
+        for number, kind in enumerate(("enqueue", "evidence_failure", "policy_loaded", "state_lost"), 4)
+    ]
     unfounded = [
+        *others,
         forged(victim, "approved", new + "2", decision_id=new + "2", policy=policy),
         forged(topics["retractions"][0], "retractions", of_it, **withdrawn),
         forged(acted[0], "audit", refusal, **refused),
     ]
     more: defaultdict[str, list[Seen]] = defaultdict(list)
-    for record in (*inserted, *again, *unfounded):
+    for record in (*inserted, *again, *elsewhere, *unfounded):
         more[record.topic].append(record)
     found = named_in(await rewritten({name: [*topics[name], *more[name]] for name in more}))
     assert {(seen.json["decision_id"], "differs") for seen in copies} <= found
     assert {(new + "2", "unsealed"), (of_it, "unsealed"), (refusal, "unsealed")} <= found
+    assert {(seen.header("ce_id"), "unsealed") for seen in (*elsewhere, *others)} <= found
     assert {seen.json["decision_id"] for seen in (blocked, twin, theirs)} <= {name for name, _ in found}
 
     # removed; an event of another type under an event's id does not replace it
@@ -257,7 +270,9 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
     # seals by an expired key, back-dated ones or a reviewer's cover nothing
     true = SealHead(**last.json["detail"]["seal"])
     lie = forged(blocked, "approved", **as_approved)
-    outputs = (SealedOutput(0, lie.topic, lie.json["decision_id"], sha256_hex(lie.value or b"")),)
+    outputs = (
+        SealedOutput(0, lie.topic, lie.partition, lie.json["decision_id"], sha256_hex(lie.value or b"")),
+    )
     secrets = dict(Keys.load(private))
     behind = {"before": true.sha256, "first": true.end, "end": true.end + 1, "root": root_of(outputs)}
     for key_id, at, why in (
@@ -290,10 +305,14 @@ async def test_what_workers_sealed_verifies_one_decision_is_proven_to_a_stranger
         names = ("approved", "review", "blocked", "audit")
         return {name: [seen for seen in topics[name] if not gone(seen)] for name in names}
 
-    placed = await rewritten(without(is_of_it), heads=True)
+    emptied = without(is_of_it)
+    placed = await rewritten(emptied)
     there = details([one for one in placed if one.where == "/".join(map(str, own))])
-    assert "anchored" in there, placed
+    assert "head is kept elsewhere" in there, placed
     assert "committed last" in there, "the committed offsets of the group reveal it, too"
+    found = await rewritten(emptied | {"heads": []}, heads=True)
+    assert "head is kept elsewhere" in details(found), "a file reveals what the topic does not any more"
+    assert "no head is kept" in details(await rewritten({"heads": []}))
     placed = await rewritten(without(lambda seen: seen is last or seen.header("ce_id") in covered))
     assert "committed last" in details(placed), placed
 
@@ -303,7 +322,7 @@ async def test_what_a_killed_worker_published_and_did_not_seal_verifies_though_a
 ):
     dying = deployment.start_worker("claims", faulty="before-sealing")
     await deployment.start_workers("reviews")
-    pending, other = await office.pending(1), await office.pending(2)
+    pending, other = await asyncio.gather(office.pending(1), office.pending(2))  # before the worker commits
     assert await dying.ended() == -9
     assert chains(deployment) == {}
     await office.act("approve", pending)
@@ -380,6 +399,49 @@ print(base64.b64encode(ed25519.sign(private_key, sys.stdin.buffer.read())).decod
     await end(deployment)
     assert {seal.head.key for seals in chains(deployment).values() for seal in seals} == {"first", "kms"}
     assert {seen.json["decision_id"] for seen in deployment.decisions} <= named(deployment)
+
+
+async def test_the_drill_of_the_page_rotates_the_seal_key_and_all_seals_verify_by_the_new_public_file(
+    deployment: Deployment, tmp_path: Path
+):
+    path = deployment.seal_key = tmp_path / "gate.toml"
+    new_gate_key(path, "gate-1")
+    old = tmp_path / "old.toml"
+    old.write_bytes(public_keys(Keys.load(path))[0])
+    await deployment.start_workers("claims")
+    await deployment.produce([good(number) for number in range(5)])
+    await deployment.caught_up("claims")
+
+    def keys() -> set[str]:
+        return {seal.head.key for seals in chains(deployment).values() for seal in seals}
+
+    rotating = (
+        "--ed25519",
+        "--role",
+        "seal",
+        "--not-before",
+        datetime.now(UTC).isoformat(),
+        "--file",
+        str(path),
+    )
+    await deployment.succeeds("keys", "new", "gate-2", *rotating)
+    for number in range(5, 200):  # until the worker has read the file
+        await deployment.produce([good(number)])
+        await deployment.caught_up("claims")
+        if "gate-2" in keys():
+            break
+    ends = "--not-after", datetime.now(UTC).isoformat(), "--file", str(path)
+    await deployment.succeeds("keys", "end", "gate-1", *ends)
+    await deployment.produce([good(200)])
+    await deployment.caught_up("claims")
+    await end(deployment)
+    assert keys() == {"gate-1", "gate-2"}
+    path.write_bytes(public_keys(Keys.load(path))[0])  # the private halves are not needed
+    await deployment.verify()
+    deployment.seal_key = old
+    with pytest.raises(AssertionError, match="unknown key"):
+        await deployment.verify()
+    deployment.seal_key = path
 
 
 @pytest.mark.smoke

@@ -29,7 +29,7 @@ from groundwire.config import Settings
 from groundwire.errors import SealUnavailable, UsageError
 from groundwire.keys import ed25519
 from groundwire.keys.attestation import Attestation, AttestationState, Key, Keys
-from groundwire.keys.file import new_key, public_keys
+from groundwire.keys.file import end_key, new_key, public_keys
 from groundwire.keys.seal_keys import SealKeys, SealSigner
 from groundwire.keys.watched import EVERY, WatchedKeys
 from groundwire.review.actions import Signer
@@ -403,6 +403,20 @@ async def test_the_gate_carries_out_what_it_refused_once_the_reviewer_is_let_in(
     watch.write(KEYS.replace('["lead"]', '["lead", "new"]'))
     (carried_out,) = await gate.apply_step(await gate.prepare([action]))
     assert carried_out.decision.approved
+
+
+def test_a_key_ends_in_its_file_and_all_else_in_it_stays(tmp_path):
+    path = tmp_path / "keys.toml"
+    path.write_text("# of the desk\n")
+    for name in ("a", "b"):
+        new_key(path, name, tenants=["t"], roles=["reviewer"])
+    before = path.read_text()
+    for until in (NOW + DAY, NOW):
+        end_key(path, "a", until)
+        assert [key.not_after for _, key in Keys.load(path)] == [until, None]
+    assert set(before.splitlines()) < set(path.read_text().splitlines())
+    with pytest.raises(UsageError, match="there is no key 'c'"):
+        end_key(path, "c", NOW)
 
 
 SEALING = ed25519.new_private_key()

@@ -75,6 +75,19 @@ def test_clients_and_workers_are_given_the_same(monkeypatch, files: Path) -> Non
     assert "s p a c e s" not in repr(kafka_security())
 
 
+def test_a_password_that_every_user_of_the_machine_can_read_is_warned_of(
+    monkeypatch, files: Path, caplog
+) -> None:
+    own = {"SECURITY": "sasl_ssl", "SASL_USERNAME": "gate", "SASL_PASSWORD_FILE": files / "password"}
+    environment(monkeypatch, **own)
+    for mode, warned in ((0o600, False), (0o640, False), (0o644, True)):
+        (files / "password").chmod(mode)
+        caplog.clear()
+        kafka_security().password()
+        assert ("SASL_PASSWORD_FILE" in caplog.text) is warned, oct(mode)
+        assert "s p a c e s" not in caplog.text
+
+
 def test_what_is_wrong_is_named_before_a_connection_is_made(monkeypatch, files: Path) -> None:
     monkeypatch.chdir(files)
     sasl = {"SECURITY": "sasl_ssl", "SASL_USERNAME": "gate"}

@@ -12,8 +12,10 @@ from string import hexdigits
 from typing import Literal, NamedTuple
 
 from groundwire.arguments import takes
-from groundwire.checks.reliance import DENIED, UNSHOWN, denied, leads, tags_of, unshown
+from groundwire.checks.reliance import DENIED, denied, leads
+from groundwire.text.page import unseen
 from groundwire.text.quantities import MONTHS
+from groundwire.text.stems import words_of
 from groundwire.text.visible import seen
 
 CitationType = Literal["adr", "commit", "url", "issue"]
@@ -119,16 +121,23 @@ _NUMBERED = re.compile(
     re.IGNORECASE,
 )
 # Also with a part before or behind: that of somebody else, a version, a draft. Lists and file names are none.
-_LONGER_BEFORE = re.compile(rf"(?<![{_W}])([{_W}]+)[-./:@~+\\]$")
+_LONGER_BEFORE = re.compile(rf"(?<![{_W}])([{_W}]+)[-./:@~+\\#$%^=]$")
+_PATH_BEFORE = re.compile(r"[.~/\\][/\\]$")
 _NO_NAME_BEFORE = re.compile(
     r"(?:see|per|cf|refs?|sources?|by|and|or|adrs?|decisions?|issues?|gh|\d+):?", re.IGNORECASE
 )
 _LONGER_BEHIND = re.compile(
     r"(?!(?:-[\w-]{1,100})?\.md\b)(?:"
-    r"(?:[-/@~+#]|\.(?=(?-i:[0-9a-z])))(?!(?:ADR|GH)\b|#)\w|:(?=v?[0-9])|"
+    r"(?:[-_/@~+#\\$%^=]|\.(?=(?-i:[0-9a-z])))(?!(?:ADR|GH)\b|#)\w|[/\\][./\\]|:(?=v?[0-9])|"
     r"\s{1,2}\(?(?:v\.?\s?[0-9]|(?:version|rev|revision)\.?\s[0-9]|draft\b))",
     re.IGNORECASE,
 )
+# "commit:" and "rev/"; a revision beside a commit is another one, and a path behind a colon is a file in it
+_NO_NAME_OF_COMMIT = re.compile(
+    rf"{_NO_NAME_BEFORE.pattern}|commits?|shas?|revs?|revisions?|changesets?|{_HEX}{{7,40}}", re.IGNORECASE
+)
+_LONGER_COMMIT = re.compile(r"[~^]|[-_/@+#\\$%=]\w|\.(?=(?-i:[a-z]))|[/\\][./\\]", re.IGNORECASE)
+_LONGER = {False: (_NO_NAME_BEFORE, _LONGER_BEHIND), True: (_NO_NAME_OF_COMMIT, _LONGER_COMMIT)}
 # GitHub's own words for closing count: "Fixed in #12".
 _ISSUE_CUE = re.compile(
     r"(?<![^\W_])(?:issues?|bugs?|tickets?|defects?|PRs?|(?:pull|merge)[- ]requests?|GH|GitHub|GitLab|Jira|tracker|"
@@ -138,12 +147,20 @@ _ISSUE_CUE = re.compile(
 _ISSUE_BEHIND = re.compile(r"[\s)]{1,2}(?:issue|bug|ticket|defect)\b", re.IGNORECASE)
 UNNAMED = "no word makes it an issue"
 """Why a bare number gives no credit."""
+UNSHOWN = "struck out or not shown"
+"""Why a citation that no reader sees gives no credit."""
+_IN_TAG = re.compile(r"<!--[^<>]*-->|</?[A-Za-z][A-Za-z0-9]{0,9}[^<>]*>")
 FOREIGN = "reads like that of another project"
 """Why a citation beside a name gives no credit."""
 # A name in front: "Globex ADR-003", "Initech's ADR-003", "(acme ADR-003)"; or behind: "ADR-003 of Globex".
 _NAME_BEFORE = re.compile(
     r"(?P<opened>[(\[]?)(?<![^\W_])(?P<name>[^\W\d_][\w-]{0,30})(?P<owns>['\u2019]s)?[ \u00a0]{1,2}$"
 )
+_OWN = words_of(
+    "team project company repo repository organisation organization department group product service system platform "
+    "engineering architecture backend frontend today yesterday week month quarter year sprint author document page"
+)
+"""Whose ADR is one's own: "the team's ADR-003", "today's ADR-003"."""
 _IDENTIFIER = re.compile(r"[^\W\d_]+-?\d[\w-]*")  # of another citation: "ADR-002 ADR-003"
 _NAME_BEHIND = re.compile(r"\]?[ \u00a0](?:of|at)[ \u00a0](?P<name>[A-Z][a-z]{2,30})")
 _FULL_WIDTH = (
@@ -183,13 +200,8 @@ class CitationDetector:
             rest = _OTHER_URL.sub(lambda match: " " * len(match.group()), rest)
         found = _doubted(shown, sorted([*urls, *_others(rest)], key=lambda citation: citation.start))
         placed = [cited._replace(start=starts[cited.start], end=ends[cited.end - 1]) for cited in found]
-        parts = unshown(text)
-        marked = [
-            cited._replace(doubt=UNSHOWN)
-            if any(start <= cited.start < end for start, end in parts)
-            else cited
-            for cited in placed
-        ]
+        hidden = unseen(text, [cited.end - 1 for cited in placed])
+        marked = [cited._replace(doubt=UNSHOWN) if cited.end - 1 in hidden else cited for cited in placed]
         held = [cited for cited in _in_tags(text) if all(other.start != cited.start for other in placed)]
         return sorted([*marked, *held], key=lambda cited: cited.start) if held else marked
 
@@ -215,8 +227,8 @@ def _may_cite(text: str) -> bool:
 def _in_tags(text: str) -> list[Citation]:
     return [
         Citation("adr", match["adr"], *match.span(), UNSHOWN)
-        for start, end in tags_of(text)
-        for match in _TOKEN.finditer(text, start, end)
+        for tag in (_IN_TAG.finditer(text) if "<" in text else ())
+        for match in _TOKEN.finditer(text, *tag.span())
         if match["adr"]
     ]
 
@@ -289,16 +301,18 @@ def _is_foreign(text: str, citation: Citation) -> bool:
     lead = before[: found.start()].rstrip(" \n*_#>-")
     first = not found["opened"] and (not lead or lead[-1] in ".:!?;")  # any word has a capital there
     named = found["name"][0].isupper() and not first
-    return bool(named or found["opened"] or (found["owns"] and found["name"][0].isupper()))
+    owned = found["owns"] and (found["name"][0].isupper() or found["name"].lower() not in _OWN)
+    return bool(named or found["opened"] or owned)
 
 
 def _is_longer(match: re.Match[str], before: str) -> bool:
-    if match.lastgroup not in {"adr", "gh", "issue"}:
+    kind = match.lastgroup
+    if kind not in {"adr", "gh", "issue", "commit"}:
         return False
-    name = _LONGER_BEFORE.search(before)
-    if name is not None and not _NO_NAME_BEFORE.fullmatch(name[1]):
+    name, (leading, behind) = _LONGER_BEFORE.search(before), _LONGER[kind == "commit"]
+    if _PATH_BEFORE.search(before) or (name is not None and not leading.fullmatch(name[1])):
         return True
-    return _LONGER_BEHIND.match(match.string, match.end()) is not None
+    return behind.match(match.string, match.end()) is not None
 
 
 def _is_issue(match: re.Match[str], before: str, last: Citation | None) -> bool:

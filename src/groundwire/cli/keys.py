@@ -13,8 +13,8 @@ from pydantic import BaseModel, Field
 from groundwire.cli.options import CommandError, TimeParam, format_option, keys_file_option, reporting
 from groundwire.cli.output import print_listing
 from groundwire.keys.attestation import Keys, Role
-from groundwire.keys.file import new_key, public_keys
-from groundwire.messages.base import Time
+from groundwire.keys.file import end_key, new_key, public_keys
+from groundwire.messages.base import Time, format_time
 from groundwire.review.tokens import ApiToken, Tokens, new_token, revoke_token
 from groundwire.text.normalise import escape_controls
 
@@ -118,6 +118,22 @@ def new(
     click.echo(escape_controls(f"key {key_id} added; its {half} is in {path}"))
     if public_key:
         click.echo(f"public key {public_key}")
+
+
+@keys.command(name="end")
+@click.argument("key_id", metavar="ID")
+@click.option(
+    "--not-after", type=TimeParam(), metavar="TIME", required=True, help="Until when it holds (RFC 3339)."
+)
+@keys_file_option("--file")
+def end(key_id: str, not_after: datetime, keys_file: Path | None) -> None:
+    """Set until when a key holds. What it signed before stays valid, as long as the file has its public half.
+
+    Example: groundwire keys end gate-1 --not-after 2027-01-01T00:05:00Z --file gate.toml
+    """
+    with reporting():
+        end_key(_required(keys_file, "keys", there=True), key_id, not_after)
+    click.echo(escape_controls(f"key {key_id} ends at {format_time(not_after)}"))
 
 
 @keys.command(name="list")

@@ -37,11 +37,10 @@ from groundwire.messages.decisions import Kind, ReasonCode, Verdict
 from groundwire.messages.records import Action
 from groundwire.policy import Policy, load_policy
 from groundwire.review.actions import (
-    BLANK,
+    SENTENCES,
     ActionOutcome,
     ActionTarget,
     RejectReason,
-    is_blank,
     review_decision,
     speculation_in,
 )
@@ -49,6 +48,7 @@ from groundwire.review.model import MAX_PAGE, SORTS, WAITING, Item, Query
 from groundwire.review.originals import record_reader
 from groundwire.review.session import BoardSnapshot, Session, send_actions, take_snapshot
 from groundwire.text.normalise import escape_controls
+from groundwire.text.visible import hidden
 
 _SESSION: Final = (
     click.option(
@@ -173,8 +173,8 @@ def edit(session: Session, name: str, content: str, **given: Any) -> None:  # no
     --reviewer ann@acme.example --key desk --keys-file keys.toml
     """
     text = click.get_text_stream("stdin").read().removesuffix("\n") if content == "-" else content
-    if is_blank(text):
-        raise UsageError(f"content: {BLANK}")
+    if hidden(text):
+        raise UsageError(f"content: {SENTENCES['hidden_text']}")
     _send_actions(session, [name], _PlannedAction("edit", content=text, **given))
 
 

@@ -263,7 +263,7 @@ def _next(row: Row, outcome: ActionOutcome) -> str | None:
     if code in ("unknown", "unattested"):
         return "groundwire review list" if code == "unknown" else "groundwire keys list"
     names = shlex.join([row.subject_id, "--tenant", row.tenant_id, "--user", row.user_id])
-    if code in {"personal_speculation", "unreadable"}:
+    if code in {"hidden_text", "personal_speculation", "unreadable"}:
         return f"groundwire review edit {names} --content -"
     return f"groundwire review show {names}"
 

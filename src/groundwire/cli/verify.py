@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -36,9 +35,17 @@ from groundwire.keys.attestation import Keys
 from groundwire.keys.seal_keys import required_seal_keys
 from groundwire.logs import configure_logs
 from groundwire.messages.base import format_time
+from groundwire.messages.seals import SignedHead
 from groundwire.policy import load_policy
 from groundwire.replay.reading import Rate, ReplayReader
-from groundwire.replay.seals import ChainHead, SealEvidence, Unsealed, proof_of, read_heads, read_seals
+from groundwire.replay.seals import (
+    SealEvidence,
+    Unsealed,
+    proof_of,
+    read_heads,
+    read_last_seals,
+    read_seals,
+)
 from groundwire.replay.store import FileRecords
 from groundwire.replay.verify import (
     MISSING_POLICY,
@@ -55,7 +62,8 @@ from groundwire.text.normalise import escape_controls
 
 _DIFFERS, _UNDECIDED = 1, 3
 _UNPROVEN = {VerifyStatus.EXPIRED, VerifyStatus.OTHER_ENGINE, VerifyStatus.MISSING}
-_WRONG = set(VerifyStatus) - _UNPROVEN - {VerifyStatus.EQUAL, VerifyStatus.NOT_SEALED_YET}
+_NOTES = {VerifyStatus.NOT_SEALED_YET, VerifyStatus.UNANCHORED}
+_WRONG = set(VerifyStatus) - _UNPROVEN - _NOTES - {VerifyStatus.EQUAL}
 _SHOWN = 10
 
 
@@ -124,11 +132,13 @@ def verify(  # noqa: PLR0913 - one argument an option
             if heads and not settings.seal_keys:
                 raise UsageError("--heads needs --seal-keys")
             quiet_kafka()
+            anchored = read_heads(heads) if heads else ()
             seals = (
-                partial(read_seals, settings, required_seal_keys(settings)) if settings.seal_keys else None
+                partial(read_seals, settings, required_seal_keys(settings), heads=anchored)
+                if settings.seal_keys
+                else None
             )
-            anchored, signing = read_heads(heads) if heads else (), Keys.load(keys) if keys else None
-            signatures = Signatures(seals, anchored, signing)
+            signatures = Signatures(seals, Keys.load(keys) if keys else None)
             start: Start = since or "earliest"
             sys.exit(asyncio.run(_verify_topics(settings, policies, start, rate, layout, signatures)))
         if heads or keys:
@@ -228,22 +238,28 @@ def head(*, seal_keys: Path | None, layout: str) -> None:
     """Print the last seal of each input partition.
 
     Whoever keeps it where nobody can change it notices when later somebody cuts the chain short:
-    `groundwire verify --from-topics --seal-keys FILE --heads KEPT`.
+    `groundwire verify --from-topics --seal-keys FILE --heads KEPT`. Workers keep heads by themselves on the topic
+    `heads`, and where GROUNDWIRE_HEADS_FILE and GROUNDWIRE_HEADS_COMMAND say.
 
     Example: groundwire seals head --seal-keys public.toml --format json >> heads.jsonl
     """
 
-    async def read() -> list[ChainHead]:
-        async with _sealed(settings_with_seals(seal_keys)) as evidence:
-            return list(evidence.heads())
+    async def read() -> list[SignedHead]:
+        settings = settings_with_seals(seal_keys)
+        async with _sealed(settings) as evidence:
+            return await read_last_seals(settings, evidence)
 
     quiet_kafka()
     with reporting():
         heads = asyncio.run(read())
-    rows = [asdict(each) | {"at": format_time(each.at)} for each in heads]
     if layout == "json":
-        for row in rows:
-            click.echo(json.dumps(row))
-    elif rows:
-        for line in columns([list(rows[0]), *(list(map(str, row.values())) for row in rows)]):
+        for each in heads:
+            click.echo(each.model_dump_json())
+    elif heads:
+        names = ["topic", "partition", "end", "seal", "at", "key"]
+        rows = [
+            [head.topic, str(head.partition), str(head.end), head.sha256, format_time(head.at), head.key]
+            for head in (each.seal for each in heads)
+        ]
+        for line in columns([names, *rows]):
             click.echo(line)

@@ -18,8 +18,9 @@ from groundwire.library.dedup import DedupChecker
 from groundwire.messages.base import format_time
 from groundwire.messages.decisions import Kind, Verdict
 from groundwire.policy import Policy
-from groundwire.review.actions import BLANK, SENTENCES, RejectReason, is_blank, speculation_in
+from groundwire.review.actions import SENTENCES, RejectReason, speculation_in
 from groundwire.review.model import Item, Nearest, Neighbours, Standing
+from groundwire.text.visible import hidden
 
 _FEW: Final = 3
 _CANDIDATES: Final = 10  # approved claims with words in common that are compared, of which `_FEW` are shown
@@ -232,13 +233,12 @@ def changed(item: Item, revision: int) -> Problem:
 
 
 def speculation(content: str, policy: Policy) -> Problem | None:
-    """Return why an edited text cannot be approved, or None: it is blank, or speculates (S0-78, C-02).
+    """Return why an edited text cannot be approved, or None: it hides something or speculates (S0-78, C-02).
 
     The gate checks it again, under its own policy.
     """
-    if is_blank(content):
-        text = f"{BLANK.capitalize()}; write what should be remembered, or reject it."
-        return problem("This text cannot be approved.", text, code="blank")
+    if hidden(content):
+        return problem("This text cannot be approved.", SENTENCES["hidden_text"], code="hidden_text")
     try:
         sentence = speculation_in(content, policy)
     except Exception:  # noqa: BLE001 - the gate refuses what it cannot read, whatever the reason

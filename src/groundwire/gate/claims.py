@@ -362,7 +362,8 @@ class ClaimReviews:
         refused = ""
         if entry.action is ReviewAction.EDIT:
             speculates = case.hedge == HedgeAction.BLOCK
-            refused = "unreadable" if failed else "personal_speculation" if speculates else ""
+            refused = "hidden_text" if reading.hidden else "personal_speculation" if speculates else ""
+            refused = "unreadable" if failed else refused
         return entry.request(
             refused,
             expired=case.expired,

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
@@ -55,6 +56,21 @@ def new_key(
 
     edit(path, add, what="keys file")
     return ed25519.public_key_of(private_key) if private_key else None
+
+
+def end_key(path: Path, key_id: str, not_after: datetime) -> None:
+    """Set until when a key of a keys file holds. Raises: UsageError."""
+
+    def end(before: bytes) -> bytes:
+        if key_id not in Keys.parse(before, path):
+            raise UsageError(f"keys file {path}: there is no key {key_id!r}")
+        document: Any = tomlkit.parse(before)
+        document["keys"][key_id]["not_after"] = tomlkit.datetime(format_time(not_after))
+        after: bytes = document.as_string().encode()
+        Keys.parse(after, path)
+        return after
+
+    edit(path, end, what="keys file")
 
 
 def public_keys(keys: Keys) -> tuple[bytes, list[str]]:

@@ -19,7 +19,8 @@ from groundwire.errors import SealUnavailable, UsageError, naming
 from groundwire.keys.attestation import AttestationState, Key, Keys
 from groundwire.keys.ed25519 import SIGNATURE_BYTES
 from groundwire.keys.watched import WatchedKeys
-from groundwire.messages.seals import Seal
+from groundwire.messages.decisions import AuditEvent
+from groundwire.messages.seals import EventSignature, SealHead, signed_bytes
 
 _COMMAND_SECONDS: Final = 10.0
 _MOST_PRINTED: Final = 1_024
@@ -64,6 +65,13 @@ class SealSigner:
             if "seal" in key.roles and (key.private_key or (key.command and key.public_key)):
                 yield name, key
 
+    async def sign_event(self, event: AuditEvent) -> AuditEvent:
+        """Return an event of a worker with its signature. Raises: SealUnavailable."""
+        key_id = self.key_id(event.at)
+        signature = await self.sign(key_id, signed_bytes(event))
+        signed = EventSignature(key=key_id, signature=signature.hex()).model_dump()
+        return event.model_copy(update={"detail": {**event.detail, "signed": signed}})
+
     async def sign(self, key_id: str, data: bytes) -> bytes:
         """Sign with a key. Raises: SealUnavailable, the key is gone, or its command fails."""
         key = dict(self._keys).get(key_id)
@@ -71,7 +79,13 @@ class SealSigner:
             raise SealUnavailable(f"the key {key_id} is gone from the keys file")
         if not key.command:
             return key.sign(data)
-        signature = await _signed_by_command(key.command, data)
+        printed = await run_command(key.command, data, "that signs")
+        signature = printed
+        if len(printed) != SIGNATURE_BYTES:
+            with suppress(binascii.Error):
+                signature = base64.b64decode(printed.strip(), validate=True)
+        if len(signature) != SIGNATURE_BYTES:
+            raise SealUnavailable(f"the command that signs printed no signature of {SIGNATURE_BYTES} bytes")
         if not key.verifies(data, signature):
             raise SealUnavailable(
                 f"the command of the key {key_id} signs with another key than its public_key"
@@ -87,15 +101,27 @@ class SealKeys:
         if not any("seal" in key.roles for key in self._keys.values()):
             raise UsageError(f"keys file {path}: it holds no key with the role seal")
 
-    def check(self, seal: Seal) -> AttestationState:
-        key = self._keys.get(seal.head.key)
+    def check(self, head: SealHead, signature: bytes) -> AttestationState:
+        return self._check(head.key, head.at, head.to_bytes(), signature)
+
+    def check_event(self, event: AuditEvent) -> tuple[str, AttestationState]:
+        """Return the key that an event of a worker names, and whether it has signed."""
+        try:
+            signed = EventSignature.model_validate(event.detail.get("signed"))
+            data = signed_bytes(event)
+        except ValueError:
+            return "", AttestationState.INVALID
+        return signed.key, self._check(signed.key, event.at, data, bytes.fromhex(signed.signature))
+
+    def _check(self, key_id: str, at: datetime, data: bytes, signature: bytes) -> AttestationState:
+        key = self._keys.get(key_id)
         if key is None:
             return AttestationState.UNKNOWN_KEY
         if "seal" not in key.roles:
             return AttestationState.NOT_ENTITLED
-        if not key.verifies(seal.head.to_bytes(), seal.signature):
+        if not key.verifies(data, signature):
             return AttestationState.INVALID
-        return AttestationState.VALID if key.holds(seal.head.at) else AttestationState.EXPIRED
+        return AttestationState.VALID if key.holds(at) else AttestationState.EXPIRED
 
     def not_after(self, key_id: str) -> datetime | None:
         """Return until when a key holds; None: without end."""
@@ -110,20 +136,20 @@ def required_seal_keys(settings: Settings) -> SealKeys:
         return SealKeys(settings.seal_keys)
 
 
-async def _signed_by_command(command: list[str], data: bytes) -> bytes:
-    """Have a program sign what it reads from standard input: it prints 64 bytes, or the same in base64."""
+async def run_command(command: list[str], data: bytes, purpose: str) -> bytes:
+    """Have a program read data from standard input; return what it prints. Raises: SealUnavailable."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, start_new_session=True, limit=_MOST_PRINTED
         )
     except (OSError, ValueError) as exc:
-        raise SealUnavailable(f"the command that signs cannot be run: {type(exc).__name__}") from exc
+        raise SealUnavailable(f"the command {purpose} cannot be run: {type(exc).__name__}") from exc
     try:
         async with asyncio.timeout(_COMMAND_SECONDS):
             printed = await _asked(process, data)
             ended = await process.wait()
     except TimeoutError as exc:
-        raise SealUnavailable(f"the command that signs took longer than {_COMMAND_SECONDS:g} s") from exc
+        raise SealUnavailable(f"the command {purpose} took longer than {_COMMAND_SECONDS:g} s") from exc
     finally:
         # kill it and whatever it has started, unless it has ended; what its pipe still holds is dropped
         if process.returncode is None:
@@ -135,14 +161,8 @@ async def _signed_by_command(command: list[str], data: bytes) -> bytes:
                     pass
                 await process.wait()
     if ended:
-        raise SealUnavailable(f"the command that signs ended with {ended}")
-    signature = printed
-    if len(printed) != SIGNATURE_BYTES:
-        with suppress(binascii.Error):
-            signature = base64.b64decode(printed.strip(), validate=True)
-    if len(signature) != SIGNATURE_BYTES:
-        raise SealUnavailable(f"the command that signs printed no signature of {SIGNATURE_BYTES} bytes")
-    return signature
+        raise SealUnavailable(f"the command {purpose} ended with {ended}")
+    return printed
 
 
 async def _asked(process: Process, data: bytes) -> bytes:

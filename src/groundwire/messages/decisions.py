@@ -330,6 +330,8 @@ AuditType = Literal[
 class AuditEvent(OutputRecord):
     """What happened to whom and when: ids, counts, codes and keyed hashes only, never text."""
 
+    ce_type: ClassVar = "groundwire.audit.v1"
+
     event_id: str
     type: AuditType
     at: Time
@@ -350,6 +352,8 @@ class AuditEvent(OutputRecord):
 
 class RegenerateRequest(OutputRecord):
     """A grounded prompt with which a generator is asked to answer again."""
+
+    ce_type: ClassVar = "groundwire.regenerate.v1"
 
     request_id: str
     response_id: str

@@ -95,6 +95,12 @@ def header(headers: Headers, name: str) -> str | None:
     return None
 
 
+def misfitting(headers: Headers, **expected: str) -> list[str]:
+    """Return the names of headers that are not there exactly once, with the text expected."""
+    values = {name: [value for key, value in headers if key == name] for name in expected}
+    return [name for name, text in expected.items() if values[name] != [text.encode()]]
+
+
 def decision_headers(decision: Decision, incoming: Headers) -> list[tuple[str, bytes]]:
     """Return the CloudEvents headers of a Decision; `traceparent` is passed through from the input record."""
     return event_headers(

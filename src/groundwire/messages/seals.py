@@ -32,21 +32,25 @@ SEALED: Final = (
 
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Number = Annotated[int, Field(ge=0, lt=2**53)]
-_OUTPUT: Final = re.compile(r"([0-9]{1,16}) ([a-z-]{1,20}) ([0-9a-f-]{36}) ([0-9a-f]{64})", re.ASCII)
+_OUTPUT: Final = re.compile(
+    r"([0-9]{1,16}) ([a-z-]{1,20})/([0-9]{1,9}) ([0-9a-f-]{36}) ([0-9a-f]{64})", re.ASCII
+)
 
 
 class SealedOutput(NamedTuple):
-    """A record that a worker published.
+    """A record that a worker published; key and `ce_type` follow from its value and topic.
 
     Attributes:
         offset: of the input record that it came of.
         topic: where it was published, without the deployment's prefix.
+        partition: of that topic.
         id: its `ce_id`.
         sha256: of its value.
     """
 
     offset: int
     topic: str
+    partition: int
     id: str
     sha256: str
 
@@ -55,12 +59,12 @@ class SealedOutput(NamedTuple):
         """Read an output as `str` writes it. Raises: ValueError."""
         found = _OUTPUT.fullmatch(text)
         if found is None:
-            raise ValueError("an output is '<offset> <topic> <id> <sha256>'")
-        return cls(int(found[1]), found[2], found[3], found[4])
+            raise ValueError("an output is '<offset> <topic>/<partition> <id> <sha256>'")
+        return cls(int(found[1]), found[2], int(found[3]), found[4], found[5])
 
     def __str__(self) -> str:
         """Return the text in a seal; its bytes are a leaf of the tree."""
-        return f"{self.offset} {self.topic} {self.id} {self.sha256}"
+        return f"{self.offset} {self.topic}/{self.partition} {self.id} {self.sha256}"
 
 
 class SealHead(BaseModel):
@@ -97,6 +101,20 @@ class SealHead(BaseModel):
         """The seal's name in the next one."""
         return sha256_hex(self.to_bytes())
 
+    @property
+    def input(self) -> str:
+        """The input partition, as in `groundwire.claims/0`: the key on `heads`."""
+        return f"{self.topic}/{self.partition}"
+
+
+class SignedHead(BaseModel):
+    """A head as `heads` and files elsewhere hold it, one JSON object a record or line."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    seal: SealHead
+    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
+
 
 @dataclass(frozen=True, slots=True)
 class Seal:
@@ -126,13 +144,29 @@ class Seal:
         """Whether count and root of the head are those of the outputs."""
         return (len(self.outputs), root_of(self.outputs)) == (self.head.count, self.head.root)
 
+    @property
+    def signed(self) -> SignedHead:
+        """The head as it is kept elsewhere."""
+        return SignedHead(seal=self.head, signature=self.signature.hex())
+
     def detail(self) -> dict[str, object]:
         """Return `detail` of the audit event."""
-        return {
-            "seal": self.head.model_dump(mode="json"),
-            "signature": self.signature.hex(),
-            "outputs": list(map(str, self.outputs)),
-        }
+        return {**self.signed.model_dump(mode="json"), "outputs": list(map(str, self.outputs))}
+
+
+class EventSignature(BaseModel):
+    """The signature of an event that comes of no input record, in its `detail`: no stretch of a partition holds it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    key: str
+    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
+
+
+def signed_bytes(event: AuditEvent) -> bytes:
+    """Return what is signed of an event: its canonical form without the signature."""
+    detail = {name: value for name, value in event.detail.items() if name != "signed"}
+    return canonical_json({**event.model_dump(mode="json"), "detail": detail})
 
 
 def seal_of(value: bytes) -> Seal | None:

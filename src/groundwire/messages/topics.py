@@ -23,12 +23,13 @@ class TopicName(StrEnum):
     RETRACTIONS = "retractions"
     REGENERATE = "regenerate"
     AUDIT = "audit"
+    HEADS = "heads"
     DEAD_LETTER = "dead-letter"
 
     @property
     def is_of_users(self) -> bool:
         """Whether its records have a user's key: all such topics have one number of partitions."""
-        return self not in {TopicName.AUDIT, TopicName.DEAD_LETTER}
+        return self not in {TopicName.AUDIT, TopicName.HEADS, TopicName.DEAD_LETTER}
 
     @property
     def retention_days(self) -> int | None:
@@ -49,6 +50,7 @@ _RETENTION_DAYS = {
     TopicName.REVIEW: 90,
     TopicName.RETRACTIONS: None,
     TopicName.AUDIT: 365,
+    TopicName.HEADS: None,
 }
 """Of topics that keep records longer than inputs, or for ever."""
 

@@ -1,15 +1,35 @@
 """What seals prove of the output topics: which records are covered, which were removed, which chains are broken.
 
-A seal lists the outputs of an offset range of an input partition, and names the seal before it
-(`groundwire.messages.seals`). Nobody without a gate's key can make one.
+- **Signed**: of each record that came of a range of an input partition its topic, partition, id and value
+  (`messages.seals:SealedOutput`). Key and `ce_type` follow from value and topic. What came of no input record is an
+  event with a signature of its own.
+- **Chained**: a seal names the one before it; it begins where that ended. All stand on one partition of `audit`.
+- **Held**: the committed offset names the last seal, and so does the head on `heads` or in a file. A seal off the
+  committed chain counts for nothing, nor does one of an expired key that nothing later holds.
+
+| attack | named as | by |
+|---|---|---|
+| a record that no gate published, other bytes under its id | `unsealed` | `faults`, `explain` |
+| its bytes in another place, under another key, `ce_id` or `ce_type` | `unsealed`; `differs` | `_misfits`, `faults` |
+| an audit event of any type | `unsealed` | `_causes`, `_unsigned` |
+| a record removed | `removed` | `faults` |
+| a seal removed, moved, or put in another's place | `broken_chain` | `_broken_chain` |
+| a seal of another key, deployment or partition of `audit` | `bad_seal` | `_reason_bad` |
+| a seal back-dated by a stolen, expired key, or a second start | `bad_seal` | `_reason_bad`, `leave_out_forks` |
+| the end of a chain cut off | `broken_chain` | committed offsets in `faults` |
+| all of a partition cut, its offsets too | `broken_chain` | `_missing_heads` |
+| the heads cut as well | `unanchored` | `_missing_heads` |
+
+`tests/unit/replay/test_seals.py` has a test of each row, `tests/stream/test_seals.py` most of them on a broker.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -33,12 +53,12 @@ from groundwire.kafka.store import SCRATCH, Store
 from groundwire.keys.attestation import AttestationState
 from groundwire.keys.seal_keys import SealKeys
 from groundwire.messages.base import from_microseconds, from_milliseconds, to_microseconds, to_milliseconds
-from groundwire.messages.decisions import AuditEvent, Decision
+from groundwire.messages.decisions import AuditEvent, AuditType, Decision, RegenerateRequest
 from groundwire.messages.erasure import Erasures
-from groundwire.messages.headers import InboundRecord, deferred_record, header
+from groundwire.messages.headers import InboundRecord, deferred_record, header, misfitting
 from groundwire.messages.identity import decision_id, event_id, retraction_id, subject_of_decision
 from groundwire.messages.records import Retraction
-from groundwire.messages.seals import MAX_AT_ONCE, SEALED, Seal, path_of
+from groundwire.messages.seals import MAX_AT_ONCE, SEALED, Seal, SignedHead, path_of, seal_of
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.replay.reading import CLOCK_SKEW, PATIENCE
 
@@ -55,21 +75,24 @@ _GROUPS: Final = {
 
 _INPUTS: Final = tuple(_GROUPS.values())
 
-_EVENTS: Final = {
-    "review_action": [TopicName.REVIEW_DECISIONS],
-    "refused_action": [TopicName.REVIEW_DECISIONS],
-    "retraction": [TopicName.REVIEW_DECISIONS],
-    "dead_letter": list(_INPUTS),
-}
-"""Input topics of the audit events that need a seal."""
+_OF_PEOPLE: Final = {"review_action", "refused_action", "retraction"}
+"""Types of the audit events that come of review decisions alone."""
+
+_OF_DECISIONS: Final[set[AuditType]] = {"enqueue", "evidence_failure"}
+"""Types of those that a decision brings forth, and a repeat of that decision again."""
+
+_OF_WORKERS: Final[set[AuditType]] = {"policy_loaded", "records_lost", "state_lost", "state_rebuilt"}
+"""Types of those that come of no record, and are signed one by one."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS published (
-  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, causes TEXT, PRIMARY KEY (id, sha, topic)
+  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, causes TEXT, more TEXT,
+  PRIMARY KEY (id, sha, topic, part)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS superseded (id TEXT, later TEXT, sha BLOB, PRIMARY KEY (id, later, sha)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS published_by_place ON published (topic, part, at);
 CREATE TABLE IF NOT EXISTS sealed (
-  id TEXT, sha BLOB, topic TEXT, seal INTEGER, PRIMARY KEY (id, sha, topic, seal)
+  id TEXT, sha BLOB, topic TEXT, part INTEGER, seal INTEGER, PRIMARY KEY (id, sha, topic, part, seal)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS seals (
   number INTEGER PRIMARY KEY, hash TEXT UNIQUE, before TEXT, topic TEXT, part INTEGER, first INTEGER, end INTEGER,
@@ -79,8 +102,26 @@ CREATE INDEX IF NOT EXISTS seals_by_end ON seals (topic, part, end);
 CREATE INDEX IF NOT EXISTS seals_by_number ON seals (topic, part);
 CREATE INDEX IF NOT EXISTS seals_by_before ON seals (before);
 CREATE TABLE IF NOT EXISTS forks (number INTEGER PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS dropped (hash TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS heads (hash TEXT PRIMARY KEY, topic TEXT, part INTEGER, time INTEGER) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS waiting (topic TEXT, part INTEGER, at INTEGER, PRIMARY KEY (topic, part, at)) WITHOUT ROWID;
 """
+
+_SUPERSEDES: Final = re.compile(
+    rb'\{"decision_id":"([0-9a-f-]{36})","revision":[0-9]+,"supersedes":"([0-9a-f-]{36})"'
+)
+"""Begins every decision that the gate wrote of a revision from 2 on."""
+_ORIGIN: Final = re.compile(rb'"origin":(\{[^{}]*\})')
+
+_LATER: Final = """
+WITH RECURSIVE later (id, sha) AS (
+  SELECT later, sha FROM superseded WHERE id = ?
+  UNION
+  SELECT superseded.later, superseded.sha FROM superseded JOIN later ON superseded.id = later.id
+)
+SELECT 1 FROM later JOIN sealed USING (id, sha) LIMIT 1
+"""
+"""Whether a later revision than a decision is sealed."""
 
 _FORKS: Final = """
 INSERT INTO forks
@@ -91,7 +132,7 @@ WITH RECURSIVE chain (number, hash, before) AS (
 ), fork (number, hash) AS (
   SELECT number, hash FROM seals
   WHERE topic = :topic AND part = :part AND number NOT IN (SELECT number FROM chain) AND (
-    before IN (SELECT hash FROM chain) AND (before <> :head OR key IN (SELECT value FROM json_each(:ended)))
+    before IN (SELECT hash FROM chain) AND before <> :head
     OR before IS NULL AND (
       number > (SELECT min(number) FROM chain) OR EXISTS (SELECT 1 FROM chain WHERE before IS NULL)
     )
@@ -101,31 +142,32 @@ WITH RECURSIVE chain (number, hash, before) AS (
 )
 SELECT number FROM fork
 """
-"""Seals off the chain of a head; of later ones, which may be under way, those of expired keys."""
+"""Seals off the chain of a committed head; later ones may be under way."""
+
+_UNWITNESSED: Final = """
+WITH RECURSIVE held (hash, before) AS (
+  SELECT hash, before FROM seals
+  WHERE hash IN (SELECT value FROM json_each(:committed)) OR hash IN (SELECT hash FROM heads)
+  OR key NOT IN (SELECT value FROM json_each(:ended))
+  UNION
+  SELECT seals.hash, seals.before FROM seals JOIN held ON seals.hash = held.before
+)
+SELECT number, topic, part, hash, audit_at FROM seals WHERE hash NOT IN (SELECT hash FROM held)
+"""
+"""Seals of expired keys that no commit, head or seal of a valid key follows: a thief can date one as it likes."""
 
 
 class SealFault(NamedTuple):
     """A fault of a seal, or of a record that a seal should cover.
 
-    `kind`: `bad_seal`, `broken_chain`, `removed` or `unsealed`; `where`: position of the record, or the partition.
+    `kind`: `bad_seal`, `broken_chain`, `removed`, `unsealed` or `unanchored`; `where`: position of the record, or the
+    partition.
     """
 
     kind: str
     where: str
     id: str | None
     detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChainHead:
-    """The last seal of an input partition: anchored elsewhere, it shows that a chain was truncated."""
-
-    topic: str
-    partition: int
-    end: int
-    seal: str
-    at: datetime
-    key: str
 
 
 class SealEvidence:
@@ -154,7 +196,7 @@ class SealEvidence:
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def note_published(self, record: InboundRecord, *, late: bool = False) -> None:
-        """Add a record of an output topic; of a repeated record the first position counts."""
+        """Add a record of an output topic; of a repeated record the first position of a partition counts."""
         topic = TopicName((record.topic or "").removeprefix(self._prefix))
         if topic is TopicName.RETRACTIONS:
             erasure = self._erasures.note(record)
@@ -165,18 +207,20 @@ class SealEvidence:
             return
         name = header(record.headers, "ce_id") or ""
         place = topic.value, record.partition, record.offset, record.timestamp
-        is_misplaced = False
-        if topic is TopicName.RETRACTIONS:
-            parsed = Retraction.try_parse(record.value)
-            is_misplaced = parsed is None or (name, record.key) != (
-                retraction_id(parsed.decision_id),
-                record_key(parsed.tenant_id, parsed.user_id),
-            )
-        causes = () if late or is_misplaced else self._causes(topic, record)
-        self._store.put("published", name, bytes.fromhex(record.sha256), *place, " ".join(causes))
-        if is_misplaced:
-            detail = "it does not stand under its user's key and its own id"
-            self._faults.append(SealFault("unsealed", str(RecordPlace.of(record)), name[:100], detail))
+        wrong = _misfits(topic, record) or self._unsigned(topic, record)
+        causes = () if late or wrong else self._causes(topic, record)
+        digest, more = bytes.fromhex(record.sha256), None
+        if topic is TopicName.AUDIT:
+            event = AuditEvent.of_type(record.value, *_OF_DECISIONS)
+            more = event.decision_id if event else None
+        elif found := _SUPERSEDES.match(record.value):
+            later, earlier = found.groups()
+            self._store.put("superseded", earlier.decode(), later.decode(), digest)
+        elif origin := _ORIGIN.search(record.value):
+            more = origin[1].decode()
+        self._store.put("published", name, digest, *place, " ".join(causes), more)
+        if wrong:
+            self._faults.append(SealFault("unsealed", str(RecordPlace.of(record)), name[:100], wrong))
 
     def note_waiting(self, record: InboundRecord) -> None:
         """Add a record of `deferred` that no seal has reached: its decision may just have been published."""
@@ -198,13 +242,27 @@ class SealEvidence:
         self.under_way[name] = min(begun, self._now, self.under_way.get(name, begun))
 
     def leave_out_forks(self) -> None:
-        """Drop seals off the committed chain: after a crash their records are sealed again."""
+        """Drop seals off the committed chain, whose records are sealed again, and of expired keys without a witness."""
+        for (topic, part), (_, head) in self.committed.items():
+            self._store.rows(_FORKS, topic=topic, part=part, head=head)
+        self._drop("SELECT number FROM forks")
         keys = self._store.rows("SELECT DISTINCT key FROM seals").fetchall()
         ended = json.dumps([key for (key,) in keys if self._is_beyond(key, self._now)])
-        for (topic, part), (_, head) in self.committed.items():
-            self._store.rows(_FORKS, topic=topic, part=part, head=head, ended=ended)
-        self._store.rows("DELETE FROM sealed WHERE seal IN (SELECT number FROM forks)")
-        self._store.rows("DELETE FROM seals WHERE number IN (SELECT number FROM forks)")
+        committed = json.dumps([name for _, name in self.committed.values()])
+        unwitnessed = self._store.rows(_UNWITNESSED, committed=committed, ended=ended).fetchall()
+        self._drop("SELECT value FROM json_each(?)", json.dumps([number for number, *_ in unwitnessed]))
+        chains = set(self._partitions())
+        for _, topic, part, name, at in unwitnessed:
+            if (topic, part) not in chains:  # else a crash may have left it
+                detail = "its key has expired, and no committed offset, kept head or later seal shows that it is older"
+                where = str(self._place_of_seal(at))
+                self._faults.append(SealFault("bad_seal", where, event_id("seal", name), detail))
+
+    def _drop(self, numbers: str, *values: object) -> None:
+        self._store.rows(f"DELETE FROM sealed WHERE seal IN ({numbers})", *values)  # noqa: S608 - our own words only
+        names = f"SELECT hash FROM seals WHERE number IN ({numbers})"  # noqa: S608 - as above
+        self._store.rows(f"INSERT OR IGNORE INTO dropped {names}", *values)
+        self._store.rows(f"DELETE FROM seals WHERE number IN ({numbers})", *values)  # noqa: S608 - as above
 
     def has_lost_seals(self, start: int) -> bool:
         """Say whether retention has removed the first seals, given the first offset.
@@ -221,6 +279,7 @@ class SealEvidence:
     def faults(self) -> Iterator[SealFault]:
         """Yield all faults, but for unsealed decisions: `explain` reports those."""
         yield from self._faults
+        yield from self._missing_heads()
         for topic, part in self._partitions():
             yield from self._broken_chain(topic, part)
         for partition, (_, name) in sorted(self.committed.items()):
@@ -233,26 +292,42 @@ class SealEvidence:
                 detail = f"the seal {name}, which the group committed last, is gone"
                 yield SealFault("broken_chain", where, None, detail)
         removed = (
-            "SELECT sealed.id, sealed.sha, sealed.topic, seals.time, min(number) AS number"
-            " FROM sealed JOIN seals ON number = seal LEFT JOIN published USING (id, sha, topic)"
-            " WHERE published.id IS NULL GROUP BY sealed.id, sealed.sha, sealed.topic ORDER BY 5, 1"
+            "SELECT sealed.id, sealed.sha, sealed.topic, sealed.part, seals.time, min(number) AS number"
+            " FROM sealed JOIN seals ON number = seal LEFT JOIN published USING (id, sha, topic, part)"
+            " WHERE published.id IS NULL GROUP BY sealed.id, sealed.sha, sealed.topic, sealed.part ORDER BY 6, 1"
         )
-        for name, digest, topic, time, _ in self._store.rows(removed):
+        for name, digest, topic, part, time, _ in self._store.rows(removed):
             days = TopicName(topic).retention_days if topic in set(TopicName) else None
             if days is None or from_microseconds(time) + timedelta(days=days) > self._now:
-                detail = f"a seal names a record of hash {digest.hex()}, and {topic} does not hold it"
+                detail = f"a seal names a record of hash {digest.hex()}, and {topic}/{part} does not hold it"
                 yield SealFault("removed", self._prefix + topic, name, detail)
         unsealed = (
-            "SELECT id, topic, part, at, time, causes FROM published LEFT JOIN sealed USING (id, sha, topic)"
-            " WHERE causes <> '' AND sealed.id IS NULL ORDER BY topic, part, at"
+            "SELECT published.id, published.topic, published.part, at, time, causes, more,"
+            " elsewhere.topic, elsewhere.part"
+            " FROM published LEFT JOIN sealed USING (id, sha, topic, part)"
+            " LEFT JOIN sealed AS elsewhere ON (elsewhere.id, elsewhere.sha) = (published.id, published.sha)"
+            " WHERE (causes <> '' OR elsewhere.id IS NOT NULL) AND sealed.id IS NULL"
+            " GROUP BY 2, 3, 4 ORDER BY 2, 3, 4"
         )
         latest = to_milliseconds(self._now + CLOCK_SKEW)
-        for name, topic, part, at, time, causes in self._store.rows(unsealed).fetchall():
+        for name, topic, part, at, time, causes, of, *other in self._store.rows(unsealed).fetchall():
             place = RecordPlace(self._prefix + topic, part, at)
             begun = [self.under_way[TopicName(each)] for each in causes.split() if each in self.under_way]
             is_under_way = begun and to_milliseconds(min(begun) - CLOCK_SKEW) <= time <= latest
-            if not is_under_way and not self._is_before_seals(place):
-                yield SealFault("unsealed", str(place), name[:100], "no seal covers it")
+            is_past = of is not None and self._is_left(name, of)
+            if not is_under_way and not is_past and not self._is_before_seals(place):
+                detail = "no seal covers it" if None in other else "its seal names {}/{}".format(*other)
+                yield SealFault("unsealed", str(place), name[:100], detail)
+
+    def _is_left(self, event: str, decision: str) -> bool:
+        """Say whether a crash left an event with its decision: neither is repeated once a later one is published."""
+        query = (
+            "SELECT published.more FROM published LEFT JOIN sealed USING (id, sha, topic, part)"
+            " WHERE published.id = ? AND published.topic <> 'audit' AND sealed.id IS NULL AND more IS NOT NULL"
+        )
+        origins = [json.loads(origin) for (origin,) in self._store.rows(query, decision)]
+        names = {event_id(kind, origin) for kind in _OF_DECISIONS for origin in origins}
+        return event in names and self._row(_LATER, decision) is not None
 
     def explain(self, place: RecordPlace, value: bytes) -> tuple[str, str] | None:
         """Return `unsealed`, `expired` or `not_sealed_yet` and why; None: a seal covers the decision."""
@@ -288,36 +363,57 @@ class SealEvidence:
         query = "SELECT 1 FROM sealed JOIN seals ON number = seal WHERE id = ? AND time > ?"
         return any(self._row(query, decision_id(subject, number), since) for number in later)
 
-    def heads(self) -> Iterator[ChainHead]:
+    def heads(self) -> Iterator[RecordPlace]:
+        """Yield the position of the last seal of each input partition."""
         query = (
-            "SELECT topic, part, end, hash, time, key FROM seals WHERE topic = ? AND part = ?"
-            " ORDER BY end DESC, number DESC LIMIT 1"
+            "SELECT audit_at FROM seals WHERE topic = ? AND part = ? ORDER BY end DESC, number DESC LIMIT 1"
         )
         for partition in self._partitions():
-            topic, part, end, name, time, key = self._row(query, *partition)
-            yield ChainHead(topic, part, end, name, from_microseconds(time), key)
+            yield self._place_of_seal(self._row(query, *partition)[0])
 
     def _partitions(self) -> list[tuple[str, int]]:
         query = "SELECT DISTINCT topic, part FROM seals ORDER BY topic, part"
         return self._store.rows(query).fetchall()
 
-    def missing_heads(self, anchored: Iterable[Mapping[str, Any]]) -> Iterator[SealFault]:
-        """Yield anchored heads that `audit` no longer holds. Raises: UsageError."""
-        for each in anchored:
-            try:
-                where, name = f"{each['topic']}/{each['partition']}", bytes.fromhex(each["seal"]).hex()
-            except (LookupError, TypeError, ValueError):
-                raise UsageError(
-                    "--heads: each line is a head as `groundwire seals head` prints it"
-                ) from None
-            if not self._row("SELECT 1 FROM seals WHERE hash = ?", name):
-                yield SealFault("broken_chain", where, None, f"the head {name} that was anchored is gone")
+    def note_head(self, value: bytes, where: str) -> None:
+        """Add a head that is kept elsewhere: on `heads`, or in a file."""
+        try:
+            head = SignedHead.model_validate_json(value)
+        except ValueError:
+            self._faults.append(SealFault("bad_seal", where, None, "it is no signed head of a seal"))
+            return
+        seal = head.seal
+        state = self._keys.check(seal, bytes.fromhex(head.signature))
+        if state is not AttestationState.VALID:
+            self._faults.append(
+                SealFault("bad_seal", where, None, f"the head of {seal.input}: {_WHY[state]}")
+            )
+        else:
+            self._store.put("heads", seal.sha256, seal.topic, seal.partition, to_microseconds(seal.at))
+
+    def _missing_heads(self) -> Iterator[SealFault]:
+        """Yield heads that `audit` no longer holds, and the chains that a cut without a trace could shorten."""
+        kept = self._now - timedelta(days=TopicName.AUDIT.retention_days or 0)
+        query = (
+            "SELECT hash, topic, part, time FROM heads"
+            " WHERE hash NOT IN (SELECT hash FROM seals) AND hash NOT IN (SELECT hash FROM dropped)"
+        )
+        for name, topic, part, time in self._store.rows(query):
+            if not self.audit_is_cut or from_microseconds(time) > kept:
+                detail = f"the seal {name}, whose head is kept elsewhere, is gone"
+                yield SealFault("broken_chain", f"{topic}/{part}", None, detail)
+        query = "SELECT topic, part FROM seals EXCEPT SELECT topic, part FROM heads"
+        anchored = self._row("SELECT 1 FROM heads LIMIT 1") is not None
+        for topic, part in self._store.rows(query) if anchored else [(self._prefix + TopicName.HEADS, None)]:
+            where = topic if part is None else f"{topic}/{part}"
+            detail = "no head is kept: that records, seals and offsets were cut together would not be seen"
+            yield SealFault("unanchored", where, None, detail)
 
     def place_of_decision(self, name: str) -> tuple[RecordPlace, RecordPlace] | None:
         """Return the positions of a sealed decision and of its seal; None: no seal covers this id."""
         query = (
-            "SELECT published.topic, published.part, published.at, audit_at FROM sealed"
-            " JOIN published USING (id, sha, topic) JOIN seals ON seals.number = sealed.seal WHERE sealed.id = ?"
+            "SELECT published.topic, published.part, at, audit_at FROM sealed"
+            " JOIN published USING (id, sha, topic, part) JOIN seals ON seals.number = sealed.seal WHERE sealed.id = ?"
         )
         row = self._row(query, name)
         if row is None:
@@ -346,7 +442,8 @@ class SealEvidence:
         if self._store.put("seals", None, *row):
             (number,) = self._row("SELECT number FROM seals WHERE hash = ?", head.sha256)
             for each in seal.outputs:
-                self._store.put("sealed", each.id, bytes.fromhex(each.sha256), each.topic, number)
+                place = each.topic, each.partition
+                self._store.put("sealed", each.id, bytes.fromhex(each.sha256), *place, number)
         return True
 
     def _reason_bad(self, seal: Seal, event: AuditEvent, partition: int) -> str | None:
@@ -354,7 +451,7 @@ class SealEvidence:
         topic = head.topic.removeprefix(self._prefix)
         if head.topic != self._prefix + topic or topic not in _INPUTS:
             return "it is of another deployment"
-        state = self._keys.check(seal)
+        state = self._keys.check(head, seal.signature)
         if state is not AttestationState.VALID:
             return _WHY[state]
         if not seal.fits or head.first > head.end:
@@ -367,11 +464,23 @@ class SealEvidence:
             return None  # a copy
         deeper = "SELECT 1 FROM seals WHERE topic = ? AND part = ? AND depth > ? LIMIT 1"
         if self._latest is not None and self._is_beyond(head.key, self._latest):
-            return "it is back-dated: seals before it are later than its key holds"
+            return _BACK_DATED
         if head.before is None and self._row(deeper, head.topic, head.partition, MAX_AT_ONCE):
             return f"it is a second start of the chain of {head.topic}/{head.partition}"
         self._latest = max(head.at, self._latest or head.at)
         return None
+
+    def _unsigned(self, topic: TopicName, record: InboundRecord) -> str:
+        """Say why no worker has signed an event that comes of no record; empty: one has, or it is another record."""
+        event = AuditEvent.of_type(record.value, *_OF_WORKERS) if topic is TopicName.AUDIT else None
+        if event is None:
+            return ""
+        key, state = self._keys.check_event(event)
+        if state is not AttestationState.VALID:
+            return f"{_WHY[state]} (key {key[:100]})" if key else "no worker has signed it"
+        if record.partition != self.home:
+            return f"it is elsewhere: events of workers are on partition {self.home}"
+        return _BACK_DATED if self._latest and self._is_beyond(key, self._latest) else ""
 
     def _is_beyond(self, key: str, time: datetime) -> bool:
         """Say whether a key had expired; tolerates clock skew, from which nobody gains."""
@@ -415,7 +524,9 @@ class SealEvidence:
             erases = tombstone in self._tombstones and event.event_id == event_id("retraction", tombstone)
             # `groundwire dead-letters redrive` has no seal key, and no decision rests on what it notes
             redrives = event.type == "dead_letter" and {"letter", "action"} <= event.detail.keys()
-            return () if erases or redrives else _EVENTS.get(event.type, ())
+            if erases or redrives or event.type in _OF_WORKERS:
+                return ()
+            return (TopicName.REVIEW_DECISIONS,) if event.type in _OF_PEOPLE else _INPUTS
         if topic is TopicName.RETRACTIONS:
             return () if self._erasures.cover_value(record.value or b"") else (TopicName.REVIEW_DECISIONS,)
         return (TopicName.LLM_RESPONSES, TopicName.DEFERRED) if topic is TopicName.REGENERATE else ()
@@ -426,14 +537,39 @@ class SealEvidence:
         key = place.topic.removeprefix(self._prefix), place.partition
         if key not in self._first_sealed:
             query = (
-                "SELECT min(published.at) FROM published JOIN sealed USING (id, sha, topic)"
-                " WHERE published.topic = ? AND published.part = ?"
+                "SELECT min(at) FROM published JOIN sealed USING (id, sha, topic, part)"
+                " WHERE topic = ? AND part = ?"
             )
             (self._first_sealed[key],) = self._row(query, *key)
         first = self._first_sealed[key]
         return first is not None and place.offset < first
 
 
+def _misfits(topic: TopicName, record: InboundRecord) -> str:
+    """Say which of key, `ce_id` and `ce_type` are not those of the value and topic; of a decision `verify` does."""
+    kind = _RECORDS.get(topic)
+    if kind is None:
+        return ""
+    match kind.try_parse(record.value):
+        case Retraction(decision_id=of, tenant_id=tenant, user_id=user):
+            name, key = retraction_id(of), record_key(tenant, user)
+        case RegenerateRequest(request_id=name, tenant_id=tenant, user_id=user):
+            key = record_key(tenant, user)
+        case AuditEvent(event_id=name, tenant_id=tenant):
+            key = tenant.encode()
+        case _:
+            return "it cannot be read"
+    wrong = misfitting(record.headers, ce_id=name, ce_type=kind.ce_type)
+    wrong += ["key"] if (record.key or b"") != key else []
+    return f"{', '.join(wrong)}: other than its value and topic say" if wrong else ""
+
+
+_RECORDS: Final[dict[TopicName, type[Retraction | RegenerateRequest | AuditEvent]]] = {
+    TopicName.RETRACTIONS: Retraction,
+    TopicName.REGENERATE: RegenerateRequest,
+    TopicName.AUDIT: AuditEvent,
+}
+_BACK_DATED: Final = "it is back-dated: seals before it are later than its key holds"
 _WHY: Final = {
     AttestationState.UNKNOWN_KEY: "it is signed by an unknown key",
     AttestationState.EXPIRED: "its time is outside that of its key",
@@ -442,14 +578,18 @@ _WHY: Final = {
 }
 
 
-async def read_seals(settings: Settings, keys: SealKeys, store: Store) -> SealEvidence:
+async def read_seals(
+    settings: Settings, keys: SealKeys, store: Store, heads: Iterable[SignedHead] = ()
+) -> SealEvidence:
     """Read the output topics, then the seals: what was published before is sealed by then.
 
-    Raises: UsageError, BrokerUnavailable.
+    `heads`: those that are kept in a file. Raises: UsageError, BrokerUnavailable.
     """
     names = {topic: settings.topic_prefix + topic for topic in (*SEALED, *_INPUTS)}
     async with open_reader(settings.brokers, PATIENCE) as reader:
         evidence = await _evidence(settings, keys, store, reader)
+        for head in heads:
+            evidence.note_head(head.model_dump_json().encode(), "--heads")
         others: dict[str, Start] = {names[t]: "earliest" for t in SEALED if t is not TopicName.AUDIT}
         await reader.begin(others)
         async for record in reader.records():
@@ -504,6 +644,11 @@ async def _audit(
         partitions = list(await reader.ends(settings.topic_prefix + topic))
         group = settings.group_prefix + role
         evidence.committed |= await committed_of(settings.brokers, group, partitions, PATIENCE)
+    with suppress(UsageError):  # there is no such topic: the evidence says that there are no heads
+        await reader.begin({settings.topic_prefix + TopicName.HEADS: "earliest"})
+        async for record in reader.records():  # before the seals: those of all heads are there
+            if record.value is not None:
+                evidence.note_head(record.value, str(RecordPlace.of(record)))
     await reader.begin({settings.topic_prefix + TopicName.AUDIT: "earliest"})
     starts = {each.partition: start for each, start in reader.positions.items()}
     async for record in reader.records():
@@ -512,12 +657,28 @@ async def _audit(
     evidence.leave_out_forks()
 
 
-def read_heads(path: Path) -> list[dict[str, Any]]:
-    """Read chain heads, one JSON object a line, as `groundwire seals head` prints them. Raises: UsageError."""
+async def read_last_seals(settings: Settings, evidence: SealEvidence) -> list[SignedHead]:
+    """Return the head of the last seal of each input partition, to be kept elsewhere. Raises: BrokerUnavailable."""
+    async with open_reader(settings.brokers, PATIENCE) as reader:
+        ranges = await reader.ranges(settings.topic_prefix + TopicName.AUDIT)
+        found = [
+            seal_of(each.value or b"") async for each in reader.records_at(list(evidence.heads()), ranges)
+        ]
+    return sorted(
+        (seal.signed for seal in found if seal), key=lambda each: (each.seal.topic, each.seal.partition)
+    )
+
+
+def read_heads(path: Path) -> list[SignedHead]:
+    """Read heads, one JSON object a line, as `groundwire seals head` prints them. Raises: UsageError."""
     try:
-        return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    except (OSError, ValueError, RecursionError):
-        raise UsageError(f"--heads: {path} does not hold one JSON object a line") from None
+        return [
+            SignedHead.model_validate_json(line) for line in path.read_bytes().splitlines() if line.strip()
+        ]
+    except (OSError, ValueError):
+        raise UsageError(
+            f"--heads: {path} does not hold one head a line, as `groundwire seals head --format json` prints it"
+        ) from None
 
 
 class Unsealed(Exception):

@@ -28,7 +28,13 @@ from groundwire.messages.base import (
 )
 from groundwire.messages.decisions import AuditEvent, Decision, Origin
 from groundwire.messages.erasure import Erasure
-from groundwire.messages.headers import ATTESTATION, TRACEPARENT, InboundRecord, header
+from groundwire.messages.headers import (
+    ATTESTATION,
+    TRACEPARENT,
+    InboundRecord,
+    header,
+    misfitting,
+)
 from groundwire.messages.identity import subject_of_decision
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.replay.inputs import InputRevision, beyond_numbers
@@ -463,10 +469,11 @@ def _hash_key(sha256: str) -> bytes:
 def _misfits(published: InboundRecord, decision: Decision) -> list[str]:
     headers = {
         "ce_id": decision.decision_id,
+        "ce_type": decision.ce_type,
         "ce_time": format_time(decision.decided_at),
         "ce_subject": decision.subject_id,
     }
-    wrong = [f"header {name}" for name, text in headers.items() if header(published.headers, name) != text]
+    wrong = [f"header {name}" for name in misfitting(published.headers, **headers)]
     if published.key != record_key(decision.tenant_id, decision.user_id):
         wrong.append("key")
     if not (published.topic or "").endswith(TopicName.of(decision.verdict)):

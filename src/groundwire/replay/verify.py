@@ -85,8 +85,8 @@ class VerifyStatus(StrEnum):
     `contradicted`: another decision was published under its id, or the audit records its action as refused; `expired`:
     retention has removed a record that it needs. Of inputs: `lost`, retention removed them before a worker read them.
     Of seals: `unsealed`, no seal covers its bytes; `not_sealed_yet`, its worker has not sealed its offset; `removed`,
-    a sealed record is on no topic; `broken_chain`, a seal is missing; `bad_seal`, no gate's key signed it.
-    `unattested`: a key that the decision names did not sign.
+    a sealed record is on no topic; `broken_chain`, a seal is missing; `bad_seal`, no gate's key signed it;
+    `unanchored`, no head of a chain is kept elsewhere. `unattested`: a key that the decision names did not sign.
     """
 
     EQUAL = "equal"
@@ -100,6 +100,7 @@ class VerifyStatus(StrEnum):
     REMOVED = "removed"
     BROKEN_CHAIN = "broken_chain"
     BAD_SEAL = "bad_seal"
+    UNANCHORED = "unanchored"
     UNATTESTED = "unattested"
     LOST = "lost"
 
@@ -204,12 +205,10 @@ async def verify_files(records: FileRecords, verifier: Verifier, path: Path) -> 
 class Signatures:
     """What signatures are checked against.
 
-    `seals`: reads the seals into a store, None: not checked; `heads`: chain heads anchored elsewhere; `keys`: of
-    producers and reviewers, None: not checked.
+    `seals`: reads the seals into a store, None: not checked; `keys`: of producers and reviewers, None: not checked.
     """
 
     seals: Callable[[Store], Awaitable[SealEvidence]] | None = None
-    heads: Sequence[Mapping[str, Any]] = ()
     keys: Keys | None = None
 
 
@@ -235,8 +234,8 @@ async def verify_topics(
         inside = await reader.plan([prefix + name for name in INPUTS], "earliest", "latest")
         await reader.read(store, inside, outputs, everything=True)
         seals = await signatures.seals(store) if signatures.seals else None
-        for fault in [*seals.faults(), *seals.missing_heads(signatures.heads)] if seals else ():
-            of_record = fault.kind in {VerifyStatus.UNSEALED, VerifyStatus.BAD_SEAL}
+        for fault in seals.faults() if seals else ():
+            of_record = fault.kind in {VerifyStatus.UNSEALED, VerifyStatus.BAD_SEAL} and "@" in fault.where
             if of_record and not _is_verified(fault.where, starts):
                 continue
             yield Placed(fault.where, VerifyFinding(VerifyStatus(fault.kind), fault.id, detail=fault.detail))

@@ -30,8 +30,7 @@ from groundwire.messages.topics import TopicName, record_key
 from groundwire.policy import Policy
 from groundwire.review.model import Row
 from groundwire.review.records import read_action
-from groundwire.text.normalise import tidy
-from groundwire.text.visible import invisible_places
+from groundwire.text.visible import hidden
 
 log = structlog.get_logger()
 
@@ -65,6 +64,7 @@ _REFUSED: Final = {
     "invalid_reason": "The reason must be a code of 1 to 64 letters, digits, dots or dashes; put words into the note.",
     "reserved": "This action or name is reserved for the gate; act under your own name.",
     "personal_speculation": "The edited text speculates and cannot be approved; word it as a fact, or reject it.",
+    "hidden_text": "The edited text is blank or hides characters; write what should be remembered, without them.",
     "not_published": "Its decision is not published yet; try again in a moment.",
     "not_editable": "A response cannot be edited; approve or reject it.",
     "unreadable": "The edited text could not be read; shorten or reword it.",
@@ -120,10 +120,6 @@ def outcome_of(event: AuditEvent) -> ActionOutcome:
     )
 
 
-BLANK: Final = "the edited text is blank"
-"""Why a text that shows nothing is not approved."""
-
-
 class RejectReason(StrEnum):
     """Why a person rejects or retracts; the list is closed."""
 
@@ -149,13 +145,6 @@ class ActionTarget:
         return cls(row.tenant_id, row.user_id, row.kind, row.subject_id, row.revision)
 
 
-def is_blank(text: str) -> bool:
-    """Say whether a text shows nothing: only white space and invisible characters."""
-    read = tidy(text)
-    unseen = set(invisible_places(read))
-    return all(char.isspace() or at in unseen for at, char in enumerate(read))
-
-
 def review_decision(
     target: ActionTarget,
     action: Action,
@@ -178,8 +167,8 @@ def review_decision(
         raise UsageError(f"reason: needed to reject; one of {', '.join(RejectReason)}")
     if reason is not None and reason not in set(RejectReason):
         raise UsageError(f"reason: must be one of {', '.join(RejectReason)}")
-    if content is not None and is_blank(content):
-        raise UsageError(f"content: {BLANK}")
+    if content is not None and hidden(content):
+        raise UsageError(f"content: {SENTENCES['hidden_text']}")
     given = {"reason": reason, "note": note or None, "content": content}
     try:
         return ReviewDecision(

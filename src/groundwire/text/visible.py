@@ -118,7 +118,8 @@ def hidden(text: str) -> list[str]:
     """
     plain = is_plain(text)
     shown = text if plain else visible(text)
-    if not shown or shown.isspace():
+    unseen = () if plain else set(invisible_places(shown))
+    if all(char.isspace() or at in unseen for at, char in enumerate(shown)):
         return list(dict.fromkeys(f"U+{ord(char):04X}" for char in text))
     if plain:
         return []

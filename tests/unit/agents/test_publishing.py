@@ -10,7 +10,7 @@ import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import AsyncMock, Mock
+from unittest.mock import AsyncMock, Mock, patch
 
 import pytest
 from aiokafka.errors import (
@@ -31,6 +31,7 @@ from structlog.testing import capture_logs
 from agents import publisher as publishing
 from agents import recovery
 from agents.book import Entry
+from agents.heads import EVERY, HeadKeeper
 from agents.health import Health
 from agents.hooks import Batch
 from agents.lease import LeaseLost, PartitionLease
@@ -48,11 +49,16 @@ from groundwire.errors import (
 )
 from groundwire.kafka.connection import partition_of
 from groundwire.keys import ed25519
+from groundwire.keys.attestation import AttestationState
+from groundwire.keys.file import new_key
+from groundwire.keys.seal_keys import SealKeys, SealSigner
 from groundwire.messages.base import sha256_hex
+from groundwire.messages.decisions import AuditEvent
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import event_id
-from groundwire.messages.seals import MAX_OUTPUTS, Seal, seal_of
+from groundwire.messages.seals import MAX_OUTPUTS, Seal, SignedHead, seal_of
 from groundwire.messages.topics import TopicName
+from groundwire.replay.seals import read_heads
 from tests.unit.agents.standins import turns
 
 
@@ -230,11 +236,13 @@ class Desk:
 
     def __init__(self) -> None:
         self.published: list[Seal] = []
+        self.heads: list[SignedHead] = []
+        self.kept: list[SignedHead] = []
         self.committed = {TP0: Committed(None, None), TP1: Committed(None, None)}
-        self.broker_away = self.refuses = self.signer_away = False
+        self.broker_away = self.refuses = self.signer_away = self.heads_away = False
         self.health = Health()
         self.sealer = Sealer(
-            self, self.publish, self.committed_of, self.health, now=lambda: datetime.now(UTC)
+            self, self.publish, self.committed_of, self.health, keep=self.keep, now=lambda: datetime.now(UTC)
         )
 
     def key_id(self, _at: datetime) -> str:
@@ -250,8 +258,18 @@ class Desk:
             raise BrokerUnavailable("away")
         if self.refuses:
             return list(outputs)
-        self.published += [seal_of(output.value) for output in outputs]
+        heads = [output for output in outputs if output.topic is TopicName.HEADS]
+        self.heads += [SignedHead.model_validate_json(output.value or b"") for output in heads]
+        assert [output.key for output in heads] == [
+            f"t.claims/{each.cause.partition}".encode() for each in heads
+        ]
+        self.published += [seal_of(output.value) for output in outputs if output not in heads]
         return []
+
+    async def keep(self, heads) -> None:
+        if self.heads_away:
+            raise SealUnavailable("the disk is full")
+        self.kept += heads
 
     def committed_of(self, tp):
         return self.committed[tp]
@@ -264,7 +282,7 @@ class Desk:
             offset, value, topic = given if len(given) == 3 else (*given, TopicName.APPROVED)
             name = f"00000000-0000-5000-8000-00000000000{offset % 10}".encode()
             cause = InboundRecord("t.claims", 0, offset, 0, None, b"")
-            outputs.append(Output(topic, b"k", value, [("ce_id", name)], cause))
+            outputs.append(Output(topic, b"k", value, [("ce_id", name)], cause, partition=2))
         batch = self.batch(tp, first)
         await self.sealer.before_batch(batch)
         batch.originals = [output.cause for output in outputs]
@@ -302,7 +320,7 @@ async def test_a_seal_names_what_was_published_of_the_committed_offsets_in_one_c
     done = await desk.commit(p0=5)
     (seal,) = desk.published
     assert (seal.head.first, seal.head.end, seal.head.before, seal.head.partition) == (3, 5, None, 0)
-    assert [each[:2] for each in seal.outputs] == [(3, "approved"), (3, "audit")]
+    assert [each[:3] for each in seal.outputs] == [(3, "approved", 2), (3, "audit", 2)]
     assert seal.outputs[0].sha256 == sha256_hex(b"a")
     assert ed25519.is_signed(ed25519.public_key_of(KEY), seal.head.to_bytes(), seal.signature)
     assert done == {TP0: (5, seal.head.sha256)}
@@ -319,6 +337,48 @@ async def test_a_seal_names_what_was_published_of_the_committed_offsets_in_one_c
     one, other = (seal.head for seal in desk.published[3:])
     found = one.partition, one.count, other.partition, other.count, other.first
     assert found == (0, 1, 1, 0, 4), "each partition its chain, and a stretch without sealed outputs too"
+
+
+async def test_the_head_of_each_partitions_last_seal_is_kept_before_the_commit_and_after_the_seal(
+    desk, monkeypatch
+):
+    monkeypatch.setattr("agents.sealing.MAX_OUTPUTS", 2)
+    await desk.note(0, 0, 1, 2, 3)
+    await desk.note(7, tp=TP1)
+    desk.heads_away = True
+    assert await desk.commit(p0=4, p1=8) == {}, "without its second place nothing is committed"
+    assert desk.health.current == {"seal"}
+    desk.heads_away = False
+    done = await desk.commit(p0=4, p1=8)
+    assert [each.seal.sha256 for each in desk.kept] == [name for _, name in done.values()]
+    assert desk.heads[2:] == desk.kept
+    assert desk.kept[0] == desk.published[-2].signed
+    held = list(desk.published)
+    desk.refuses = True
+    await desk.note(4, 4)
+    await desk.commit(p0=5)
+    assert (desk.published, len(desk.heads)) == (held, 4), "no head whose seal is not there"
+
+
+async def test_heads_outside_of_kafka_are_appended_once_a_minute_for_each_partition_or_nothing_is_committed(
+    desk, tmp_path
+):
+    file, stored = tmp_path / "heads.jsonl", tmp_path / "stored"
+    keeper = HeadKeeper(file, ["sh", "-c", f"cat >> {stored}"])
+    await desk.note(0, 0)
+    await desk.note(0, tp=TP1)
+    await desk.commit(p0=1, p1=1)
+    one, other = desk.kept
+    later = [one.model_copy(update={"seal": one.seal.model_copy(update={"at": at})}) for at in (
+        one.seal.at + EVERY / 2, one.seal.at + EVERY
+    )]  # fmt: skip
+    for heads in ([one], [other], [later[0], other], [later[1]]):
+        await keeper.keep(heads)
+    assert read_heads(file) == read_heads(stored) == [one, other, later[1]]
+    for broken in (HeadKeeper(tmp_path / "no" / "folder", ()), HeadKeeper(None, ["false"])):
+        for _ in range(2):
+            with pytest.raises(SealUnavailable, match="GROUNDWIRE_HEADS_"):
+                await broken.keep([one])
 
 
 async def test_what_a_crash_left_uncommitted_is_sealed_again_and_another_decision_beside_the_first(desk):
@@ -392,7 +452,7 @@ class Broker:
         self.away = False
         self.published: list[Output] = []
         times = (datetime(2026, 1, 31, 12, 0, n, tzinfo=UTC) for n in range(60))
-        self.audit = AuditPublisher(self, now=lambda: next(times))
+        self.audit = AuditPublisher(self, None, now=lambda: next(times))
 
     async def publish(self, outputs):
         if self.away:
@@ -420,6 +480,22 @@ async def test_an_event_of_a_worker_belongs_to_no_tenant_is_published_once_and_m
     assert len({one, two, three}) == 3, "what recurs is named by its time"
     assert three == four
     assert {json.dumps(event["detail"]) for event in broker.events[1:]} == {'{"sha256": "s"}'}
+
+
+async def test_an_event_of_a_worker_that_seals_is_signed_and_waits_for_its_key(tmp_path):
+    new_key(tmp_path / "gate.toml", "gate", tenants=[], roles=["seal"], asymmetric=True)
+    signer = SealSigner(tmp_path / "gate.toml", now=lambda: datetime.now(UTC))
+    broker = Broker()
+    audit = AuditPublisher(broker, signer, now=lambda: datetime.now(UTC))
+    audit.note("state_lost", {"epoch": "e"})
+    with patch.object(SealSigner, "sign", AsyncMock(side_effect=SealUnavailable("no key"))):
+        await audit.publish()
+    assert broker.published == []
+    await audit.publish()
+    (output,) = broker.published
+    event = AuditEvent.model_validate_json(output.value)
+    assert SealKeys(tmp_path / "gate.toml").check_event(event) == ("gate", AttestationState.VALID)
+    assert (event.detail["epoch"], event.event_id) == ("e", event_id("state_lost", {"epoch": "e"}))
 
 
 class LostState:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.checks.citations import FOREIGN, UNNAMED, Citation, CitationDetector
-from groundwire.checks.reliance import DENIED, UNSHOWN, denied, tags_of, unshown
+from groundwire.checks.citations import FOREIGN, UNNAMED, UNSHOWN, Citation, CitationDetector
+from groundwire.checks.reliance import DENIED, denied
+from groundwire.text.page import unseen
 from groundwire.text.visible import visible
 from tests.unit.checks.tables import differing, failing
 
@@ -198,6 +199,25 @@ def test_a_citation_gives_credit_only_where_the_claim_rests_on_it():
             "Invoices go by post ~~(ADR-7)~~.", "Invoices go by post <DEL>as <b>ADR-7</b> says</DEL>.",
             "Invoices go by post <span style='display: none'>per <span>the</span> ADR-7</span>.",
             "Invoices go by post <p hidden>per ADR-7", "Invoices go by <i title='per ADR-7'>post</i>.",
+            "It goes by post. <img src=x alt='per ADR-7'>", "It goes by post. <input value='per ADR-7'>",
+            "It goes by post. ![per ADR-7](x.png)", "It goes by post.\n\n[//]: # (per ADR-7)",
+            "It goes by post.\n\n[note]: <> (per ADR-7)", "It goes by post. <![CDATA[per ADR-7]]>",
+            "It goes by post. <noscript>per ADR-7</noscript>", "It goes by post. [map](x 'per ADR-7')",
+            "It goes by post. <span style='color: white'>per ADR-7</span>", "It goes by post. [](per-ADR-7)",
+            "It goes by post. <font color=#fff>per ADR-7</font>", "It goes by post.\n\n<!-- per ADR-7",
+            "It goes by post. <b style='color:#123;background:#123'>per ADR-7</b>",
+            "It goes by post. <b style='position:absolute;left:-9999px'>per ADR-7</b>",
+            "It goes by post. <b style='font-size:0.0em'>per ADR-7</b>", "<title>per ADR-7</title> It goes by post.",
+            "It goes by post. <b style='color:rgba(1, 2, 3, 0)'>per ADR-7</b>", "It goes by post. <?x per ADR-7?>",
+            "It goes by post.\n\n<div title='per ADR-7", "```per-ADR-7\nIt goes by post.\n```",
+            "<div hidden>\n\nIt goes by post, per ADR-7.\n\n</div>", "<del>It goes\n\nby post, per ADR-7.</del>",
+        ]),
+        "shown by Markdown or HTML": ("", [
+            "It goes by post, per [ADR-7](x.md).", "It goes by post. <!-- a --> Per ADR-7.", "- post\n- per ADR-7",
+            "> It goes by post, per ADR-7.", "It goes by post.\n\n    per ADR-7", "It goes by post[^1].\n\n[^1]: ADR-7",
+            "<b style='color:white;background:black'>It goes by post, per ADR-7.</b>", "`per ADR-7`",
+            "<img src=x> It goes by post, per ADR-7.", "| a |\n|---|\n| per ADR-7 |", "It holds that 1 < 2, per ADR-7.",
+            "<div>\nIt goes by post, per ADR-7.\n</div>", "</del> It goes by post, per ADR-7.",
         ]),
         "beside struck out text": ("", [
             "~~Fax~~ Invoices go by post, per ADR-7.", "Invoices <del>never</del> go by post, per ADR-7.",
@@ -206,11 +226,13 @@ def test_a_citation_gives_credit_only_where_the_claim_rests_on_it():
         "beside a name, perhaps of another project": (FOREIGN, [
             "Invoices go by post (acme ADR-7).", "Invoices go by post, see Globex ADR-7.",
             "Per Initech's ADR-7 invoices go by post.", "Invoices go by post, see ADR-7 of Globex.",
+            "Per the competitor's ADR-7 invoices go by post.", "As in a vendor\u2019s ADR-7, they go by post.",
         ]),
         "beside a word that leads to it": ("", [
             "Invoices go by post (decision ADR-7).", "The team's ADR-7 asks for the post.",
             "It is ADR-7 that asks for the post.", "In ADR-7 of March the post was chosen.",
-            "Invoices go by post. Perhaps ADR-7 says more.",
+            "Invoices go by post. Perhaps ADR-7 says more.", "Our project's ADR-7 asks for the post.",
+            "Since today's ADR-7 it goes by post.",
         ]),
         "in full-width letters": ("", ["Invoices go by post, per \uff21\uff24\uff32\uff0d\uff17."]),
         "no longer name": ("", ["ADR-7/ADR-4", "ADR-7.", "ADR-7: it ends", "ADR-7's"]),
@@ -232,8 +254,24 @@ def test_each_citation_of_a_text_is_judged_by_its_own_clause():
 
 
 def test_part_of_a_longer_name_is_no_citation():
-    texts = ["ADR-003@v2", "ADR-003 v2", "FOO-GH-12", "issue #12-draft"]
-    assert [text for text in texts if doubts(f"By {text} it ends.") != {}] == []
+    adr = "ADR-003@v2|ADR-003 v2|ADR-003_999|ADR-003/../ADR-999|globex#ADR-003|../ADR-003|docs/./ADR-003|ADR-003$x"
+    sha = "globex/api@#|commit #-dirty|commit #_1|commit globex/#|commit #.patch|commit #~1|commit #^|commit #+local"
+    parts = [
+        *adr.split("|"),
+        *sha.replace("#", SHA).split("|"),
+        "FOO-GH-12",
+        "issue #12-draft",
+        f"commit x-{SHA}",
+    ]
+    assert [text for text in parts if doubts(f"By {text} it ends.") != {}] == []
+    adr = "**ADR-003** ADR-003... ...ADR-003 (ADR-003) ADR-003/ADR-003 ADR-003- source=ADR-003 by/ADR-003"
+    assert [text for text in adr.split() if "adr:003" not in doubts(f"By {text} it ends.")] == []
+    assert "adr:003" in doubts("_see ADR-003_")
+    sha = (
+        "commit #.|commit:#|commit-#|commit #, so|`#`|(#)|@#|commits #..#|commit=#|rev/#|commit #:src/a.py|#-"
+    )
+    whole = sha.replace("#", SHA).split("|")
+    assert [text for text in whole if f"commit:{SHA}" not in doubts(f"By {text} it ends.")] == []
     assert doubts("By FOO-\u200bADR-003 it ends, and by ADR-004\u2060.1 too.") == {}
 
 
@@ -259,7 +297,10 @@ def test_any_words_around_a_citation_are_read_and_those_beyond_its_clause_do_not
 @given(
     st.lists(st.sampled_from(["<del>", "</del>", "<p hidden>", "</p>", "~~", "ADR-7", " ", "<", ">", "a"]))
 )
-def test_parts_that_are_not_shown_lie_within_the_text(pieces):
+def test_nothing_is_unseen_but_in_markup(pieces):
     text = "".join(pieces)
-    assert all(0 <= start <= end <= len(text) for start, end in unshown(text))
-    assert all(text[start] == "<" for start, _ in tags_of(text))
+    places = [at for at, char in enumerate(text) if char == "R"]
+    assert unseen(text, places) <= set(places)
+    assert unseen(text.translate({ord(char): "a" for char in "<~"}), places) == set(), (
+        "without markup all is seen"
+    )

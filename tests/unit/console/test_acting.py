@@ -138,7 +138,7 @@ async def test_the_first_who_acts_counts_and_stops_where_the_item_changes_or_is_
 
 
 async def test_an_edit_is_published_as_written_and_one_of_nothing_is_an_approval(room, browser) -> None:
-    written = "  Ⅷ \u202e line one\r\nline two\n"
+    written = "  Ⅷ \u2014 line one\r\nline two\n"
     (decision_id,) = room.add(make_decision("c-0"))
     await room.act(decision_id, action="edit", content=written)
     texts = ("Water is wet.", "\nfirst line empty", "one\r\ntwo\rthree\n", " spaces ", "<b>&amp;")
@@ -255,11 +255,11 @@ async def test_an_edit_that_speculates_or_is_blank_is_refused_before_it_is_held_
     assert "speculates and cannot be approved" in page.words
     assert "“I think”" in page.words
     assert page.one(id="item")["data-address"] == f"/items/{decision_id}?do=edit"
-    for content in ("   ", "\u200b\u2060", "\n\u3164"):
+    for content in ("   ", "\u200b\u2060", "\n\u3164", "Pay \u202e01 euros"):
         status, page = await send(room, decision_id, content=content)
         twin = await room.act(decision_id, action="edit", content=content)
-        assert (status, twin.status_code, twin.json()["error"]) == (422, 422, "blank")
-        assert "The edited text is blank" in page.words
+        assert (status, twin.status_code, twin.json()["error"]) == (422, 422, "hidden_text")
+        assert "The edited text is blank or hides characters" in page.words
     assert room.held == []
     policy = Policy.model_validate({"hedges": {"block": ["acmish"]}})
     for content, refused in (("Water may be wet.", False), ("I think so.", True), ("Acmish is wet.", True)):

@@ -22,8 +22,7 @@ from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import AuditEvent
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.topics import TopicName
-from groundwire.review.actions import is_blank
-from groundwire.text.visible import INVISIBLE
+from groundwire.text.visible import INVISIBLE, hidden
 from tests.unit.console.rooms import (
     ANA,
     ITEM,
@@ -99,7 +98,7 @@ def test_texts_codes_and_numbers_are_shown_as_words() -> None:
 async def test_every_invisible_character_is_marked_and_keeps_a_row_from_quick_approval(room, lead) -> None:
     unseen = re.findall(f"[{INVISIBLE}]", "".join(map(chr, range(0x110000))))
     assert [char for char in unseen if not words.hidden_marks(f"a{char}b")] == []
-    assert [char for char in unseen if not is_blank(f" {char} ")] == []
+    assert [char for char in unseen if not hidden(f" {char} ")] == []
     assert words.hidden_marks("\u2764\ufe0f") == [], "a selector behind an emoji shows"
     found = marked(make_decision("c-1"), "a\u202eb\u200bc\td\n")["segments"]
     assert [part["title"] for part in found if "hidden" in part["kinds"]] == ["U+202E", "U+200B"]

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 from faust.types import TP
 
@@ -156,7 +157,9 @@ class Run(Office):
 
         if self._sealer is None:
             clock = partial(datetime, 2026, 1, 31, tzinfo=UTC)
-            self._sealer = Sealer(Signer(), acknowledge, nothing_committed, Health(), now=clock)
+            self._sealer = Sealer(
+                Signer(), acknowledge, nothing_committed, Health(), keep=AsyncMock(), now=clock
+            )
         tp = TP(record.topic or "", record.partition)
         loop: Any = SimpleNamespace(tp=tp, book=SimpleNamespace(first_offset=record.offset))
         batch = Batch(loop, [Entry(record, 0.0)], originals=[record], published=list(those))
@@ -166,6 +169,7 @@ class Run(Office):
 
     def put(self, those: Sequence[Output]) -> None:
         for output in those:
+            output.partition = 0
             seen = self._append(output.topic, output.key, output.value, output.headers)
             if output.topic in {"approved", "review", "blocked"}:
                 self.publish(Decision.model_validate_json(seen.value or b""))

@@ -154,6 +154,17 @@ async def test_an_edit_approves_the_text_unless_it_speculates_has_expired_or_is_
     pending = await pending_claim(office)
     refused = await office.refused("edit", pending, content="I think uploads are retried twice")
     assert refused.code == "personal_speculation"
+    # no edit approves what keeps a claim from approval
+    for content in (
+        " \t",
+        "\u200b\u2060",
+        "&#8203;",
+        "\ue000",
+        "Pay \u202e001\u202c euros",
+        "I\u200bthink so",
+    ):
+        refused = await office.refused("edit", pending, content=content)
+        assert refused.code == "hidden_text", content
     assert (await office.act("approve", pending)).decision.verdict == "approved"
 
     office = Office()

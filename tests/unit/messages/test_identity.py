@@ -119,6 +119,7 @@ def test_a_fingerprint_is_the_hash_of_the_canonical_json_of_what_decides():
 def test_keys_are_tenant_and_user_and_topics_are_the_contracts():
     assert record_key("acme", "ada") == b"acme:ada"
     topics = """
-    claims llm-responses review-decisions deferred approved review blocked retractions regenerate audit dead-letter
+    claims llm-responses review-decisions deferred approved review blocked retractions regenerate audit heads
+    dead-letter
     """
     assert {str(name) for name in TopicName} == set(topics.split())

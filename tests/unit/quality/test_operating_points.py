@@ -1,8 +1,10 @@
 """Operating points: each holds what a laxer one holds, and thresholds are chosen by labels and written to policies."""
 
+import json
 import tomllib
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import get_args
 from xml.etree import ElementTree as ET
 
@@ -50,10 +52,13 @@ ANSWERS = st.lists(
 ).map(" ".join)
 
 
-def held(answer, point, query=None):
+OWN = Path(__file__).parents[3] / "bench" / "quality" / "own"
+
+
+def held(answer, point, query=None, threshold=0.7, **given):
     """Whether the gate holds an answer at a point."""
-    policy = Policy(verification=VerificationConfig(operating_point=point))
-    record = {"response_id": "r", "user_id": "u", "answer": answer, "context": BOAT}
+    policy = Policy(verification=VerificationConfig(operating_point=point, support_threshold=threshold))
+    record = {"response_id": "r", "user_id": "u", "answer": answer, **(given or {"context": BOAT})}
     response = LlmResponse.model_validate(record | ({"query": query} if query else {}))
     case = ResponseCase(
         response, read_response(response, policy), policy, Facts(clock=datetime(2026, 1, 1, tzinfo=UTC))
@@ -71,6 +76,24 @@ def test_what_one_point_flags_or_holds_every_stricter_one_does_too(answer, weake
         assert (doubted[strict], found[strict]) >= (doubted[lax], found[lax])
         assert found[strict] >= found[lax]
     assert found["balanced"] or answer != "The Ilmari is a ferry company."
+
+
+@pytest.mark.parametrize("step", [20, pytest.param(1, marks=pytest.mark.slow)])
+def test_of_the_labelled_answers_each_point_holds_all_that_a_laxer_one_holds(step):
+    paths = [*sorted(OWN.glob("*-responses.jsonl")), *sorted(OWN.glob("planted-*.jsonl"))]
+    records = [json.loads(line)["record"] for path in paths for line in path.read_text("utf-8").splitlines()]
+    led = {
+        "a": "Lars Vinter leads the harbour office in Odense.",
+        "b": "Lars Vinter leads the team since 2019.",
+    }
+    records = [{"answer": "Lars Vinter is a fraud.", "context": led}, *records[::step]]
+    for threshold in (0.7, 0.9):
+        sets = {
+            point: {at for at, one in enumerate(records) if held(point=point, threshold=threshold, **one)}
+            for point in POINTS
+        }
+        assert sets["strict"] >= sets["balanced"] >= sets["lenient"], threshold
+        assert 0 < len(sets["lenient"]) < len(records)
 
 
 @settings(max_examples=15)

@@ -2,16 +2,19 @@
 
 import json
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import get_args
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from agents.outputs import of_seal
+from agents.outputs import of_seal, of_worker, worker_event
 from groundwire.config import Settings
 from groundwire.errors import UsageError
 from groundwire.kafka.reader import RecordPlace, TopicReader
@@ -20,12 +23,20 @@ from groundwire.keys.attestation import Keys
 from groundwire.keys.file import new_key
 from groundwire.keys.seal_keys import SealKeys
 from groundwire.messages.base import format_time, sha256_hex, to_milliseconds
-from groundwire.messages.decisions import AuditEvent
+from groundwire.messages.decisions import AuditEvent, AuditType
 from groundwire.messages.erasure import Erasure, Erasures
-from groundwire.messages.headers import InboundRecord
+from groundwire.messages.headers import InboundRecord, event_headers, header
 from groundwire.messages.identity import event_id, retraction_id
 from groundwire.messages.records import Retraction
-from groundwire.messages.seals import MAX_AT_ONCE, Seal, SealedOutput, SealHead, root_of
+from groundwire.messages.seals import (
+    MAX_AT_ONCE,
+    Seal,
+    SealedOutput,
+    SealHead,
+    root_of,
+    seal_of,
+    signed_bytes,
+)
 from groundwire.messages.topics import TopicName
 from groundwire.replay import seals as module
 from groundwire.replay.seals import SealEvidence, read_heads, read_seals
@@ -54,6 +65,11 @@ def seal_after(last, signing, offset, outputs=(), *, audit=0, **fields):
     return head, InboundRecord("t.audit", audit, offset, 0, output.key, output.value, tuple(output.headers))
 
 
+def faults_of(evidence):
+    """Return what is wrong, whether or not heads are kept elsewhere."""
+    return [fault for fault in evidence.faults() if fault.kind != "unanchored"]
+
+
 class Chain:
     """Empty seals of one partition, under a valid or an expired key."""
 
@@ -75,14 +91,18 @@ class Chain:
     def faults(self, *records):
         for record in records:
             self.evidence.note_published(record)
-        return [(fault.kind, fault.detail) for fault in self.evidence.faults()]
+        return [(fault.kind, fault.detail) for fault in faults_of(self.evidence)]
 
 
+@dataclass
 class History:
     """What workers have published and sealed; `chains` are the seals that others follow."""
 
-    def __init__(self, key):
-        self.key, self.approved, self.audit, self.heads, self.chains = key, [], [], {}, {}
+    key: object
+    approved: list = field(default_factory=list)
+    audit: list = field(default_factory=list)
+    heads: dict = field(default_factory=dict)
+    chains: dict = field(default_factory=dict)
 
     def publish(self, partition, offset, value=None, name=""):
         value = value if value is not None else f"{partition} {offset}".encode()
@@ -90,7 +110,7 @@ class History:
         headers = (("ce_id", name.encode()),)
         record = InboundRecord("t.approved", 0, len(self.approved), 0, b"k", value, headers)
         self.approved.append(record)
-        return SealedOutput(offset, "approved", name, record.sha256)
+        return SealedOutput(offset, "approved", 0, name, record.sha256)
 
     def seal(self, partition, end, outputs, *, committed, gap=0):
         last, at = self.heads.get(partition), NOW + timedelta(seconds=len(self.audit))
@@ -126,8 +146,11 @@ class Desk:
             history.seal(0, offset + 1, [output], committed=True)
         return history
 
-    def evidence(self, history, audit=None, approved=None, *, cut=False, now=NOW):
+    def evidence(self, history, audit=None, approved=None, *, cut=False, now=NOW, heads=None):
+        """Return what topics hold; `heads`: on the topic `heads`, None: the last one of each partition."""
         evidence = SealEvidence(Store(), "t.", self.keys, now=now)
+        for value in [head_of(history, each) for each in history.chains] if heads is None else heads:
+            evidence.note_head(value, "t.heads/0@0")
         given = (history.approved, approved), (history.audit, audit)
         for record in (one for all_of, some in given for one in (all_of if some is None else some)):
             evidence.note_published(record)
@@ -146,6 +169,12 @@ class Desk:
         return {fault.kind for fault in self.faults(*arguments, **options)}
 
 
+def head_of(history, partition):
+    """Return the last head of a partition, as `heads` holds it."""
+    seal = seal_of(history.audit[history.chains[partition][-1]].value)
+    return seal.signed.model_dump_json().encode()
+
+
 def decided(revision, offset=0, text="It holds.", at=NOW):
     origin = {"topic": CLAIMS, "partition": 0, "offset": offset, "timestamp": format_time(NOW)}
     origin |= {"sha256": "0" * 64}
@@ -157,8 +186,15 @@ def retraction(key=b"acme:ann"):
     ids = {"kind": "claim", "subject_id": "c1", "tenant_id": "acme", "user_id": "ann"}
     ids |= {"decision_id": f"{UUID(int=1)}", "supersedes": f"{UUID(int=0)}"}
     value = Retraction(**ids, reason="erased", actor="dpo", at=NOW, affected=[])
-    headers = (("ce_id", retraction_id(value.decision_id).encode()), ("ce_time", format_time(NOW).encode()))
+    headers = event_headers("retraction", retraction_id(value.decision_id), format_time(NOW), "c1", ())
     return InboundRecord("t.retractions", 0, 1, 0, key, value.model_dump_json().encode(), headers)
+
+
+def event_record(kind, name=None, detail=None, of=None):
+    fields = {"at": NOW, "tenant_id": "acme", "actor": "dpo", "subject_id": None, "decision_id": of}
+    event = AuditEvent(event_id=name or str(UUID(int=7)), type=kind, detail=detail or {}, **fields)
+    headers = tuple(event_headers("audit", event.event_id, format_time(NOW), "", ()))
+    return InboundRecord("t.audit", 0, 5, 0, b"acme", event.model_dump_json().encode(), headers)
 
 
 def tombstone(erasure):
@@ -183,9 +219,8 @@ def test_the_seals_of_workers_that_crash_verify_and_no_seal_or_record_can_be_rem
         history, rng = desk.history(seed), Random(seed)
         evidence = desk.evidence(history)
         assert list(evidence.faults()) == [], seed
-        assert [each.partition for each in evidence.heads()] == sorted(history.heads)
-        head = {"topic": CLAIMS, "partition": 0, "seal": history.heads[0].sha256}
-        assert list(evidence.missing_heads([head])) == []
+        last = [history.chains[partition][-1] for partition in sorted(history.heads)]
+        assert [each.offset for each in evidence.heads()] == last
         for place in (place for chain in history.chains.values() for place in chain):
             left = history.audit[:place] + history.audit[place + 1 :]
             assert "broken_chain" in desk.kinds(history, left), (seed, place)
@@ -236,19 +271,64 @@ def test_retention_of_audit_breaks_no_chain_wherever_it_cuts_and_excuses_no_late
         assert (evidence.has_lost_seals(7), evidence.has_lost_seals(0)) == (is_lost, False), age
 
 
-def test_an_anchored_head_that_is_gone_is_named_and_what_is_no_head_refused(desk, tmp_path):
-    history = desk.history("anchored")
-    head, place = history.heads[0], history.chains[0][-1]
-    anchored = [{"topic": CLAIMS, "partition": 0, "seal": head.sha256}]
-    evidence = desk.evidence(history, history.audit[:place])
-    (fault,) = evidence.missing_heads(anchored)
-    assert (fault.kind, fault.where) == ("broken_chain", f"{CLAIMS}/0")
-    for seal in ({"seal": head.sha256}, anchored[0] | {"seal": "\ud800"}, anchored[0] | {"seal": 7}):
+def test_a_cut_that_left_nothing_to_compare_is_named_by_a_head_and_without_one_that_is_said(desk):
+    history = next(history for history in map(desk.history, range(9)) if len(history.chains) > 1)
+    partition = next(iter(history.chains))
+    rest = replace(
+        history,
+        approved=[each for each in history.approved if not each.value.startswith(b"%d " % partition)],
+        audit=[each for each in history.audit if seal_of(each.value).head.partition != partition],
+        heads={each: head for each, head in history.heads.items() if each != partition},
+        chains={},
+    )
+    assert desk.kinds(rest, heads=[]) == {"unanchored"}, "no head is kept, and no fault is left to see"
+    heads = [head_of(history, each) for each in history.chains]
+    assert desk.kinds(history, heads=heads) == set()
+    (fault,) = desk.faults(rest, heads=heads)
+    assert (fault.kind, fault.where) == ("broken_chain", f"{CLAIMS}/{partition}")
+    # retention has taken the seal of an input partition that is idle
+    later = NOW + timedelta(days=366)
+    assert "broken_chain" not in desk.kinds(rest, heads=heads, cut=True, now=later)
+    assert "broken_chain" in desk.kinds(rest, heads=heads, now=later), "nothing says that it was retention"
+    # the head of another partition does not stand for this one's
+    others = [head for at, head in zip(history.chains, heads, strict=True) if at != partition]
+    assert [(fault.kind, fault.where) for fault in desk.faults(history, heads=others)] == [
+        ("unanchored", f"{CLAIMS}/{partition}")
+    ]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_whatever_bytes_stand_on_heads_and_audit_only_what_a_gate_signed_counts(desk, data):
+    history = desk.sealed(decided(1, 0))
+    seal = history.audit[0]
+    values = []
+    for true in (seal.value, head_of(history, 0)):
+        first = data.draw(st.integers(0, len(true)))
+        end = data.draw(st.integers(first, min(first + 40, len(true))))
+        other = data.draw(st.binary(max_size=8) | st.sampled_from([b'"', b"{", b"null", b"0", true[:first]]))
+        values.append(true[:first] + other + true[end:])
+    mutated, head = values
+    evidence = desk.evidence(history, [replace(seal, value=mutated, offset=7)], heads=[head])
+    gone = [fault.detail for fault in evidence.faults() if "is kept elsewhere" in fault.detail]
+    assert all(history.heads[0].sha256 in detail for detail in gone)
+    assert evidence.sealed_hashes() <= {bytes.fromhex(history.approved[0].sha256)}
+
+
+def test_a_head_that_no_gate_has_signed_is_named_and_a_file_without_heads_refused(desk, tmp_path):
+    history = desk.history("heads")
+    true = json.loads(head_of(history, 0))
+    for value in (b"7", b"[" * 100_000, b"\xff", json.dumps(true | {"signature": "0" * 128}).encode()):
+        assert "bad_seal" in desk.kinds(history, heads=[value]), value[:20]
+    forged = json.dumps(true | {"seal": true["seal"] | {"end": 7_000}}).encode()
+    assert "bad_seal" in desk.kinds(history, heads=[forged])
+    path = tmp_path / "heads.jsonl"
+    for text in ("[" * 100_000, "{}", json.dumps(true) + "x"):
+        path.write_text(text)
         with pytest.raises(UsageError, match="--heads"):
-            list(evidence.missing_heads([seal]))
-    (tmp_path / "heads.jsonl").write_text("[" * 100_000)
-    with pytest.raises(UsageError, match="--heads"):
-        read_heads(tmp_path / "heads.jsonl")
+            read_heads(path)
+    path.write_text(f"{json.dumps(true)}\n\n{json.dumps(true)}\n")
+    assert [each.seal for each in read_heads(path)] == [history.heads[0]] * 2
 
 
 def test_a_decision_is_superseded_by_a_sealed_one_of_a_later_revision_unless_an_erasure_separates_them(desk):
@@ -359,6 +439,109 @@ def test_seals_that_the_group_has_not_committed_count_only_while_their_key_is_va
     assert chain.evidence.reached(CLAIMS, 0) == 2
 
 
+def test_a_seal_of_an_expired_key_counts_only_where_something_else_shows_that_it_is_older(tmp_path):
+    for witness in (None, "committed", "head", "successor"):
+        chain = Chain(tmp_path)
+        seals = [chain.seal("old", NOW - 2 * HOUR), chain.seal("old", NOW - 2 * HOUR)]
+        chain.commit() if witness == "committed" else None
+        seals += [chain.seal("gate")] if witness == "successor" else []
+        if witness == "head":
+            chain.evidence.note_head(
+                seal_of(seals[-1].value).signed.model_dump_json().encode(), "t.heads/0@0"
+            )
+        assert chain.faults(*seals) == []
+        chain.evidence.leave_out_forks()
+        named = [
+            (kind, "no committed offset, kept head or later seal" in detail)
+            for kind, detail in chain.faults()
+        ]
+        assert named == ([] if witness else [("bad_seal", True)] * 2), witness
+        assert chain.evidence.reached(CLAIMS, 0) == (chain.last.end if witness else 0), witness
+
+
+def test_what_consumers_act_on_beside_the_value_is_sealed_or_follows_from_the_value(desk):
+    history = History(desk.key)
+    retracted, audited = retraction(), event_record("enqueue")
+    for offset, record in enumerate((retracted, audited)):
+        topic = record.topic.removeprefix("t.")
+        output = SealedOutput(offset, topic, record.partition, header(record.headers, "ce_id"), record.sha256)
+        history.seal(0, offset + 1, [output], committed=True)
+    plain = history.publish(0, 3)
+    history.seal(0, 4, [plain], committed=True)
+    approved = history.approved.pop()
+    assert desk.faults(history, None, [retracted, audited, approved]) == []
+
+    def named(forged):
+        faults = desk.faults(history, None, [retracted, audited, approved, forged])
+        return [(fault.kind, fault.detail.split(":")[0]) for fault in faults]
+
+    for record in (retracted, audited, approved):
+        moved = replace(record, partition=1, offset=70)
+        place = f"its seal names {record.topic.removeprefix('t.')}/0"
+        assert named(moved) == [("unsealed", place)], record.topic
+    for record in (retracted, audited):
+        for header_name in ("ce_id", "ce_type"):
+            second = (*record.headers, (header_name, b"another"))
+            other = tuple((n, b"another" if n == header_name else v) for n, v in record.headers)
+            for headers in (second, other):
+                assert ("unsealed", header_name) in named(replace(record, headers=headers, offset=70))
+        assert ("unsealed", "key") in named(replace(record, key=b"globex:ann", offset=70))
+
+
+def test_an_event_of_any_type_is_named_unless_a_seal_or_its_workers_own_signature_covers_it(desk, tmp_path):
+    of_workers = {"policy_loaded", "state_lost", "state_rebuilt"}
+    for kind in sorted({*get_args(AuditType)} - {"seal"}):
+        history = History(desk.key)
+        event = event_record(kind)
+        assert desk.kinds(history, None, [event]) - {"unanchored"} == {"unsealed"}, kind
+        place = "audit", 0, header(event.headers, "ce_id"), event.sha256
+        history.seal(0, 1, [SealedOutput(0, *place)], committed=True)
+        assert desk.kinds(history, None, [event]) == ({"unsealed"} if kind in of_workers else set()), kind
+
+    # a worker that was killed before it sealed; meanwhile a person has decided
+    first = json.loads(decided(1, 0))
+    name = first["decision_id"]
+    left = InboundRecord("t.review", 0, 0, 0, b"k", decided(1, 0), (("ce_id", name.encode()),))
+    wrong = []
+    for why, kind, cause, published, excused in (
+        ("with its decision", "enqueue", first["origin"], [left], True),
+        ("with its decision", "evidence_failure", first["origin"], [left], True),
+        ("of another type", "review_action", first["origin"], [left], False),
+        ("of another record", "enqueue", {**first["origin"], "offset": 9}, [left], False),
+        ("without its decision", "enqueue", first["origin"], [], False),
+    ):
+        history = desk.sealed(decided(2, 1))
+        event = event_record(kind, event_id(kind, cause), of=name)
+        named = "unsealed" in desk.kinds(history, None, [*history.approved, *published, event])
+        wrong += [(why, kind)] * (named is excused)
+    history = desk.sealed(decided(1, 0))
+    event = event_record("enqueue", event_id("enqueue", first["origin"]), of=name)
+    wrong += ["its decision is sealed"] * (
+        "unsealed" not in desk.kinds(history, None, [*history.approved, event])
+    )
+
+    def signed(at=NOW, key="gate", **changes):
+        event = worker_event("policy_loaded", {"sha256": "s"}, at)
+        signature = keys_in(tmp_path)[1][key].sign(signed_bytes(event)).hex()
+        detail = {**event.detail, "signed": {"key": key, "signature": signature}}
+        output = of_worker(event.model_copy(update={"detail": detail, **changes}))
+        return InboundRecord("t.audit", 0, 9, 0, output.key, output.value, tuple(output.headers))
+
+    for why, record, named in (
+        ("its worker's", signed(), False),
+        ("of a key that held", signed(NOW - 2 * HOUR, "old"), False),
+        ("of an expired key", signed(NOW, "old"), True),
+        ("with another subject", signed(subject_id="c1"), True),
+        ("with another detail", signed(detail={"signed": {"key": "gate", "signature": "0" * 128}}), True),
+        ("without a signature", signed(detail={"sha256": "s"}), True),
+        ("on another partition", replace(signed(), partition=1), True),
+    ):  # fmt: skip
+        wrong += [why] * (bool(Chain(tmp_path).faults(record)) is not named)
+    chain = Chain(tmp_path)
+    wrong += ["back-dated"] * (not chain.faults(chain.seal(), signed(NOW - 2 * HOUR, "old")))
+    assert wrong == []
+
+
 def test_a_retraction_under_its_key_is_excused_by_records_of_its_own_topic_that_are_under_way(desk, tmp_path):
     wrong = []
     for why, behind, age, named in (
@@ -387,14 +570,8 @@ def test_a_tombstone_excuses_what_it_erases_of_its_own_user_up_to_its_time_alone
         for name, value in retraction().headers
     )
 
-    def audited(kind, name, detail):
-        fields = {"at": NOW, "tenant_id": "acme", "actor": "dpo", "subject_id": None, "decision_id": None}
-        event = AuditEvent(event_id=name, type=kind, detail=detail, **fields)
-        value = event.model_dump_json().encode()
-        return InboundRecord("t.audit", 0, 5, 0, b"acme", value, (("ce_id", name.encode()),))
-
     def erased(kind):
-        return audited(kind, event_id(kind, own.id), {"action": "erase", "tombstone": own.id})
+        return event_record(kind, event_id(kind, own.id), {"action": "erase", "tombstone": own.id})
 
     wrong = []
     for why, erasure, record, named in (
@@ -404,8 +581,13 @@ def test_a_tombstone_excuses_what_it_erases_of_its_own_user_up_to_its_time_alone
         ("its own event", own, erased("retraction"), False),
         ("an event of another user's", Erasure("acme", "bob", NOW), erased("retraction"), True),
         ("another event", own, erased("refused_action"), True),
-        ("a dead letter's event", own, audited("dead_letter", "1", {"code": "invalid_json"}), True),
-        ("a redrive's event", own, audited("dead_letter", "1", {"letter": "x", "action": "redrive"}), False),
+        ("a dead letter's event", own, event_record("dead_letter", "1", {"code": "invalid_json"}), True),
+        (
+            "a redrive's event",
+            own,
+            event_record("dead_letter", "1", {"letter": "x", "action": "redrive"}),
+            False,
+        ),
     ):
         wrong += [why] * (bool(Chain(tmp_path).faults(tombstone(erasure), record)) is not named)
     assert wrong == []
@@ -477,7 +659,7 @@ async def test_before_the_first_seal_a_retraction_is_excused_by_what_its_group_h
         monkeypatch.setattr(module, "open_reader", reader)
         monkeypatch.setattr(module, "committed_of", committed_of)
         evidence = await read_seals(Settings(topic_prefix="t."), keys, Store())
-        wrong += [why] * ([fault.kind for fault in evidence.faults()] != ["unsealed"] * named)
+        wrong += [why] * ([fault.kind for fault in faults_of(evidence)] != ["unsealed"] * named)
     assert wrong == []
 
 
@@ -487,4 +669,4 @@ def test_a_disk_that_is_full_while_seals_are_read_is_named(tmp_path):
         SealEvidence(store, "t.", keys, now=NOW)
         store.rows("PRAGMA max_page_count = 40")
         with pytest.raises(UsageError, match=r"a temporary file: .*disk is full"):
-            assert all(store.put("sealed", str(n), bytes(32), "approved", n) for n in range(10_000))
+            assert all(store.put("sealed", str(n), bytes(32), "approved", 0, n) for n in range(10_000))

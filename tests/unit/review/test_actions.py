@@ -63,7 +63,7 @@ def test_an_action_that_the_gate_would_refuse_is_refused_here_by_field():
     with pytest.raises(UsageError, match="expected_revision"):
         review_decision(ActionTarget("acme", "ann", Kind.CLAIM, "c1", 0), "approve", "ann")
     for content in (" ", "\n\t", "\u200b", "\u2800\u3164 \ufeff", "\u00a0\u2003\u00ad", "\x01\U000e0041"):
-        with pytest.raises(UsageError, match=r"^content: the edited text is blank"):
+        with pytest.raises(UsageError, match=r"^content: The edited text is blank"):
             review_decision(TARGET, "edit", "ann", content=content)
         assert review_decision(TARGET, "edit", "ann", content=f"{content}.").content == f"{content}."
     reasons = "incorrect outdated not_verifiable duplicate sensitive off_topic other"

@@ -1,0 +1,150 @@
+"""What a reader of Markdown with HTML sees of a text: the page that CommonMark makes of it, less what is hidden there.
+
+Comments, attributes, alternative texts, link definitions, scripts, fallbacks and text that is struck out, transparent,
+tiny, off the page or white are not seen. The address of a link is, where the link has a text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from html import unescape
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from groundwire.text.stems import words_of
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+_UNSEEN_TAGS: Final = words_of(
+    "applet audio canvas datalist del dialog head iframe math metadata noembed noframes noscript object rp s script "
+    "select strike style svg template title video"
+)
+_VOID: Final = words_of("area base br col embed frame hr img input link meta param source track wbr")
+_TAG: Final = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
+_ATTRIBUTE: Final = re.compile(r"\s([A-Za-z_:][\w:.-]*)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))?")
+_UNFINISHED: Final = re.compile(r"<[A-Za-z/!?][^>]*>?")
+"""In a block of HTML: what a browser takes for a tag, and CommonMark does not."""
+_FOOTNOTE: Final = re.compile(r"^( {0,3})\[\^", re.MULTILINE)
+"""No definition of a link, which only CommonMark without footnotes makes of it."""
+_ZERO: Final = re.compile(r"-?0*\.?0*(?:[a-z]{1,4}|%)?")
+_WHITE: Final = frozenset(
+    ("white", "#fff", "#ffff", "#ffffff", "#ffffffff", "transparent", "rgb(255,255,255)")
+)
+_FAR: Final = re.compile(r"-\d{3,}(?:\.\d*)?[a-z]{1,4}")
+
+
+def unseen(text: str, places: Sequence[int]) -> set[int]:
+    """Return which of the places, in ascending order, hold a character that no reader sees."""
+    if not places or not any(mark in text for mark in ("<", "~~", "```", "![", "](", "]:")):
+        return set()
+    # a character of private use before each place, which a page shows where it shows the place
+    kept = set(text)
+    marks = [
+        mark for mark in map(chr, range(0x100000, 0x100000 + 2 * len(places) + len(kept))) if mark not in kept
+    ]
+    bounds = [0, *places, len(text)]
+    pieces = [text[first:end] for first, end in pairwise(bounds)]
+    marked = pieces[0] + "".join(mark + piece for mark, piece in zip(marks, pieces[1:], strict=False))
+    shown = set("".join(_page(_FOOTNOTE.sub(r"\1\\[^", marked))))
+    return {place for place, mark in zip(places, marks, strict=False) if mark not in shown}
+
+
+def _page(text: str) -> Iterator[str]:
+    """Yield the texts that a page shows, and the addresses of its links."""
+    document, _ = _parsers()
+    hidden: list[str] = []  # the elements that are open, from the first one that hides
+    address = ""
+    for token in _inline(document.parse(text)):
+        match token.type:
+            case "text" | "code_inline" | "code_block" | "fence" if not hidden:
+                yield token.content
+                if token.content.strip():
+                    yield address
+                    address = ""
+            case "link_open":
+                address = str(token.attrs.get("href", ""))
+            case "link_close":
+                address = ""
+            case "s_open":
+                hidden.append("s")
+            case "s_close":
+                _close(hidden, "s")
+            case "html_inline" if tag := _TAG.match(token.content):
+                name = tag[2].lower()
+                if tag[1]:
+                    _close(hidden, name)
+                elif name not in _VOID and (hidden or _hides(name, token.content)):
+                    hidden.append(name)
+
+
+def _inline(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Yield texts and tags; a block of HTML is read as HTML alone."""
+    _, html = _parsers()
+    for token in tokens:
+        if token.type == "html_block":
+            # a comment that nobody closes goes on to the end
+            for part in html.parseInline(f"{token.content}-->")[0].children or ():
+                part.content = _UNFINISHED.sub("", part.content) if part.type == "text" else part.content
+                yield part
+        elif token.type == "inline":
+            yield from token.children or ()
+        else:
+            yield token
+
+
+@cache
+def _parsers() -> tuple[MarkdownIt, MarkdownIt]:
+    """Return the parser of a text, and that of a block of HTML in it; imported once a text needs them."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - 30 ms, and few texts need it
+
+    document = MarkdownIt("commonmark").enable("strikethrough")
+    document.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005 - called by name
+    document.normalizeLink = lambda url: url  # type: ignore[method-assign]
+    html = MarkdownIt("zero", {"html": True}).enable("html_inline")
+    return document, html
+
+
+def _close(hidden: list[str], name: str) -> None:
+    """Close an element, and what is open in it; a tag that closes none is ignored."""
+    if name in hidden:
+        while hidden.pop() != name:
+            pass
+
+
+def _hides(name: str, tag: str) -> bool:
+    attributes = {
+        found[1].lower(): unescape(found[2] or "").strip("\"'").lower() for found in _ATTRIBUTE.finditer(tag)
+    }
+    if name in _UNSEEN_TAGS or "hidden" in attributes:
+        return True
+    declared = (part.partition(":") for part in attributes.get("style", "").split(";"))
+    style = {key.strip(): "".join(value.split()).removesuffix("!important") for key, _, value in declared}
+    colour = style.get("color", attributes.get("color", ""))
+    ground = style.get("background-color", style.get("background", attributes.get("bgcolor", "")))
+    return (
+        style.get("display") == "none"
+        or style.get("visibility") in {"hidden", "collapse"}
+        or style.get("content-visibility") == "hidden"
+        or any(
+            _ZERO.fullmatch(style[key]) for key in ("opacity", "font-size", "font", "zoom") if style.get(key)
+        )
+        or any(
+            _ZERO.fullmatch(style[key])
+            for key in ("height", "max-height", "width", "max-width")
+            if style.get(key)
+        )
+        or any(
+            _FAR.fullmatch(style[key])
+            for key in ("left", "top", "right", "bottom", "text-indent")
+            if key in style
+        )
+        or "clip" in style
+        or "clip-path" in style
+        or "scale(0" in style.get("transform", "")
+        or (bool(colour) and (colour == ground or (colour in _WHITE and (not ground or ground in _WHITE))))
+        or re.fullmatch(r"(?:rgba|hsla)\(.*,0*\.?0*%?\)", colour) is not None
+    )
