@@ -24,6 +24,7 @@ from agents.observability import BatchMetrics, InternalErrors, open_tracing, set
 from agents.partitions import Partitions
 from agents.publisher import AuditPublisher, Publisher
 from agents.recovery import StateReconciler, StateRecovery
+from agents.schemas import Schemas
 from agents.sealing import Committed, Sealer
 from groundwire import __version__, metrics
 from groundwire.config import Settings
@@ -35,9 +36,11 @@ from groundwire.gate.gate import Gate, Lookups
 from groundwire.gate.lookups import Assessor, TenantCorpus, assessor_of
 from groundwire.gate.reviews import ReviewGate
 from groundwire.kafka.reader import TopicFollower
+from groundwire.kafka.registry import registry
 from groundwire.keys.attestation import Keys
 from groundwire.keys.seal_keys import SealSigner
 from groundwire.keys.watched import WatchedKeys
+from groundwire.messages.decode import use_registry
 from groundwire.messages.events import use_hash_key
 from groundwire.messages.topics import TopicName
 from groundwire.policy import load_policy
@@ -99,7 +102,11 @@ class Worker:
             return int(consumer.partitions_of(topic))
 
         marks = CrashMarks(self.state, handler)
-        hooks: list[Hook] = [health, InternalErrors(health), BatchMetrics(role.topic), marks]
+        hooks: list[Hook] = [health, InternalErrors(health), BatchMetrics(role.topic)]
+        if opened := registry():
+            use_registry(opened.read)
+            hooks.append(Schemas(opened, health))
+        hooks.append(marks)
         if settings.seal_key is not None:
             hooks.append(build_sealer(settings.seal_key, self.app, publisher, health))
         if settings.tracing:

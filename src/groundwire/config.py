@@ -234,15 +234,7 @@ class KafkaSecurity(BaseSettings):
 
     def password(self) -> str | None:
         """Return the password; None without SASL. Raises: UsageError, the file cannot be read or is empty."""
-        if self.sasl_password_file is None:
-            return None
-        try:
-            password = self.sasl_password_file.read_text("utf-8").strip("\r\n")
-        except (OSError, UnicodeDecodeError) as exc:
-            raise UsageError(f"{PREFIX}SASL_PASSWORD_FILE: {self.sasl_password_file}: {_why(exc)}") from None
-        if not password:
-            raise UsageError(f"{PREFIX}SASL_PASSWORD_FILE: {self.sasl_password_file}: holds no password")
-        return password
+        return _password(self.sasl_password_file, f"{PREFIX}SASL_PASSWORD_FILE")
 
     def options(self) -> dict[str, Any]:
         """Return the arguments for aiokafka's clients. Raises: UsageError."""
@@ -265,6 +257,72 @@ def kafka_security() -> KafkaSecurity:
         return KafkaSecurity()
     except ValidationError as exc:
         raise setting_error(KafkaSecurity, exc) from None
+
+
+REGISTRY = "GROUNDWIRE_SCHEMA_REGISTRY_"
+
+
+class RegistrySettings(BaseSettings):
+    """Where the schema registry is by which producers write Avro and Protobuf."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=REGISTRY, extra="ignore", frozen=True, env_ignore_empty=True, hide_input_in_errors=True
+    )
+
+    url: Annotated[str, Field(pattern=r"^(https?://[^\s@]+(,|$))*$")] = Field(
+        "", description="URLs of the registry, `https://...,...`; none: Avro and Protobuf are refused."
+    )
+    username: str | None = Field(None, description="User, where it asks for one.")
+    password_file: Path | None = Field(None, description="File with the password only.")
+    ca_file: Path | None = Field(None, description="PEM file of its CA; none: the system's.")
+    cert_file: Path | None = Field(None, description="PEM client certificate, for mutual TLS.")
+    key_file: Path | None = Field(None, description="Its PEM private key, unencrypted.")
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        for one, other in (("username", "password_file"), ("cert_file", "key_file")):
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
+                raise ValueError(f"{REGISTRY}{one.upper()} and {REGISTRY}{other.upper()} go together")
+        return self
+
+    @classmethod
+    def load(cls) -> Self:
+        """Read the environment. Raises: UsageError naming the variable at fault."""
+        try:
+            return cls()
+        except ValidationError as exc:
+            raise setting_error(cls, exc) from None
+
+    def options(self, seconds: float) -> dict[str, Any]:
+        """Return the configuration of Confluent's client. Raises: UsageError, an unreadable file."""
+        for name in ("ca_file", "cert_file", "key_file"):
+            file = getattr(self, name)
+            if file is not None and not file.is_file():
+                raise UsageError(f"{REGISTRY}{name.upper()}: {file}: is no file")
+        password = _password(self.password_file, f"{REGISTRY}PASSWORD_FILE")
+        found = {
+            "url": self.url,
+            "timeout": seconds,
+            "max.retries": 0,  # who waits asks again, and says so
+            "basic.auth.user.info": f"{self.username}:{password}" if self.username else None,
+            "ssl.ca.location": self.ca_file and str(self.ca_file),
+            "ssl.certificate.location": self.cert_file and str(self.cert_file),
+            "ssl.key.location": self.key_file and str(self.key_file),
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def _password(file: Path | None, variable: str) -> str | None:
+    """Read the file that a variable names; None for none. Raises: UsageError, it cannot be read or is empty."""
+    if file is None:
+        return None
+    try:
+        password = file.read_text("utf-8").strip("\r\n")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"{variable}: {file}: {_why(exc)}") from None
+    if not password:
+        raise UsageError(f"{variable}: {file}: holds no password")
+    return password
 
 
 def _why(error: Exception) -> str:

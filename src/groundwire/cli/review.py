@@ -40,7 +40,6 @@ from groundwire.review.actions import (
     ActionOutcome,
     ActionTarget,
     RejectReason,
-    is_blank,
     review_decision,
     speculation_in,
 )
@@ -48,6 +47,7 @@ from groundwire.review.model import MAX_PAGE, SORTS, WAITING, Item, Query
 from groundwire.review.originals import record_reader
 from groundwire.review.session import BoardSnapshot, Session, send_actions, take_snapshot
 from groundwire.text.normalise import escape_controls
+from groundwire.text.visible import is_blank
 
 _SESSION: Final = (
     click.option(

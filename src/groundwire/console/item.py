@@ -18,8 +18,9 @@ from groundwire.library.dedup import DedupChecker
 from groundwire.messages.base import format_time
 from groundwire.messages.decisions import Kind, Verdict
 from groundwire.policy import Policy
-from groundwire.review.actions import BLANK, SENTENCES, RejectReason, is_blank, speculation_in
+from groundwire.review.actions import BLANK, SENTENCES, RejectReason, speculation_in
 from groundwire.review.model import Item, Nearest, Neighbours, Standing
+from groundwire.text.visible import is_blank
 
 _FEW: Final = 3
 _CANDIDATES: Final = 10  # approved claims with words in common that are compared, of which `_FEW` are shown

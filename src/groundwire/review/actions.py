@@ -30,8 +30,7 @@ from groundwire.messages.topics import TopicName, record_key
 from groundwire.policy import Policy
 from groundwire.review.model import Row
 from groundwire.review.records import read_action
-from groundwire.text.normalise import tidy
-from groundwire.text.visible import invisible_places
+from groundwire.text.visible import is_blank
 
 log = structlog.get_logger()
 
@@ -141,13 +140,6 @@ class ActionTarget:
     @classmethod
     def of(cls, row: Row) -> Self:
         return cls(row.tenant_id, row.user_id, row.kind, row.subject_id, row.revision)
-
-
-def is_blank(text: str) -> bool:
-    """Say whether a text shows nothing: only white space and invisible characters."""
-    read = tidy(text)
-    unseen = set(invisible_places(read))
-    return all(char.isspace() or at in unseen for at, char in enumerate(read))
 
 
 def review_decision(

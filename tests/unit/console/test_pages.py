@@ -22,8 +22,7 @@ from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import AuditEvent
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.topics import TopicName
-from groundwire.review.actions import is_blank
-from groundwire.text.visible import INVISIBLE
+from groundwire.text.visible import INVISIBLE, is_blank
 from tests.unit.console.rooms import (
     ANA,
     ITEM,
