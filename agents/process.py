@@ -26,6 +26,7 @@ from groundwire.cli.environment import unknown_variables
 from groundwire.config import Settings, kafka_security, load_settings
 from groundwire.errors import BrokerUnavailable, SchemeMismatch, UsageError, binding
 from groundwire.gate.responses import policy_advice
+from groundwire.kafka import sign_in
 from groundwire.kafka.connection import consumer, partitions_of
 from groundwire.logs import configure_logs, toggle_debug
 from groundwire.policy import Policy
@@ -88,7 +89,7 @@ async def await_broker(brokers: str, seconds: float = BROKER_SECONDS) -> None:
     except BrokerUnavailable:
         raise UsageError(
             f"GROUNDWIRE_BROKERS: no broker at {brokers} answered within {seconds:g} s;"
-            f" is it up, and GROUNDWIRE_BROKERS{kafka_security().variables} right?"
+            f" is it up, and GROUNDWIRE_BROKERS{kafka_security().variables} right?{sign_in.advice()}"
         ) from None
     finally:
         logger.setLevel(level)

@@ -14,7 +14,9 @@ compile() {
     "$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes ${UPGRADE---upgrade} \
         --no-annotate --no-header --extra worker "$@" pyproject.toml
 }
-compile --extra console --extra mcp --extra tracing --group dev --output-file requirements/dev.txt
+# without msk: boto3 holds back other packages
+compile --extra console --extra mcp --extra tracing --extra registry --extra oauth --group dev \
+    --output-file requirements/dev.txt
 compile --extra console --group demo --constraints requirements/dev.txt --output-file requirements/demo.txt
 compile --extra console --extra tracing --constraints requirements/dev.txt --output-file requirements/worker.txt
 for group in manifests examples; do
