@@ -12,9 +12,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, TopicAlreadyExistsError, for_code
 
-from groundwire.config import Settings, kafka_security
+from groundwire.config import Settings
 from groundwire.errors import BrokerUnavailable, StateUnavailable, UsageError
 from groundwire.kafka import name_client
+from groundwire.kafka.sign_in import advice, client_options
 from groundwire.messages.topics import TopicName
 from groundwire.state.redis import LAYOUT, RedisState
 from groundwire.state.server import connect
@@ -146,12 +147,14 @@ async def _connect(settings: Settings) -> AIOKafkaAdminClient:
     admin = AIOKafkaAdminClient(
         bootstrap_servers=settings.bootstrap,
         client_id=name_client(settings.topic_prefix, "topics"),
-        **kafka_security().options(),
+        **client_options(),
     )
     try:
         async with asyncio.timeout(_WAIT):
             await admin.start()
     except (KafkaError, TimeoutError) as exc:
         await admin.close()
-        raise BrokerUnavailable(f"no broker at {settings.brokers} (GROUNDWIRE_BROKERS): {exc}") from None
+        raise BrokerUnavailable(
+            f"no broker at {settings.brokers} (GROUNDWIRE_BROKERS): {exc}{advice()}"
+        ) from None
     return admin

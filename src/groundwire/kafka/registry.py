@@ -354,6 +354,8 @@ def _plain(message: Any) -> Any:  # noqa: ANN401 - Protobuf makes its classes at
         from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - an extra
 
         return MessageToDict(message)  # a time as RFC 3339, a Struct as its object
+    if kind == "dev.groundwire.v1.Texts":  # of schemas/: a map cannot hold a list itself
+        return list(message.items)
     if kind == "confluent.type.Decimal":
         return _decimal(message.value, message.scale)
     if kind == "google.type.Date":

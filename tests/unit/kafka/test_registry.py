@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
@@ -18,18 +19,22 @@ from confluent_kafka.schema_registry.confluent.type import decimal_pb2
 from google.protobuf import struct_pb2, timestamp_pb2, wrappers_pb2
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.json_format import ParseDict
 from google.protobuf.message_factory import GetMessageClass
 from google.type import date_pb2
+from pydantic import BaseModel
 
 from groundwire.config import RegistrySettings
 from groundwire.errors import RecordError, RegistryUnavailable, SchemaMissing, UsageError
 from groundwire.kafka.registry import Registry
 from groundwire.messages import decode
 from groundwire.messages.decode import decode_claim, decode_response, schema_of, use_registry
+from schemas.__main__ import INPUTS
 from tests.services.schema_registry import SchemaRegistry, schema_registry
 
 CLAIM = {"claim_id": "c1", "user_id": "ada", "content": "The API returns JSON"}
 UNKNOWN = 999
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -391,3 +396,122 @@ def test_the_registry_is_told_who_asks_and_wrong_settings_are_named(
         with pytest.raises(UsageError, match=f"GROUNDWIRE_SCHEMA_REGISTRY_.*{named}") as caught:
             Registry(RegistrySettings.load())
         assert "s3cret" not in str(caught.value)
+
+
+def compiled(text: str) -> FileDescriptorProto:
+    """Return what protoc makes of a file as `schemas` writes it: messages, their fields, and maps."""
+    file = FileDescriptorProto(
+        name="value.proto", syntax="proto3", package=re.search(r"package (.+);", text)[1]
+    )
+    file.dependency.extend(re.findall(r'import "(.+)";', text))
+    scalars = {"string": 9, "bool": 8, "int64": 3, "double": 1}
+    for name, body in re.findall(r"message (\w+) \{\n(.*?)\n\}", text, re.DOTALL):
+        message = file.message_type.add(name=name)
+
+        def add(to: Any, kind: str, field: str, number: int, *, repeated: bool) -> Any:
+            made = to.field.add(name=field, number=number, label=3 if repeated else 1)
+            if kind in scalars:
+                made.type = scalars[kind]
+            else:
+                made.type = 11
+                made.type_name = f".{kind}" if kind.startswith("google.") else f".{file.package}.{kind}"
+            return made
+
+        lines = re.findall(r"  (optional |repeated |)(map<string, ([\w.]+)>|[\w.]+) (\w+) = (\d+);", body)
+        for label, kind, inner, field, number in lines:
+            if inner:
+                entry = message.nested_type.add(
+                    name="".join(part.title() for part in field.split("_")) + "Entry"
+                )
+                entry.options.map_entry = True
+                add(entry, "string", "key", 1, repeated=False)
+                add(entry, inner, "value", 2, repeated=False)
+                add(message, f"{name}.{entry.name}", field, int(number), repeated=True)
+                continue
+            made = add(message, kind, field, int(number), repeated=label == "repeated ")
+            if label == "optional ":
+                made.proto3_optional, made.oneof_index = True, len(message.oneof_decl)
+                message.oneof_decl.add(name=f"_{field}")
+    return file
+
+
+def kept(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a sample without what the schemas have no place for: keys of the corpus, deep metadata."""
+    if "metadata" in value:
+        flat = {name: one for name, one in value["metadata"].items() if not isinstance(one, dict | list)}
+        value = {**value, "metadata": flat}
+    if "corpus_index" in value:
+        named = {name: {"confidence": one["confidence"]} for name, one in value["corpus_index"].items()}
+        value = {**value, "corpus_index": named}
+    return value
+
+
+SAMPLES = sorted((ROOT / "tests/contract/samples").glob("*.good.*.json"))
+
+
+@pytest.mark.parametrize("name", sorted(INPUTS))
+def test_a_record_written_by_the_published_schemas_is_the_one_that_its_json_is(
+    name: str, registry: Registry, server: SchemaRegistry
+):
+    model, samples = INPUTS[name], [path for path in SAMPLES if path.name.startswith(f"{name}.")]
+    assert samples
+    schema = json.loads((ROOT / f"schemas/{name}/1.0.avsc").read_text("utf-8"))
+    text = (ROOT / f"schemas/{name}/1.0.proto").read_text("utf-8")
+    file = compiled(text)
+    number = server.register(
+        "p", {"schema": b64encode(file.SerializeToString()).decode(), "schemaType": "PROTOBUF"}
+    )
+    message = GetMessageClass(pool_of(file).FindMessageTypeByName(f"{file.package}.{model.__name__}"))
+    for path in samples:
+        plain = kept(json.loads(path.read_text("utf-8")))
+        expected = decode.validate(model, plain)
+        parsed, _ = decode.read_value(avro(server, schema, as_given(expected)))
+        assert decode.validate(model, parsed) == expected, path.name
+        if plain.get("answer", "") is None or [] in plain.values() or {} in plain.values():
+            continue  # Protobuf has neither null nor lists that are there without items
+        sent = in_protobuf(message(), as_given(expected)).SerializeToString()
+        parsed, _ = decode.read_value(framed(number, b"\0" + sent))
+        assert decode.validate(model, parsed) == expected, path.name
+
+
+def as_given(record: BaseModel) -> dict[str, Any]:
+    """Return a record's fields as a producer holds them, times as times."""
+    return {
+        name: [as_given(one) if isinstance(one, BaseModel) else one for one in value]
+        if isinstance(value, list)
+        else {key: as_given(one) if isinstance(one, BaseModel) else one for key, one in value.items()}
+        if isinstance(value, dict)
+        else value
+        for name in record.model_fields_set
+        for value in [getattr(record, name)]
+    }
+
+
+def in_protobuf(message: Any, fields: dict[str, Any]) -> Any:
+    """Set the fields of a message, as a producer would."""
+    for name, value in fields.items():
+        target, of = getattr(message, name), message.DESCRIPTOR.fields_by_name[name].message_type
+        if value is None:
+            continue
+        if isinstance(value, datetime):
+            target.FromDatetime(value)
+        elif of is None and isinstance(value, list):
+            target.extend(value)
+        elif of is None:
+            setattr(message, name, value)
+        elif isinstance(value, list):
+            for item in value:
+                if of.file.package == "google.protobuf":
+                    ParseDict(item, target.add())
+                else:
+                    in_protobuf(target.add(), item)
+        elif not of.GetOptions().map_entry:
+            target.update(value)
+            target.SetInParent()
+        else:
+            for key, item in value.items():
+                if isinstance(item, str):
+                    target[key] = item
+                else:
+                    in_protobuf(target[key], {"items": item} if isinstance(item, list) else item)
+    return message
