@@ -8,12 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from faust.auth import Credentials, SASLCredentials, SSLCredentials
+from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
 
 from agents.faust_patches import NoTables, WorkerApp, check_versions
 from groundwire.config import Settings, kafka_security
 from groundwire.kafka import name_client
 from groundwire.kafka.connection import MAX_RECORD_BYTES
+from groundwire.kafka.sign_in import tokens
 from groundwire.messages.headers import InboundRecord, deferred_record
 from groundwire.messages.topics import TopicName
 
@@ -77,7 +78,9 @@ def build_app(name: str, settings: Settings, *, with_model: bool = False) -> Wor
     broker = ";".join(f"kafka://{address}" for address in settings.bootstrap)
     session, security = settings.session_timeout, kafka_security()
     credentials: Credentials | None = None
-    if security.sasl_username is not None:
+    if (provider := tokens()) is not None:
+        credentials = OAuthCredentials(oauth_cb=provider, ssl_context=security.context())
+    elif security.sasl_username is not None:
         credentials = SASLCredentials(
             username=security.sasl_username,
             password=security.password(),

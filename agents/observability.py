@@ -35,7 +35,7 @@ from groundwire.library.events import emit
 from groundwire.library.quotes import count_quotes
 from groundwire.messages.decisions import Decision, Place, ReasonCode
 from groundwire.messages.decode import known_field
-from groundwire.messages.headers import TRACEPARENT, InboundRecord, header
+from groundwire.messages.headers import TRACE, TRACEPARENT, TRACESTATE, InboundRecord, header
 from groundwire.messages.topics import TopicName, record_key
 
 if TYPE_CHECKING:
@@ -248,8 +248,11 @@ class Tracing(Hook):
                 if output.topic == TopicName.DEAD_LETTER or not context.is_valid:
                     return output
                 value = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
-                others = [(key, held) for key, held in output.headers if key != TRACEPARENT]
-                return replace(output, headers=[*others, (TRACEPARENT, value.encode())])
+                headers = [(key, held) for key, held in output.headers if key not in TRACE]
+                headers.append((TRACEPARENT, value.encode()))
+                if state := context.trace_state.to_header():  # of a readable traceparent
+                    headers.append((TRACESTATE, state.encode()))
+                return replace(output, headers=headers)
 
             batch.outputs = [[carried(output) for output in some] for some in batch.outputs]
             yield
@@ -260,8 +263,8 @@ class Tracing(Hook):
         from opentelemetry.trace.propagation import tracecontext
 
         record = result.record
-        parent = header(record.headers, TRACEPARENT)
-        carrier = {TRACEPARENT: parent} if parent else {}
+        context = {name: header(record.headers, name) for name in (TRACEPARENT, TRACESTATE)}
+        carrier = {name: value for name, value in context.items() if value}
         span = self._tracer.start_span(
             f"groundwire {self._role}",
             context=tracecontext.TraceContextTextMapPropagator().extract(carrier),

@@ -28,6 +28,7 @@ from agents.observability import BatchMetrics, InternalErrors, open_tracing, set
 from agents.partitions import Partitions
 from agents.publisher import AuditPublisher, Publisher
 from agents.recovery import StateReconciler, StateRecovery
+from agents.schemas import Schemas
 from agents.sealing import Committed, Sealer
 from groundwire import __version__, metrics
 from groundwire.config import Settings
@@ -39,9 +40,11 @@ from groundwire.gate.gate import Gate, Lookups
 from groundwire.gate.lookups import Assessor, TenantCorpus, assessor_of
 from groundwire.gate.reviews import ReviewGate
 from groundwire.kafka.reader import TopicFollower
+from groundwire.kafka.registry import registry
 from groundwire.keys.attestation import Keys
 from groundwire.keys.seal_keys import SealSigner
 from groundwire.keys.watched import WatchedFile, WatchedKeys
+from groundwire.messages.decode import use_registry
 from groundwire.messages.events import use_hash_key
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy, load_policy
@@ -126,7 +129,11 @@ class Worker:
             return int(consumer.partitions_of(topic))
 
         marks = CrashMarks(self.state, handler)
-        hooks: list[Hook] = [health, self.audit, InternalErrors(health), BatchMetrics(role.topic), marks]
+        hooks: list[Hook] = [health, self.audit, InternalErrors(health), BatchMetrics(role.topic)]
+        if opened := registry():
+            use_registry(opened.read)
+            hooks.append(Schemas(opened, health))
+        hooks.append(marks)
         if signer is not None:
             hooks.append(build_sealer(settings, signer, self.app, publisher, health))
         if settings.tracing:

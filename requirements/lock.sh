@@ -14,7 +14,9 @@ compile() {
     "$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes ${UPGRADE---upgrade} \
         --no-annotate --no-header --extra worker "$@" pyproject.toml
 }
-compile --extra console --extra mcp --extra tracing --group dev --output-file requirements/dev.txt
+# without msk: boto3 holds back other packages
+compile --extra console --extra mcp --extra tracing --extra registry --extra oauth --group dev \
+    --output-file requirements/dev.txt
 # datasketch requires scipy (115 MB), and no process imports either: keys are compared with datasketch's in tests
 echo 'scipy ; python_version < "3"' > "$tools/overrides.txt"
 compile --extra console --group demo --constraints requirements/dev.txt --override "$tools/overrides.txt" \

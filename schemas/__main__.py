@@ -1,5 +1,7 @@
 """Generates the published contract from the models: JSON Schema per record and version, and asyncapi.yaml.
 
+Records that come in have an Avro and a Protobuf schema too.
+
     python -m schemas.__main__ write schemas
     python -m schemas.__main__ check schemas
 
@@ -23,6 +25,7 @@ from groundwire.messages.base import SCHEMA_VERSIONS
 from groundwire.messages.decisions import AuditEvent, Decision, RegenerateRequest
 from groundwire.messages.records import Claim, LlmResponse, Retraction, ReviewDecision
 from schemas.asyncapi import asyncapi, to_yaml
+from schemas.registry import avro, protobuf
 
 Schema = dict[str, Any]
 Texts = Mapping[str, Mapping[str, str]]
@@ -122,6 +125,8 @@ def files() -> dict[str, str]:
         f"{name}/{VERSION}.json": json.dumps(described(name, texts), indent=2, ensure_ascii=False) + "\n"
         for name in (*INPUTS, *OUTPUTS)
     }
+    for name, model in INPUTS.items():
+        found |= {f"{name}/{VERSION}.avsc": avro(model), f"{name}/{VERSION}.proto": protobuf(model)}
     return {**found, "asyncapi.yaml": to_yaml(asyncapi())}
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from groundwire.messages.headers import TRACE
 from groundwire.messages.topics import TopicName
 
 Document = dict[str, Any]
@@ -147,7 +148,7 @@ def _headers(fields: dict[str, str | Document], *, required: bool = False) -> Do
         name: {**_STRING, "description": field} if isinstance(field, str) else {**_STRING, **field}
         for name, field in fields.items()
     }
-    names = [name for name in fields if name != "traceparent"]
+    names = [name for name in fields if name not in TRACE]
     return {"type": "object", "properties": schemas, **({"required": names} if required else {})}
 
 
@@ -158,6 +159,7 @@ def _input_headers() -> dict[str, str | Document]:
             "pattern": "^[A-Za-z0-9._-]{1,100}:([0-9A-Fa-f]{64}|[0-9A-Fa-f]{128})$",
         },
         "traceparent": "Optional: W3C trace context, passed on to what is published.",
+        "tracestate": "Optional: what goes with traceparent.",
     }
 
 
@@ -172,6 +174,7 @@ def _event_headers(name: str, event_id: str) -> dict[str, str | Document]:
         "ce_dataschema": {"const": f"https://groundwire.dev/schemas/{name}/1.0.json"},
         "content-type": {"const": "application/json"},
         "traceparent": "W3C trace context of the input record, where it had one.",
+        "tracestate": "What goes with traceparent.",
     }
 
 

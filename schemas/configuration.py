@@ -17,7 +17,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from groundwire.config import PREFIX as KAFKA
-from groundwire.config import KafkaSecurity, Settings
+from groundwire.config import REGISTRY, KafkaSecurity, RegistrySettings, Settings
 from groundwire.console.settings import ConsoleSettings
 from groundwire.epistemic.types import VerificationConfig
 from groundwire.policy import ENV_PREFIX, Hedges, Limits, Policy
@@ -39,6 +39,12 @@ _KAFKA: Final = """
 ## Kafka, encrypted and authenticated
 
 For workers and all commands.
+
+"""
+_REGISTRY: Final = """
+## The schema registry
+
+For workers and commands that read Avro and Protobuf: `pip install 'groundwire[registry]'`.
 
 """
 _CONSOLE: Final = """
@@ -86,6 +92,8 @@ def page() -> str:
         *_variables(ENV_PREFIX, Settings),
         _KAFKA,
         *_variables(KAFKA, KafkaSecurity),
+        _REGISTRY,
+        *_variables(REGISTRY, RegistrySettings),
         _CONSOLE,
         *_variables(f"{ENV_PREFIX}CONSOLE_", ConsoleSettings),
         _MODEL,

@@ -13,11 +13,12 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, TopicAlreadyExistsError, for_code
 
-from groundwire.config import Settings, kafka_security
+from groundwire.config import Settings
 from groundwire.errors import BrokerUnavailable, StateUnavailable, UsageError
 from groundwire.kafka import name_client
 from groundwire.kafka.connection import unavailable
 from groundwire.kafka.produce import INPUT_TOPICS
+from groundwire.kafka.sign_in import client_options
 from groundwire.messages.topics import TopicName
 from groundwire.state.redis import LAYOUT, RedisState
 from groundwire.state.server import connect
@@ -193,7 +194,7 @@ async def _connect(settings: Settings) -> AIOKafkaAdminClient:
     admin = AIOKafkaAdminClient(
         bootstrap_servers=settings.bootstrap,
         client_id=name_client(settings.topic_prefix, "topics"),
-        **kafka_security().options(),
+        **client_options(),
     )
     try:
         async with asyncio.timeout(_WAIT):

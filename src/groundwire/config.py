@@ -195,17 +195,39 @@ class KafkaSecurity(BaseSettings):
     ca_file: Path | None = Field(None, description="PEM file of the brokers' CA; none: the system's.")
     cert_file: Path | None = Field(None, description="PEM client certificate, for mutual TLS.")
     key_file: Path | None = Field(None, description="Its PEM private key, unencrypted.")
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"] = Field(
         "SCRAM-SHA-512", description="SASL mechanism."
     )
-    sasl_username: str | None = Field(None, description="SASL user.")
+    sasl_username: str | None = Field(None, description="SASL user, of PLAIN and SCRAM.")
     sasl_password_file: Path | None = Field(None, description="File with the password only.")
+    oauth_token_url: Annotated[str, Field(pattern=r"^https?://[^\s@]+$")] | None = Field(
+        None, description="OAUTHBEARER: token endpoint of the OIDC provider (client credentials)."
+    )
+    oauth_client_id: str | None = Field(None, description="OAUTHBEARER: client id.")
+    oauth_client_secret_file: Path | None = Field(None, description="OAUTHBEARER: file with the secret only.")
+    oauth_scope: str | None = Field(None, description="OAUTHBEARER: scopes, separated by spaces.")
+    oauth_extensions: Annotated[str, Field(pattern=r"^([A-Za-z]+=[^,]+(,|$))*$")] = Field(
+        "", description="OAUTHBEARER: SASL extensions, `logicalCluster=lkc-1,...`."
+    )
+    oauth_ca_file: Path | None = Field(None, description="PEM file of the provider's CA; none: the system's.")
+    aws_region: str | None = Field(
+        None, description="AWS_MSK_IAM: region; credentials as AWS SDKs find them."
+    )
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         sasl = self.security.startswith("sasl_")
-        if sasl and (self.sasl_username is None or self.sasl_password_file is None):
-            raise ValueError(f"{self.security} needs {PREFIX}SASL_USERNAME and {PREFIX}SASL_PASSWORD_FILE")
+        needed = {
+            "OAUTHBEARER": ("oauth_token_url", "oauth_client_id", "oauth_client_secret_file"),
+            "AWS_MSK_IAM": ("aws_region",),
+        }.get(self.sasl_mechanism, ("sasl_username", "sasl_password_file"))
+        if sasl and None in [getattr(self, name) for name in needed]:
+            names = " and ".join(f"{PREFIX}{name.upper()}" for name in needed)
+            raise ValueError(f"{self.security} with {self.sasl_mechanism} needs {names}")
+        if self.by_token and self.sasl_username is not None:
+            raise ValueError(f"{PREFIX}SASL_USERNAME does not go with {self.sasl_mechanism}")
+        if sasl and self.sasl_mechanism == "AWS_MSK_IAM" and not self.encrypted:
+            raise ValueError(f"AWS_MSK_IAM needs {PREFIX}SECURITY=sasl_ssl")
         if (self.cert_file is None) != (self.key_file is None):
             raise ValueError(f"{PREFIX}CERT_FILE and {PREFIX}KEY_FILE go together")
         if not self.encrypted and (self.ca_file or self.cert_file):
@@ -220,6 +242,17 @@ class KafkaSecurity(BaseSettings):
         return self.security.endswith("ssl")
 
     @property
+    def by_token(self) -> bool:
+        """Whether clients sign in with tokens."""
+        return self.security.startswith("sasl_") and self.sasl_mechanism in ("OAUTHBEARER", "AWS_MSK_IAM")
+
+    @property
+    def extensions(self) -> dict[str, str]:
+        """`oauth_extensions` as names and values."""
+        pairs = (part.partition("=") for part in comma_separated(self.oauth_extensions))
+        return {name: value for name, _, value in pairs}
+
+    @property
     def variables(self) -> str:
         """What else to look at where a broker does not answer: it may be the credentials."""
         return "" if self.security == "plaintext" else f" and {PREFIX}... ({self.security})"
@@ -228,10 +261,7 @@ class KafkaSecurity(BaseSettings):
         """Return what encrypts; None where nothing does. Raises: UsageError naming the file at fault."""
         if not self.encrypted:
             return None
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-        except (OSError, ssl.SSLError) as exc:
-            raise UsageError(f"{PREFIX}CA_FILE: {self.ca_file}: {_why(exc)}") from None
+        context = _trusting(self.ca_file, f"{PREFIX}CA_FILE")
         if self.cert_file:
             try:
                 # empty: else OpenSSL asks the terminal for the password of an encrypted key
@@ -244,25 +274,24 @@ class KafkaSecurity(BaseSettings):
 
     def password(self) -> str | None:
         """Return the password; None without SASL. Raises: UsageError, the file cannot be read or is empty."""
-        if self.sasl_password_file is None:
-            return None
-        try:
-            if self.sasl_password_file.stat().st_mode & stat.S_IROTH:
-                who = "can be read by every user of this machine: chmod 600"
-                logger.warning("%sSASL_PASSWORD_FILE: %s %s", PREFIX, self.sasl_password_file, who)
-            password = self.sasl_password_file.read_text("utf-8").strip("\r\n")
-        except (OSError, UnicodeDecodeError) as exc:
-            raise UsageError(f"{PREFIX}SASL_PASSWORD_FILE: {self.sasl_password_file}: {_why(exc)}") from None
-        if not password:
-            raise UsageError(f"{PREFIX}SASL_PASSWORD_FILE: {self.sasl_password_file}: holds no password")
-        return password
+        return _password(self.sasl_password_file, f"{PREFIX}SASL_PASSWORD_FILE")
+
+    def oauth_context(self) -> ssl.SSLContext:
+        """Return how the OIDC provider's certificate is checked. Raises: UsageError."""
+        return _trusting(self.oauth_ca_file, f"{PREFIX}OAUTH_CA_FILE")
+
+    def client_secret(self) -> str | None:
+        """Return the secret for the OIDC provider. Raises: UsageError."""
+        return _password(self.oauth_client_secret_file, f"{PREFIX}OAUTH_CLIENT_SECRET_FILE")
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments for aiokafka's clients. Raises: UsageError."""
+        """Return the arguments for aiokafka's clients, but for tokens. Raises: UsageError."""
         if self.security == "plaintext":
             return {}
         found: dict[str, Any] = {"security_protocol": self.security.upper(), "ssl_context": self.context()}
-        if self.sasl_username is not None:
+        if self.by_token:
+            found["sasl_mechanism"] = "OAUTHBEARER"  # which carries AWS's tokens too
+        elif self.sasl_username is not None:
             found |= {
                 "sasl_mechanism": self.sasl_mechanism,
                 "sasl_plain_username": self.sasl_username,
@@ -278,6 +307,82 @@ def kafka_security() -> KafkaSecurity:
         return KafkaSecurity()
     except ValidationError as exc:
         raise setting_error(KafkaSecurity, exc) from None
+
+
+REGISTRY = "GROUNDWIRE_SCHEMA_REGISTRY_"
+
+
+class RegistrySettings(BaseSettings):
+    """Where the schema registry is by which producers write Avro and Protobuf."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=REGISTRY, extra="ignore", frozen=True, env_ignore_empty=True, hide_input_in_errors=True
+    )
+
+    url: Annotated[str, Field(pattern=r"^(https?://[^\s@]+(,|$))*$")] = Field(
+        "", description="URLs of the registry, `https://...,...`; none: Avro and Protobuf are refused."
+    )
+    username: str | None = Field(None, description="User, where it asks for one.")
+    password_file: Path | None = Field(None, description="File with the password only.")
+    ca_file: Path | None = Field(None, description="PEM file of its CA; none: the system's.")
+    cert_file: Path | None = Field(None, description="PEM client certificate, for mutual TLS.")
+    key_file: Path | None = Field(None, description="Its PEM private key, unencrypted.")
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        for one, other in (("username", "password_file"), ("cert_file", "key_file")):
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
+                raise ValueError(f"{REGISTRY}{one.upper()} and {REGISTRY}{other.upper()} go together")
+        return self
+
+    @classmethod
+    def load(cls) -> Self:
+        """Read the environment. Raises: UsageError naming the variable at fault."""
+        try:
+            return cls()
+        except ValidationError as exc:
+            raise setting_error(cls, exc) from None
+
+    def options(self, seconds: float) -> dict[str, Any]:
+        """Return the configuration of Confluent's client. Raises: UsageError, an unreadable file."""
+        for name in ("ca_file", "cert_file", "key_file"):
+            file = getattr(self, name)
+            if file is not None and not file.is_file():
+                raise UsageError(f"{REGISTRY}{name.upper()}: {file}: is no file")
+        password = _password(self.password_file, f"{REGISTRY}PASSWORD_FILE")
+        found = {
+            "url": self.url,
+            "timeout": seconds,
+            "max.retries": 0,  # who waits asks again, and says so
+            "basic.auth.user.info": f"{self.username}:{password}" if self.username else None,
+            "ssl.ca.location": self.ca_file and str(self.ca_file),
+            "ssl.certificate.location": self.cert_file and str(self.cert_file),
+            "ssl.key.location": self.key_file and str(self.key_file),
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def _trusting(ca_file: Path | None, variable: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as exc:
+        raise UsageError(f"{variable}: {ca_file}: {_why(exc)}") from None
+
+
+def _password(file: Path | None, variable: str) -> str | None:
+    """Read the file that a variable names; None for none. Raises: UsageError, it cannot be read or is empty."""
+    if file is None:
+        return None
+    try:
+        if file.stat().st_mode & stat.S_IROTH:
+            who = "can be read by every user of this machine: chmod 600"
+            logger.warning("%s: %s %s", variable, file, who)
+        password = file.read_text("utf-8").strip("\r\n")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"{variable}: {file}: {_why(exc)}") from None
+    if not password:
+        raise UsageError(f"{variable}: {file}: holds no password")
+    return password
 
 
 def _why(error: Exception) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 WAITED_FOR: Final = (
     *("state", "state_lost", "broker", "topics"),
-    *("internal_errors", "seal", "internal"),
+    *("internal_errors", "seal", "internal", "registry"),
 )
 """What a worker waits for: every value of the label of `groundwire_paused`."""
 
@@ -45,6 +45,13 @@ class RecordError(GroundwireError):
         self.code = code
         self.message = message
         self.field = field
+
+
+class SchemaMissing(RecordError):
+    """A value cannot be read as no schema registry is configured, or it does not know the schema."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, message)
 
 
 class UsageError(GroundwireError):
@@ -83,10 +90,16 @@ class TopicsMissing(BrokerUnavailable):
     """The broker answers, and has no topic for what was to be published."""
 
 
+class RegistryUnavailable(BrokerUnavailable):
+    """The schema registry does not answer, or refuses this process: the batch waits."""
+
+
 _EXTRAS: Final = {
     **dict.fromkeys(("faust", "mode", "uvloop", "redis"), "worker"),
     **dict.fromkeys(("authlib", "itsdangerous", "jinja2", "starlette", "uvicorn"), "console"),
     **dict.fromkeys(("aiokafka", "cryptography"), "client"),
+    **dict.fromkeys(("confluent_kafka", "fastavro", "google"), "registry"),
+    "aws_msk_iam_sasl_signer": "msk",
     "mcp": "mcp",
 }
 """Packages that `pip install groundwire` leaves out, and the extra that has them (X-18)."""

@@ -121,9 +121,9 @@ async def test_the_same_claim_again_gets_its_decision_again_and_other_content_is
     await deployment.start_workers("claims")
     claim = good(1, metadata={"run": 1})
     trace = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    await deployment.produce([claim], headers=[("traceparent", trace)])
+    await deployment.produce([claim], headers=[("traceparent", trace), ("tracestate", b"vendor=1")])
     first = await deployment.decision("c1")
-    assert first.header("traceparent") == trace.decode()
+    assert (first.header("traceparent"), first.header("tracestate")) == (trace.decode(), "vendor=1")
 
     again = {**claim, "metadata": {"run": 2}, "captured_at": "2020-01-01T00:00:00Z"}
     await deployment.produce([again, {**claim, "content": "Something else altogether"}, good(2)])

@@ -77,6 +77,8 @@ async def assert_all_commands_read(deployment: Deployment, decided: int) -> None
         "verify", "--from-topics", "--policies", deployment.policies["GROUNDWIRE_POLICIES_DIR"]
     )
     assert status == 0, err
+    await deployment.succeeds("replay", "--from", "earliest", **deployment.policies)
+    await deployment.succeeds("review", "list", "--reviewer", "ann")
     status, _, err = await deployment.command("rebuild", "--yes")
     assert status == 0, err
     where = {"brokers": deployment.broker.bootstrap, "topic_prefix": deployment.prefix}

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
+import re
 import ssl
+import sys
+import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trustme
@@ -11,14 +19,18 @@ import trustme
 from agents.app import build_app
 from groundwire.config import Settings, kafka_security
 from groundwire.errors import UsageError
+from groundwire.kafka.sign_in import advice, client_options, tokens
+from tests.services.serving import serving
 
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("os.environ", {})
-    kafka_security.cache_clear()
+    for kept in (kafka_security, tokens):
+        kept.cache_clear()
     yield
-    kafka_security.cache_clear()
+    for kept in (kafka_security, tokens):
+        kept.cache_clear()
 
 
 @pytest.fixture
@@ -109,3 +121,117 @@ def test_what_is_wrong_is_named_before_a_connection_is_made(monkeypatch, files: 
         kafka_security.cache_clear()
         with pytest.raises(UsageError, match=f"GROUNDWIRE_KAFKA_{named}"):
             kafka_security().options()
+
+
+OIDC = {"SECURITY": "sasl_plaintext", "SASL_MECHANISM": "OAUTHBEARER", "OAUTH_CLIENT_ID": "gate"}
+
+
+async def test_one_token_of_an_oidc_provider_serves_all_clients_until_it_is_about_to_expire(
+    monkeypatch, files: Path
+) -> None:
+    given: list[str] = []
+    refusing = False
+
+    async def provide(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = int(re.search(rb"content-length: (\d+)", head.lower())[1])
+        given.append((head + await reader.readexactly(size)).decode())
+        token = {"access_token": f"token-{len(given)}", "token_type": "Bearer", "expires_in": 100}
+        body = json.dumps({"error": "invalid_client"} if refusing else token).encode()
+        status = b"401 Unauthorized" if refusing else b"200 OK"
+        kind = b"Content-Type: application/json"
+        writer.write(b"HTTP/1.1 %b\r\n%b\r\nContent-Length: %d\r\n\r\n%b" % (status, kind, len(body), body))
+        await writer.drain()
+        writer.close()
+
+    async with serving(provide) as port:
+        environment(
+            monkeypatch,
+            **OIDC,
+            OAUTH_TOKEN_URL=f"http://127.0.0.1:{port}/token",
+            OAUTH_CLIENT_SECRET_FILE=files / "password",
+            OAUTH_SCOPE="kafka",
+            OAUTH_EXTENSIONS="logicalCluster=lkc-1,identityPoolId=pool-2",
+        )
+        provider = client_options()["sasl_oauth_token_provider"]
+        assert build_app("claims", Settings()).conf.broker_credentials.oauth_cb is provider
+        assert client_options() == {
+            "security_protocol": "SASL_PLAINTEXT",
+            "ssl_context": None,
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_token_provider": provider,
+        }
+        clock = [time.time()]
+        monkeypatch.setattr(provider, "_clock", lambda: clock[0])
+        assert [await provider.token() for _ in range(3)] == ["token-1"] * 3
+        clock[0] += 85
+        refusing = True
+        with pytest.raises(ConnectionError, match="no token: OAuthError: invalid_client"):
+            await provider.token()
+        assert "no token" in advice()
+        refusing = False
+        assert await provider.token() == "token-3"
+        assert advice() == ""
+    assert provider.extensions() == {"logicalCluster": "lkc-1", "identityPoolId": "pool-2"}
+    assert "grant_type=client_credentials&scope=kafka" in given[0]
+    secret = base64.b64encode(b"gate:  s p a c e s  ").decode()
+    assert f"authorization: Basic {secret}".lower() in given[0].lower()
+    assert "s p a c e s" not in repr(kafka_security())
+
+
+async def test_aws_signs_in_with_tokens_of_its_own_signer_off_the_event_loop(monkeypatch) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    class Signer:
+        @staticmethod
+        def generate_auth_token(region: str) -> tuple[str, int]:
+            asked.append((region, threading.current_thread() is threading.main_thread()))
+            return f"signed-{len(asked)}", int((time.time() + 900) * 1000)
+
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", SimpleNamespace(MSKAuthTokenProvider=Signer))
+    environment(monkeypatch, SECURITY="sasl_ssl", SASL_MECHANISM="AWS_MSK_IAM", AWS_REGION="eu-west-1")
+    options = client_options()
+    assert options["sasl_mechanism"] == "OAUTHBEARER"
+    assert [await options["sasl_oauth_token_provider"].token() for _ in range(2)] == ["signed-1"] * 2
+    assert asked == [("eu-west-1", False)]
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        (OIDC, "OAUTHBEARER needs .*OAUTH_TOKEN_URL and .*OAUTH_CLIENT_SECRET_FILE"),
+        ({"SECURITY": "sasl_ssl", "SASL_MECHANISM": "AWS_MSK_IAM"}, "AWS_MSK_IAM needs .*AWS_REGION"),
+        (
+            {"SECURITY": "sasl_plaintext", "SASL_MECHANISM": "AWS_MSK_IAM", "AWS_REGION": "eu-west-1"},
+            "AWS_MSK_IAM needs .*SECURITY=sasl_ssl",
+        ),
+        (
+            {
+                "SECURITY": "sasl_ssl",
+                "SASL_MECHANISM": "AWS_MSK_IAM",
+                "AWS_REGION": "x",
+                "SASL_USERNAME": "a",
+            },
+            "SASL_USERNAME does not go with AWS_MSK_IAM",
+        ),
+        ({**OIDC, "OAUTH_TOKEN_URL": "idp/token"}, "OAUTH_TOKEN_URL"),
+    ],
+)
+def test_what_a_token_needs_is_named_before_a_connection_is_made(monkeypatch, variables, said) -> None:
+    environment(monkeypatch, **variables)
+    with pytest.raises(UsageError, match=said):
+        client_options()
+
+
+def test_without_the_extra_of_a_mechanism_it_is_named(monkeypatch, files: Path) -> None:
+    environment(
+        monkeypatch, **OIDC, OAUTH_TOKEN_URL="http://idp", OAUTH_CLIENT_SECRET_FILE=files / "password"
+    )
+    monkeypatch.setitem(sys.modules, "authlib.integrations.httpx_client", None)
+    with pytest.raises(UsageError, match=r"pip install 'groundwire\[oauth\]'"):
+        client_options()
+    kafka_security.cache_clear()
+    environment(monkeypatch, SECURITY="sasl_ssl", SASL_MECHANISM="AWS_MSK_IAM", AWS_REGION="eu-west-1")
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
+    with pytest.raises(UsageError, match=r"pip install 'groundwire\[msk\]'"):
+        client_options()

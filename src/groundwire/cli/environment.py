@@ -32,7 +32,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
 def known_variables() -> frozenset[str]:
     # here, so that a command whose environment holds none of ours does not wait for these
     from groundwire.config import PREFIX as KAFKA  # noqa: PLC0415 - see above
-    from groundwire.config import KafkaSecurity, Settings  # noqa: PLC0415 - see above
+    from groundwire.config import REGISTRY, KafkaSecurity, RegistrySettings, Settings  # noqa: PLC0415 - see above
     from groundwire.console.settings import ConsoleSettings  # noqa: PLC0415 - see above
     from groundwire.policy import policy_variables  # noqa: PLC0415 - see above
     from groundwire.verify.models import PREFIX as MODEL  # noqa: PLC0415 - see above
@@ -41,5 +41,6 @@ def known_variables() -> frozenset[str]:
     settings = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]
     console = [f"{PREFIX}CONSOLE_{name.upper()}" for name in ConsoleSettings.model_fields]
     kafka = [f"{KAFKA}{name.upper()}" for name in KafkaSecurity.model_fields]
+    registry = [f"{REGISTRY}{name.upper()}" for name in RegistrySettings.model_fields]
     model = [f"{MODEL}{name.upper()}" for name in ModelSettings.model_fields]
-    return _OF_COMMANDS.union(settings, console, kafka, model, policy_variables())
+    return _OF_COMMANDS.union(settings, console, kafka, registry, model, policy_variables())

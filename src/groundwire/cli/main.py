@@ -93,5 +93,10 @@ def main(ctx: click.Context) -> None:
     if ctx.invoked_subcommand in _ROOMS:
         return  # they tell it themselves: a worker in its log, which may be JSON
     name_client(os.environ.get("GROUNDWIRE_TOPIC_PREFIX", "groundwire."), ctx.invoked_subcommand or "")
+    if os.environ.get("GROUNDWIRE_SCHEMA_REGISTRY_URL"):
+        from groundwire.kafka.registry import read_by_schema  # noqa: PLC0415 - few commands need it
+        from groundwire.messages.decode import use_registry  # noqa: PLC0415 - as above
+
+        use_registry(read_by_schema)
     for warning in unknown_variables(os.environ):
         click.echo(f"warning: {warning}", err=True)

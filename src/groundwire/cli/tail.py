@@ -16,7 +16,7 @@ from groundwire.cli.output import TEXT_CELLS, bytes_json, compact_json, echo_jso
 from groundwire.errors import RecordError
 from groundwire.kafka.reader import Start, follow
 from groundwire.messages.base import format_time, from_milliseconds
-from groundwire.messages.decode import parse_json
+from groundwire.messages.decode import parse_json, unframed
 from groundwire.messages.headers import InboundRecord, failure_of
 from groundwire.messages.topics import TopicName
 
@@ -57,17 +57,18 @@ def row(record: InboundRecord, topic: TopicName) -> Text:
 def as_json(record: InboundRecord, topic: TopicName) -> str:
     """Return a record as one line of JSON.
 
-    A value that is JSON comes as it is; a dead letter, or a value that is none, stands in an object with
-    `error`, where it failed or stands, and `key` and `value` as text (`_base64` where they are not UTF-8).
+    A value that is JSON comes as it is, Avro and Protobuf as JSON; a dead letter, or a value that is none, stands in an
+    object with `error`, where it failed or stands, and `key` and `value` as text (`_base64` where they are not UTF-8).
     """
     if topic is TopicName.DEAD_LETTER:
         return compact_json(_dead_letter(record))
     try:
-        parsed = parse_json(record.value)
+        plain = unframed(record.value)
+        parsed = parse_json(plain)
     except RecordError as exc:
         where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
         return compact_json({"error": str(exc.code), "message": exc.message, **where, **_content(record)})
-    text = (record.value or b"").decode()
+    text = (plain or b"").decode()
     return compact_json(parsed) if any(char < " " for char in text) else text
 
 

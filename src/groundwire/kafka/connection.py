@@ -19,6 +19,7 @@ from aiokafka.errors import KafkaError, UnsupportedCodecError
 from groundwire.config import kafka_security
 from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.kafka import client_name
+from groundwire.kafka.sign_in import advice, client_options
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.topics import key_hash
 
@@ -78,7 +79,7 @@ _FETCH_WAIT: Final = 100
 def unavailable(brokers: str, seconds: float, what: str) -> BrokerUnavailable:
     return BrokerUnavailable(
         f"{brokers} did not {what} within {seconds:g} s;"
-        f" is the broker up and GROUNDWIRE_BROKERS (--brokers){kafka_security().variables} right?"
+        f" is the broker up and GROUNDWIRE_BROKERS (--brokers){kafka_security().variables} right?{advice()}"
     )
 
 
@@ -134,7 +135,7 @@ def _common(brokers: str, seconds: float) -> dict[str, Any]:
     return {
         "bootstrap_servers": brokers,
         "client_id": client_name(),
-        **kafka_security().options(),
+        **client_options(),
         "request_timeout_ms": int(seconds * 1000),
     }
 

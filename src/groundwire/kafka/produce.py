@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError, UnknownTopicOr
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, UsageError
 from groundwire.kafka.connection import MAX_RECORD_BYTES, producer, unavailable
 from groundwire.messages.base import InputRecord
-from groundwire.messages.decode import parse_json, validate
+from groundwire.messages.decode import read_value, validate
 from groundwire.messages.records import Claim, LlmResponse, ReviewDecision
 from groundwire.messages.topics import TopicName, record_key
 
@@ -113,7 +113,7 @@ class SendOptions:
 
 def address(value: bytes, topic: TopicName | None) -> tuple[TopicName, bytes | None]:
     """Validate a line as the gate would and return its topic and key. Raises: RecordError."""
-    parsed = parse_json(value)
+    parsed, _ = read_value(value)
     topic = topic or _topic_of(parsed)
     record: Any = validate(INPUT_TOPICS[topic], parsed)
     return topic, record_key(record.tenant_id, record.user_id)

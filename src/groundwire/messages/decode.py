@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from groundwire.errors import ErrorCode, RecordError, did_you_mean
+from groundwire.errors import ErrorCode, RecordError, SchemaMissing, did_you_mean
 from groundwire.messages.base import SCHEMA_VERSIONS, InputRecord
 from groundwire.messages.records import (
     Chunk,
@@ -25,6 +26,8 @@ from groundwire.messages.records import (
 )
 
 MAX_VALUE_BYTES: Final = 900_000
+_FRAME: Final = 5
+"""Bytes before the payload of a value that is framed for a schema registry."""
 MAX_DEPTH: Final = 64
 """Deepest nesting that is read: no record needs a tenth of it, and no later reader runs out of stack."""
 MAX_PATH: Final = 200
@@ -74,6 +77,82 @@ def parse_json(value: bytes | None) -> Any:  # noqa: ANN401 - any JSON value is 
     return parsed
 
 
+SchemaReader = Callable[[int, bytes], bytes]
+"""Returns as JSON what a payload holds by the schema of an id. Raises: RecordError, RegistryUnavailable."""
+
+_read_by_schema: SchemaReader | None = None
+
+
+def use_registry(read: SchemaReader | None) -> None:
+    """Read Avro and Protobuf by `read` in this process; None: refuse them."""
+    global _read_by_schema  # noqa: PLW0603 - every reader of records takes the same, once at start
+    _read_by_schema = read
+
+
+def schema_of(value: bytes | None) -> int | None:
+    """Return the id by which a registry has the schema of a value; None of plain JSON, and of JSON in a frame."""
+    if value is None or value[:1] != b"\0" or len(value) <= _FRAME:
+        return None
+    if value[_FRAME : _FRAME + 100].lstrip(b" \t\r\n").startswith(b"{"):
+        return None
+    return int.from_bytes(value[1:_FRAME])
+
+
+def unframed(value: bytes | None) -> bytes | None:
+    """Return the JSON of a value that may be framed for a schema registry: a zero byte, four of the id, the payload.
+
+    Raises:
+        RecordError: it is Avro or Protobuf and cannot be read.
+        RegistryUnavailable: the registry does not answer.
+    """
+    if value is None or value[:1] != b"\0" or len(value) > MAX_VALUE_BYTES:
+        return value
+    schema = schema_of(value)
+    if schema is None:
+        return value[_FRAME:]
+    if _read_by_schema is None:
+        raise SchemaMissing(
+            f"the value is Avro or Protobuf, framed for a schema registry (schema id {schema}), and no registry is"
+            " configured: pip install 'groundwire[registry]' and set GROUNDWIRE_SCHEMA_REGISTRY_URL"
+        )
+    return _read_by_schema(schema, value[_FRAME:])
+
+
+def read_value(value: bytes | None) -> tuple[Any, bool]:
+    """Parse the JSON of a record's value, plain or framed, or the `data` of a CloudEvent in structured mode.
+
+    Bytes alone say what they are: a decision is derived again without the record's headers.
+
+    Returns:
+        The JSON value, and whether a string in it may hold a NUL character.
+
+    Raises:
+        RecordError: as `parse_json` and `unframed`; a CloudEvent of another version or without data.
+        RegistryUnavailable: as `unframed`.
+    """
+    plain = unframed(value)
+    parsed = parse_json(plain)
+    if isinstance(parsed, dict) and "specversion" in parsed:  # no record has a field of this name
+        if parsed["specversion"] != "1.0":
+            message = "specversion: the version of a CloudEvent must be '1.0'"
+            raise RecordError(ErrorCode.INVALID_RECORD, message, "specversion")
+        if "data_base64" in parsed and "data" not in parsed:
+            plain = _from_base64(parsed["data_base64"])
+            parsed = {"data": parse_json(plain)}
+        if "data" not in parsed:
+            raise RecordError(ErrorCode.INVALID_RECORD, "data: the CloudEvent holds no record", "data")
+        parsed = parsed["data"]
+    return parsed, b"\\u0000" in (plain or b"")
+
+
+def _from_base64(text: object) -> bytes:
+    try:
+        return base64.b64decode(text if isinstance(text, str) else "-", validate=True)
+    except ValueError:
+        message = "data_base64: is not base64"
+        raise RecordError(ErrorCode.INVALID_RECORD, message, "data_base64") from None
+
+
 def decode_claim(value: bytes | None) -> Claim:
     """Decode a Claim. Raises: RecordError as `parse_json`, `unsupported_version` or `invalid_record`."""
     return _decode(Claim, value)
@@ -85,12 +164,12 @@ def decode_either(value: bytes | None) -> Claim | LlmResponse:
     Raises:
         RecordError: as `decode_claim`.
     """
-    parsed = parse_json(value)
+    parsed, may_hold_nul = read_value(value)
     is_response = isinstance(parsed, dict) and (
         "response_id" in parsed or ("answer" in parsed and "claim_id" not in parsed)
     )
     model: type[Claim | LlmResponse] = LlmResponse if is_response else Claim
-    return validate(model, parsed, nul=_may_hold_nul(value))
+    return validate(model, parsed, nul=may_hold_nul)
 
 
 def decode_response(value: bytes | None) -> LlmResponse:
@@ -135,12 +214,8 @@ def validate(model: type[Record], parsed: object, *, nul: bool = True) -> Record
 
 
 def _decode(model: type[Record], value: bytes | None) -> Record:
-    return validate(model, parse_json(value), nul=_may_hold_nul(value))
-
-
-def _may_hold_nul(value: bytes | None) -> bool:
-    """Whether a string of strict JSON may hold a NUL character, which has one escape only."""
-    return value is not None and b"\\u0000" in value
+    parsed, may_hold_nul = read_value(value)
+    return validate(model, parsed, nul=may_hold_nul)
 
 
 def known_field(path: str | None) -> str | None:

@@ -70,11 +70,14 @@ class InboundRecord:
 
 
 TRACEPARENT: Final = "traceparent"
+TRACESTATE: Final = "tracestate"
+TRACE: Final = frozenset({TRACEPARENT, TRACESTATE})
+"""The W3C trace context, which outputs inherit."""
 ATTESTATION: Final = "gw-attestation"
 ATTEMPTS: Final = "gw-attempts"
 _ORIGIN: Final = "gw-origin"
 _RETRY: Final = "gw-origin-retry"
-READ: Final = frozenset({TRACEPARENT, ATTESTATION, ATTEMPTS, _ORIGIN, _RETRY})
+READ: Final = frozenset({*TRACE, ATTESTATION, ATTEMPTS, _ORIGIN, _RETRY})
 """Headers of an input record that the gate reads; it ignores others."""
 _PLACE: Final = ("topic", "partition", "offset", "timestamp")
 _INT64: Final = re.compile(r"-?[0-9]{1,19}")
@@ -102,7 +105,7 @@ def misfitting(headers: Headers, **expected: str) -> list[str]:
 
 
 def decision_headers(decision: Decision, incoming: Headers) -> list[tuple[str, bytes]]:
-    """Return the CloudEvents headers of a Decision; `traceparent` is passed through from the input record."""
+    """Return the CloudEvents headers of a Decision; the trace context is passed through from the input record."""
     return event_headers(
         "decision", decision.decision_id, format_time(decision.decided_at), decision.subject_id, incoming
     )
@@ -135,8 +138,8 @@ def _kind(name: str) -> tuple[tuple[str, bytes], tuple[str, bytes]]:
 
 
 def passed(incoming: Headers) -> list[tuple[str, bytes]]:
-    """Return the headers that an output inherits from its input: `traceparent`."""
-    return [(key, value) for key, value in incoming if key == TRACEPARENT]
+    """Return the headers that an output inherits from its input: `traceparent` and `tracestate`."""
+    return [(key, value) for key, value in incoming if key in TRACE]
 
 
 def dead_letter_headers(

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from groundwire.messages.base import InputRecord, Metadata, Omissible, OutputRecord, ShortId, TenantId, Time
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
+from groundwire.text.visible import is_blank
+
+
+def _not_blank(text: str) -> str:
+    if is_blank(text):
+        raise ValueError("holds nothing that a reader sees")
+    return text
+
+
+Content = Annotated[str, Field(min_length=1, max_length=20_000), AfterValidator(_not_blank)]
+"""The text of a claim."""
 
 MemoryType = Literal["fact", "preference", "decision"]
 """What kind of memory a claim would become (S0-152)."""
@@ -31,7 +42,7 @@ class Claim(InputRecord):
     claim_id: ShortId
     tenant_id: TenantId = "default"
     user_id: ShortId
-    content: Annotated[str, Field(min_length=1, max_length=20_000)]
+    content: Content
     memory_type: MemoryType = "fact"
     source: Annotated[str, Field(min_length=1, max_length=100)] = "ai_synthesis"
     source_id: str | None = None
@@ -203,7 +214,7 @@ class ReviewDecision(InputRecord):
     reviewer: ShortId
     reason: Omissible[Annotated[str, Field(max_length=100)]] = None
     note: Omissible[Annotated[str, Field(max_length=2_000)]] = None
-    content: Omissible[Annotated[str, Field(min_length=1, max_length=20_000)]] = None
+    content: Omissible[Content] = None
     at: Omissible[Time] = None
     schema_version: str = "1.0"
 

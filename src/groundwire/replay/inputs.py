@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
+from groundwire.errors import RegistryUnavailable, SchemaMissing
 from groundwire.gate.build import Envelope, Stamp
 from groundwire.gate.types import PreparedReview
 from groundwire.messages.base import sha256_hex, to_milliseconds
 from groundwire.messages.decisions import Decision, Kind, Origin
-from groundwire.messages.decode import parse_json, validate
+from groundwire.messages.decode import read_value, validate
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, decision_id, fingerprint, subject_of_decision
 from groundwire.messages.records import Claim, LlmResponse, ReviewDecision
@@ -130,8 +131,11 @@ def named(record: Claim | LlmResponse) -> Subject:
 
 
 def read_record(value: bytes) -> Record:
-    """Read an input record of any of the three kinds. Raises: RecordError."""
-    parsed = parse_json(value)
+    """Read an input record of any of the three kinds. Raises: RecordError; Missing, its schema."""
+    try:
+        parsed, _ = read_value(value)
+    except (SchemaMissing, RegistryUnavailable) as exc:
+        raise Missing(f"schema of record {sha256_hex(value)}: {exc}") from exc
     fields = parsed if isinstance(parsed, dict) else {}
     model: type[Record] = LlmResponse if "response_id" in fields else Claim
     if "action_id" in fields:  # only one kind of record has it

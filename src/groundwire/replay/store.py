@@ -28,13 +28,7 @@ from groundwire.messages.base import (
 )
 from groundwire.messages.decisions import AuditEvent, Decision, Origin
 from groundwire.messages.erasure import Erasure
-from groundwire.messages.headers import (
-    ATTESTATION,
-    TRACEPARENT,
-    InboundRecord,
-    header,
-    misfitting,
-)
+from groundwire.messages.headers import ATTESTATION, InboundRecord, header, misfitting, passed
 from groundwire.messages.identity import subject_of_decision
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.replay.inputs import InputRevision, beyond_numbers
@@ -50,7 +44,7 @@ CREATE TABLE IF NOT EXISTS revisions (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS read_to (topic TEXT, part INTEGER, next INTEGER, PRIMARY KEY (topic, part)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS records (
-  topic TEXT, part INTEGER, at INTEGER, time INTEGER, sha BLOB, key BLOB, value BLOB, trace BLOB, signature TEXT,
+  topic TEXT, part INTEGER, at INTEGER, time INTEGER, sha BLOB, key BLOB, value BLOB, trace TEXT, signature TEXT,
   turn INTEGER, UNIQUE (topic, part, at)
 );
 CREATE INDEX IF NOT EXISTS by_hash ON records (sha);
@@ -167,7 +161,7 @@ class RecordStore(Store):
                 (last,) = self.row(query, *key)
                 self._turns[key] = record.timestamp if last is None else last
             turn = self._turns[key] = max(self._turns[key], record.timestamp)
-        trace = next((value for key, value in record.headers if key == TRACEPARENT), None)
+        trace = json.dumps([(key, value.hex()) for key, value in passed(record.headers) if value])
         signature = (header(record.headers, ATTESTATION) or "")[:_LONGEST_SIGNATURE] or None
         sha, *held = _hash_key(record.sha256), record.key, record.value, trace, signature, turn
         self.put("records", *RecordPlace.of(record), record.timestamp, sha, *held)
@@ -295,7 +289,7 @@ class RecordStore(Store):
         )
         page = []
         for topic, part, at, time, key, value, trace, turn in self.rows(query, *(after or ()), size):
-            headers = ((TRACEPARENT, trace),) if trace is not None else ()
+            headers = tuple((name, bytes.fromhex(value)) for name, value in json.loads(trace))
             mark = [turn, topic, part, at] if by_turn else [topic, part, at]
             page.append((InboundRecord(topic, part, at, time, key, value, headers), mark))
         return page

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from groundwire.errors import BrokerUnavailable, RecordError, UsageError
+from groundwire.errors import BrokerUnavailable, RecordError, RegistryUnavailable, UsageError
 from groundwire.kafka.reader import read_one
 from groundwire.messages.base import sha256_hex
 from groundwire.messages.decisions import Kind
@@ -62,7 +63,10 @@ async def read_original(read: RecordReader, decision: Mapping[str, Any]) -> Orig
     if value is None:
         return Original(OriginalState.GONE)
     try:
-        response = decode_response(value) if sha256_hex(value) == place["sha256"] else None
+        given = sha256_hex(value) == place["sha256"]
+        response = await asyncio.to_thread(decode_response, value) if given else None
+    except RegistryUnavailable:
+        return AWAY
     except RecordError:
         response = None
     named = (decision["tenant_id"], decision["user_id"], decision["subject_id"])

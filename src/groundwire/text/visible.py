@@ -25,6 +25,8 @@ INVISIBLE: Final = (
 )
 """The characters that show nothing, as the inside of a class of a regular expression."""
 
+_SHOWING_NOTHING: Final = ("Cf", "Cn", "Co", "Cs")
+"""Categories of Unicode."""
 _INVISIBLE: Final = re.compile(f"[{INVISIBLE}]")
 _BETWEEN: Final = re.compile(rf"(?<=[^\W_{INVISIBLE}])[{INVISIBLE}]+(?=[^\W_])")
 # Scripts that need no joiner to be spelt: in a word of theirs an invisible character has no business.
@@ -99,9 +101,14 @@ def invisible_places(text: str) -> list[int]:
     return [
         at
         for at, char in enumerate(text)
-        if (_INVISIBLE.match(char) or unicodedata.category(char) in ("Cf", "Cn", "Co", "Cs"))
+        if (_INVISIBLE.match(char) or unicodedata.category(char) in _SHOWING_NOTHING)
         and not (char == "\ufe0f" and at and unicodedata.category(text[at - 1]) in ("So", "Sk"))
     ]
+
+
+def is_blank(text: str) -> bool:
+    """Return whether a text shows nothing: only markup, white space, invisible and unassigned characters."""
+    return all(char.isspace() or unicodedata.category(char) in _SHOWING_NOTHING for char in visible(text))
 
 
 def splits_words(text: str) -> bool:
@@ -116,12 +123,9 @@ def hidden(text: str) -> list[str]:
     inside words of scripts that need none, and three or more in a row, which spell what only machines read. As entities
     they hide as much. A text that shows nothing hides all that it holds.
     """
-    plain = is_plain(text)
-    shown = text if plain else visible(text)
-    unseen = () if plain else set(invisible_places(shown))
-    if all(char.isspace() or at in unseen for at, char in enumerate(shown)):
+    if is_blank(text):
         return list(dict.fromkeys(f"U+{ord(char):04X}" for char in text))
-    if plain:
+    if is_plain(text):
         return []
     found = "".join(_HIDDEN.findall(without_markup(text)))
     return list(dict.fromkeys(f"U+{ord(char):04X}" for char in found))

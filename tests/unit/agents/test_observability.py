@@ -200,6 +200,7 @@ SENT = f"00-{TRACE}-{PARENT}-01"
 
 def record(offset: int = 0, traceparent: str | None = SENT) -> InboundRecord:
     headers = ((TRACEPARENT, traceparent.encode()),) if traceparent else ()
+    headers = (*headers, ("tracestate", b"vendor=1"))
     return InboundRecord("groundwire.claims", 3, offset, 1, b"t:secret", b"text", headers)
 
 
@@ -222,6 +223,7 @@ def test_what_comes_of_a_record_carries_a_span_between_it_and_the_sender() -> No
     assert (span.context.trace_id, span.parent.span_id) == (int(TRACE, 16), int(PARENT, 16))
     assert header(output.headers, TRACEPARENT) == f"00-{TRACE}-{span.context.span_id:016x}-01"
     assert [key for key, _ in output.headers].count(TRACEPARENT) == 1
+    assert header(output.headers, "tracestate") == "vendor=1"
     assert dict(span.attributes) == {  # codes and places, and neither ids nor text
         "messaging.system": "kafka",
         "messaging.operation.type": "process",
@@ -233,6 +235,7 @@ def test_what_comes_of_a_record_carries_a_span_between_it_and_the_sender() -> No
     for sent in (None, "", "00-zz-yy-01", "00-" + "0" * 32 + "-" + "0" * 16 + "-01", "x" * 5000):
         (output,), (span,) = traced(Deferred(record(traceparent=sent)))
         assert span.parent is None
+        assert header(output.headers, "tracestate") is None, "it belongs to a trace that cannot be read"
         sent_on = header(output.headers, TRACEPARENT) or ""
         assert sent_on.startswith(f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-")
     (letter, event), (span,) = traced(DeadLetter(record(), RecordError(ErrorCode.INVALID_JSON, "no")))

@@ -390,7 +390,6 @@ async def test_the_evasions_that_are_documented_go_where_it_says(tmp_path):
         ("Per ADR-999, we use magic", {}, "tier_2"),  # a citation that was made up
         ("We use Redis for sessions", {}, "tier_2"),  # an agent that was taught to drop hedges (S0-161)
         ("Per ADR-003, we use MongoDB", {}, "tier_1"),  # a real citation of a wrong claim (S0-72)
-        *((content, user, "tier_2") for content in (" ", "\n", "\u200b", "\u200b\u200b")),
         ("!!!", user, "tier_1"),
     ]
     found = [(one, (await World(verifier=verifier(adrs)).one(one[0], **one[1])).tier) for one in table]

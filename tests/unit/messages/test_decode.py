@@ -105,6 +105,9 @@ def test_what_is_no_claim_is_refused_with_its_field_named_and_none_of_its_text()
         "user_id too long": ({"user_id": "x" * 201}, "user_id"),
         "user_id a list": ({"user_id": ["ada"]}, "user_id"),
         "content empty": ({"content": ""}, "content"),
+        "content blank": ({"content": " \n\t\u00a0"}, "content"),
+        "content invisible": ({"content": "\u200b\u2800\u2063\ue000"}, "content"),
+        "content of markup alone": ({"content": "<b> </b><!-- it is -->&nbsp;"}, "content"),
         "content too long": ({"content": "x" * 20_001}, "content"),
         "content null": ({"content": None}, "content"),
         "content true": ({"content": True}, "content"),
@@ -182,7 +185,6 @@ def test_what_a_claim_may_hold_is_accepted():
         "metadata of 16 kB": {"metadata": {"x": "y" * (16_000 - len('{"x":""}'))}},
         "metadata of anything": {"metadata": {"a": [1, -2.5, None, True, {"b": "c"}], "": 10**300}},
         "pairs of surrogates": {"content": "😀"},
-        "white space": {"content": " "},
         "horizon of the same instant": {
             "captured_at": "2026-01-02T01:00:00+01:00",
             "validity_horizon": "2026-01-02T00:00:00Z",

@@ -21,10 +21,12 @@ from tests.unit.gate.world import World
 
 TRACE = ("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 
+STATE = ("tracestate", b"vendor=00f067aa0ba902b7")
+
 
 async def test_a_decision_carries_the_headers_of_a_cloud_event_in_binary_mode():
     decision = await World().one("The API returns JSON", "größe")
-    headers = dict(decision_headers(decision, [TRACE, ("gw-attestation", b"k:0"), ("other", b"x")]))
+    headers = dict(decision_headers(decision, [TRACE, STATE, ("gw-attestation", b"k:0"), ("other", b"x")]))
     assert headers == {
         "ce_specversion": b"1.0",
         "ce_id": decision.decision_id.encode(),
@@ -35,6 +37,7 @@ async def test_a_decision_carries_the_headers_of_a_cloud_event_in_binary_mode():
         "ce_dataschema": b"https://groundwire.dev/schemas/decision/1.0.json",
         "content-type": b"application/json",
         "traceparent": TRACE[1],
+        "tracestate": STATE[1],
     }
 
 
@@ -55,10 +58,10 @@ ERROR = RecordError(ErrorCode.INVALID_RECORD, "content: größer als erlaubt", "
 
 
 def test_a_dead_letter_keeps_its_headers_and_says_where_and_why_it_failed():
-    original = [TRACE, ("gw-attestation", b"k:0"), ("binary", b"\xff\x00")]
+    original = [TRACE, STATE, ("gw-attestation", b"k:0"), ("binary", b"\xff\x00")]
     headers = dead_letter_headers(ERROR, "groundwire.claims", 3, 42, original)
-    assert headers[:3] == original
-    added = dict(headers[3:])
+    assert headers[:4] == original
+    added = dict(headers[4:])
     assert added["gw-error"] == b"invalid_record"
     assert added["gw-attempts"] == b"1"
     assert added["__connect.errors.topic"] == b"groundwire.claims"
