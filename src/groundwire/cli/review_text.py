@@ -101,7 +101,7 @@ def print_page(console: Console, page: Page[Row], now: datetime) -> None:
     table = [list(_WIDTHS)]
     for row in page.rows:
         named = [f"{row.tenant_id}:{row.user_id}", row.subject_id, row.decision_id, row.source or "-"]
-        cells = [row.risk.level, row.reason_code, age(now - row.since), *named]
+        cells = [row.risk.level, row.headline, age(now - row.since), *named]
         table.append([cut(cell, most) for cell, most in zip(cells, _WIDTHS.values(), strict=True)])
     widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
     head, *lines = [

@@ -375,7 +375,7 @@ async def matching(call: Call, query_text: str) -> list[Chosen]:
 def question(call: Call, fields: BulkFields, checked: list[_CheckedItem], missing: str) -> dict[str, Any]:
     ready = [one for one in checked if not one.state]
     listed = [listed_row(one) for one in ready]
-    reasons, risks = (Counter(one[name] for one in listed) for name in ("reason_code", "risk"))
+    reasons, risks = (Counter(one[name] for one in listed) for name in ("headline", "risk"))
     query = queue.view_of(call).encoded()
     return {
         "error": "confirmation_required",
@@ -406,6 +406,7 @@ def listed_row(checked: _CheckedItem) -> dict[str, Any]:
         **checked.as_json(),
         "excerpt": row.excerpt if row else "",
         "reason_code": row.reason_code if row else None,
+        "headline": row.headline if row else None,
         "risk": row.risk.level if row else None,
         "risk_why": row.risk.why if row else None,
         "user_id": row.user_id if row else "",

@@ -29,12 +29,15 @@ _ORDER: Final[tuple[tuple[ReasonCode, Level, str], ...]] = (
     (ReasonCode.CHECK_UNAVAILABLE, "high", "a check was not available"),
     (ReasonCode.DEDUP_UNAVAILABLE, "high", "could not be compared with what is stored"),
     (ReasonCode.DERIVED_FROM_UNAPPROVED, "medium", "based on a claim that is not approved"),
+    (ReasonCode.QUOTE_POLARITY, "high", "a quote says the opposite in the transcript"),
     (ReasonCode.FLAGGED_CLAIMS, "medium", "statements were flagged"),
     (ReasonCode.CITATION_IRRELEVANT, "medium", "the citation is about something else"),
     (ReasonCode.CITATION_UNVERIFIED, "medium", "the citation could not be verified"),
     (ReasonCode.SOURCE_UNATTESTED, "medium", "claims a trusted source without a signature"),
     (ReasonCode.GROUNDING_UNATTESTED, "medium", "what the model was given is not signed"),
     (ReasonCode.VERIFICATION_BYPASSED, "medium", "its statements were not verified, as its sender asked"),
+    (ReasonCode.SOURCE_TAGS_MISSING, "medium", "statements have no source tag"),
+    (ReasonCode.WARNINGS, "medium", "a check warned"),
     (ReasonCode.UNVERIFIED_FIELDS, "medium", "names fields that the sources do not have"),
     (ReasonCode.STALE_INDEX, "medium", "based on an outdated index"),
     (ReasonCode.LOW_CONFIDENCE, "medium", "confidence is low"),
@@ -52,9 +55,7 @@ _CHECKS: Final = {
     "hedge_words_detected": ReasonCode.TECHNICAL_HEDGE,
     "phantom_file": ReasonCode.PHANTOM_SOURCE,
     "previously_rejected_unavailable": ReasonCode.DEDUP_UNAVAILABLE,
-    "quote_polarity": ReasonCode.FLAGGED_CLAIMS,
     "source_tag_phantom": ReasonCode.PHANTOM_SOURCE,
-    "source_tags_missing": ReasonCode.FLAGGED_CLAIMS,
     "values_unsupported": ReasonCode.FLAGGED_CLAIMS,
 }
 """Reasons of equal weight for failed checks; others have the name of a reason, or end in `_unavailable`."""
@@ -70,12 +71,17 @@ _BLOCKED: Final = {"retracted": "retracted", "human_rejected": "rejected"}
 
 @dataclass(frozen=True, slots=True)
 class Risk:
+    """How grave something is; `code` is the reason that makes it so, empty where that is unknown."""
+
     rank: int
     level: Level
     why: str
+    code: str = ""
 
 
-_RISKS: Final = {str(code): Risk(rank, level, why) for rank, (code, level, why) in enumerate(_ORDER, start=1)}
+_RISKS: Final = {
+    str(code): Risk(rank, level, why, str(code)) for rank, (code, level, why) in enumerate(_ORDER, start=1)
+}
 
 
 _UNKNOWN: Final = Risk(0, "high", "unknown reason")
@@ -153,6 +159,11 @@ class Row:
     since: datetime
     excerpt: str
     risk: Risk
+
+    @property
+    def headline(self) -> str:
+        """The gravest reason for which it waits: one that the tree gives first may hide a contradiction."""
+        return (self.verdict == Verdict.REVIEW and self.risk.code) or self.reason_code
 
 
 @dataclass(frozen=True, slots=True)
