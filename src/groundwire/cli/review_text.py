@@ -202,7 +202,9 @@ def print_original(console: Console, original: View | None) -> None:
     for fault in original["faults"]:
         sign = Text("wrong     ", style="red") if fault["hard"] else Text("doubtful  ", style="yellow")
         faults.append(
-            sign.append(f"{label(fault['why'])}: {escape_controls(fault['text'])}", style="default")
+            sign.append(
+                f"{fault['note'] or label(fault['why'])}: {escape_controls(fault['text'])}", style="default"
+            )
         )
         if fault["says"]:
             instead = f"{', '.join(fault['instead'])}: " if fault["instead"] else ""
@@ -213,9 +215,18 @@ def print_original(console: Console, original: View | None) -> None:
     _section(console, "wrong or doubtful", faults)
     for quote in original["quotes"]:
         quotes.append(_plain(f"{quote['domain']}: {label(quote['why'])}: {quote['quote']}"))
-        if quote["changes"]:
+        if quote["segments"]:
+            quotes.append(Text("  ").append_text(_marked(quote["segments"])))
+        elif quote["changes"]:
             quotes.append(Text("  ").append_text(_difference(quote["changes"])))
-    _section(console, "quotes not in the transcript", quotes)
+    _section(console, "wrong quotes", quotes)
+    cited = []
+    for one in original["cited"]:
+        said = ", ".join(filter(None, (one["file"], one["lines"], one["snippet"])))
+        cited += [_plain(said), Text("  ").append_text(_difference(one["changes"]))]
+    _section(console, "cited passages that differ", cited)
+    stale = (f"{one['file']}: used {one['indexed']}, current {one['current']}" for one in original["stale"])
+    _section(console, "outdated sources", map(_plain, stale))
     for name, none in (("entities", "nothing of it"), ("relations", "nothing of the two")):
         held = []
         for row in original[name]:  # an entity or a relation of the answer, and what the corpus holds of it

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from groundwire.console.words import TextMark, hidden_marks, label, quote_marks, segments, word_diff
+from groundwire.console.words import TextMark, hidden_marks, label, marked_parts, quote_marks, word_diff
 from groundwire.messages.base import format_time
 from groundwire.review.model import Item, Nearest, Page, Related, SourceRecord
 
@@ -75,8 +75,7 @@ def marked(decision: DecisionView, text: str | None) -> dict[str, Any]:
         for mark in sorted(marks)
         if text[mark.start : mark.end]
     ]
-    cut = segments(text, [*marks, *hidden_marks(text)])
-    found = [{"text": part.text, "kinds": part.kinds, "title": part.title} for part in cut]
+    found = marked_parts(text, [*marks, *hidden_marks(text)])
     return {"segments": found, "legend": list({tuple(entry.items()): entry for entry in legend}.values())}
 
 
@@ -153,6 +152,7 @@ def _said(value: object) -> str:
 def related(claims: Sequence[Related]) -> list[dict[str, Any]]:
     return [
         {"name": one.name, "id": one.decision_id, "state": one.state or None, "excerpt": one.excerpt}
+        | {"reason_code": one.reason_code or None}
         for one in claims
     ]
 

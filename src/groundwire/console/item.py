@@ -90,6 +90,9 @@ async def describe(
     text = evidence.text_of(decision)
     memories = await memory_rows(call, item, text)
     parts = evidence.item_parts(item, memories, call.site.board.dependents(call.scope, item.current))
+    seen = await call.site.cited.of(decision)
+    for cited in parts["citations"]:
+        cited["seen"] = seen.get(f"{cited['type']}:{cited['value']}")
     return {
         "id": decision["decision_id"],
         "revision": decision["revision"],

@@ -209,6 +209,7 @@ class Related:
     decision_id: str | None = None
     state: str = ""
     excerpt: str = ""
+    reason_code: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ TRANSCRIPT = "Ada: The kiln has never cracked in nine winters. Bo: We sweep it o
 
 def response(**changes):
     base = {"response_id": "r1", "tenant_id": "acme", "user_id": "ana", "answer": ANSWER, "query": "How hot?"}
-    return LlmResponse.model_validate(base | {"context": SOURCES} | changes)
+    given = base | {"context": SOURCES} | changes
+    return LlmResponse.model_validate({name: value for name, value in given.items() if value is not None})
 
 
 def shown(**changes):
@@ -109,6 +110,63 @@ def test_quotes_entities_and_relations_stand_beside_what_the_transcript_and_the_
         ("kiln", None, "role oven, confidence 0.9"),
     ]
     assert (relation["why"], relation["holds"]) == (["version_mismatch"], ["kiln stands in Delft (2)"])
+
+
+def test_a_quote_behind_a_negation_stands_in_its_sentence_with_the_negation_marked() -> None:
+    view = shown(transcript=TRANSCRIPT, evidence={"care": ["cracked in nine winters"]})
+    (quote,) = view["quotes"]
+    assert (quote["why"], quote["nearest"]) == (
+        "quote_polarity",
+        "Ada: The kiln has never cracked in nine winters.",
+    )
+    marked = [part["text"] for part in quote["segments"] if "hard" in part["kinds"]]
+    assert marked == ["never"]
+
+
+CHUNK = {
+    "chunk_id": "k",
+    "file": "kiln.py",
+    "content": "heat = 30\nfire(heat)",
+    "start_line": 1,
+    "end_line": 2,
+}
+
+
+def test_a_cited_passage_that_differs_stands_beside_the_nearest_one_and_a_stale_file_with_both_revisions() -> (
+    None
+):
+    source = {"file": "kiln.py", "snippet": "heat = 300", "start_line": 4, "end_line": 5}
+    view = shown(
+        chunks=[CHUNK | {"revision": "r1"}],
+        sources=[source],
+        current_revisions={"kiln.py": "r2"},
+        context=None,
+    )
+    (cited,), (stale,) = view["cited"], view["stale"]
+    new = "".join(one["text"] for one in cited["changes"] if one["operation"] == "insert")
+    assert (cited["lines"], cited["given"], new) == ("lines 4 to 5", ["lines 1 to 2"], "300")
+    assert (stale["file"], stale["indexed"], stale["current"]) == ("kiln.py", "r1", "r2")
+
+
+def test_a_tag_of_a_source_that_was_not_given_is_marked_and_a_wrong_name_has_that_of_the_source() -> None:
+    chunk = CHUNK | {"content": "The kiln was built by Lena Vogt in Delft."}
+    view = shown(answer="The kiln was built by Karl Meyer in Delft [source:7].", chunks=[chunk], context=None)
+    tag = next(fault for fault in view["faults"] if fault["text"] == "[source:7]")
+    name = fault_of(view, "Karl Meyer")
+    assert (tag["note"], tag["start"]) == ("cites source 7, but only 1 was given", 42)
+    assert (name["why"], name["instead"]) == ("other_name", ["Lena Vogt"])
+    assert [part["text"] for part in parts_of(view) if "source 7" in part["title"]] == ["[source:7]"]
+
+
+def test_what_the_corpus_holds_is_shown_beside_an_id_that_it_lacks_and_a_relation_of_one_of_the_two() -> None:
+    view = shown(
+        entities=[{"id": "kiln-8"}],
+        corpus_index={"kiln-7": {"confidence": 0.9}},
+        claims=[{"subject": "kiln", "relation": "stands in", "object": "Delft"}],
+        relations=[{"subject": "kiln", "relation": "stands in", "object": "Gouda"}],
+    )
+    assert "kiln-7" in view["entities"][0]["holds"]
+    assert view["relations"][0]["holds"] == ["kiln stands in Gouda"]
 
 
 def test_fields_and_files_that_no_source_has_are_marked_where_they_stand_as_words_and_listed_once() -> None:

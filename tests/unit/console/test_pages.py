@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from groundwire.console import words
 from groundwire.console.auth import place_asked_for, remember_place
+from groundwire.console.cited import CitedTexts
 from groundwire.console.evidence import citations, marked
 from groundwire.console.pages import VERSION
 from groundwire.messages.base import to_milliseconds
@@ -24,6 +25,7 @@ from groundwire.messages.headers import InboundRecord
 from groundwire.messages.topics import TopicName
 from groundwire.review.actions import is_blank
 from groundwire.text.visible import INVISIBLE
+from groundwire.verify.citations import CitationVerifier, Sources
 from tests.unit.console.rooms import (
     ANA,
     ITEM,
@@ -109,6 +111,27 @@ async def test_every_invisible_character_is_marked_and_keeps_a_row_from_quick_ap
     items = (await lead.get("/api/queue")).json()["items"]
     assert len(items) == len(some) + 2
     assert [item["subject_id"] for item in items if item["whole"]] == ["heart"]
+
+
+async def test_a_verified_citation_shows_what_it_names_and_a_console_that_cannot_read_it_says_so(
+    room, lead, tmp_path
+):
+    (tmp_path / "ADR-003-retries.md").write_text("# Retries\n\nA call is retried three times.\n")
+    cited = {
+        "type": "adr",
+        "value": "003",
+        "start": 0,
+        "end": 7,
+        "state": "verified",
+        "detail": "",
+        "checked_at": None,
+    }
+    room.add(make_decision("c1", "ADR-003 says so.", citations=[cited]))
+    (row,) = (await lead.get("/api/queue")).json()["items"]
+    assert "This console cannot read it now" in (await lead.get(f"/items/{row['id']}")).text
+    room.site.cited = CitedTexts(CitationVerifier({"*": Sources(adr_dir=tmp_path)}, network=False))
+    words = Html((await lead.get(f"/items/{row['id']}")).text).words
+    assert "Retries A call is retried three times." in words
 
 
 async def test_only_what_the_gate_found_on_the_web_is_a_link_and_it_sends_no_referrer(room, lead) -> None:
