@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from groundwire.review.actions import RejectReason
-from tests.browser.site import LEAD, Reader, eventually, hostile_board
+from tests.browser.site import LEAD, Reader, claim, eventually, faulty_response, hostile_board, in_review, put
 
 
 @pytest.mark.smoke
@@ -384,3 +384,26 @@ def test_control_enter_held_down_sends_one_edit(consoles, people) -> None:
     keyboard.up("Enter")
     keyboard.up("Control")
     assert decided(reader) == [subject]
+
+
+def test_a_long_text_is_approved_by_a_key_only_once_read_to_its_end_and_f_goes_to_a_tag_of_no_source(
+    consoles, people
+) -> None:
+    console = consoles.start()
+    tagged = faulty_response("tagged") | {"answer": "The pump in Lyon runs at 40 bar [source:7]."}
+    long, answer = put(console.board, *in_review([claim("long-1", "The kiln is hot. " * 900), tagged]))
+    reader = people(console)
+    reader.open(f"/items/{long}")
+    presses = 0
+    while not presses or reader.page.locator(".told").count():
+        reader.press("a")
+        reader.said("Read the text to its end first")
+        presses += 1
+        text = "document.querySelector('#text')"
+        if reader.page.evaluate(f"{text}.scrollTop + {text}.clientHeight >= {text}.scrollHeight - 4"):
+            break
+    assert presses > 3
+    reader.go("a")
+    reader.open(f"/items/{answer}")
+    reader.press("f")
+    assert "[source:7]" in reader.page.evaluate("document.activeElement.textContent")

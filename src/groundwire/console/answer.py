@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from itertools import chain, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from typing import Any, Final, NamedTuple
 
 from cachetools import LRUCache
@@ -22,6 +23,7 @@ from groundwire.checks.support.score import ClaimCheck
 from groundwire.checks.support.verify import check_answer
 from groundwire.checks.values.answer import UnsupportedValue
 from groundwire.checks.values.statements import read_statements
+from groundwire.console.markdown import blocks
 from groundwire.console.words import (
     Places,
     TextMark,
@@ -64,6 +66,7 @@ _EDGE: Final = 200
 """Of a text in which nothing is marked, so many characters are shown at both ends where it is longer than `_LONG`."""
 _NEAR: Final = 3  # ids of the corpus that are shown beside one that it does not hold
 _LIKE: Final = 60  # of 100, from which on they are alike
+_NAME: Final = 40  # characters of what stands in a source instead of a name
 _TRUTHS: Final = 5  # statements of the ground truth that are shown of one pair
 _GONE: Final = {
     OriginalState.GONE: "The record is not on its topic any more, so its answer cannot be shown. Below is what the"
@@ -109,6 +112,7 @@ def answer_view(original: Original, decision: Mapping[str, Any], policy: Policy)
         "note": note,
         "question": judged.response.query,
         "answer": runs,
+        "blocks": judged.blocks(runs) if runs else None,
         "legend": sorted({kind for run in runs or () for part in run["segments"] for kind in part["kinds"]}),
         "faults": [judged.row(fault) for fault in judged.faults[:_MOST]],
         "faults_left": max(0, len(judged.faults) - _MOST),
@@ -269,8 +273,13 @@ class _Judged:
         why, instead = flag.flag_reason or "", []
         if where:
             changes = word_diff(self.text_at(where), claim.text)
-            pairs = [(old["text"], new["text"]) for old, new in pairwise(changes) if is_replaced(old, new)]
-            instead = [old.strip() for old, new in pairs if re.search(r"\b[A-Z]", new)][:_TRUTHS]
+            instead = [
+                old["text"].strip()
+                for old, new in pairwise(changes)
+                if (old["operation"], new["operation"]) == ("delete", "insert")
+                and re.search(r"\b[A-Z]", new["text"])
+                and len(old["text"]) <= _NAME
+            ][:_TRUTHS]
         elif why == "partial_support":
             why = "unsupported"
         if claim.misplaced:
@@ -298,6 +307,7 @@ class _Judged:
             place = self.rests[number - 1] if number else None
             runs.append(
                 {
+                    "tag": "",
                     "claim": number,
                     "at": self.shown[place] if place else None,
                     "segments": [part.shown("claim") for part in parts],
@@ -306,6 +316,24 @@ class _Judged:
             )
             begun.add(number)
         return runs
+
+    def blocks(self, runs: Sequence[View]) -> list[View] | None:
+        """Return the runs between the tags of the answer's Markdown; None where it is shown as it is written."""
+        found = blocks(self.answer, [(mark.start, mark.end) for mark in self.marks()])
+        parts = [(run, part) for run in runs for part in run["segments"]]
+        starts = [*accumulate((len(part["text"]) for _, part in parts), initial=0)]
+        shown: list[View] = []
+        begun: set[int] = set()
+        for block in found or ():
+            if block.tag is not None:
+                shown.append({"tag": block.tag})
+            for n in range(bisect_right(starts, block.start) - 1, bisect_left(starts, block.end)):
+                run, part = parts[n]
+                text = part["text"][max(0, block.start - starts[n]) : block.end - starts[n]]
+                first = run["first"] and run["claim"] not in begun
+                begun.add(run["claim"])
+                shown.append(run | {"first": first, "segments": [part | {"text": text}]})
+        return shown or None
 
     def marks(self) -> Iterator[TextMark]:
         for claim in self.claims:
@@ -519,10 +547,6 @@ def _ends(relation: object) -> tuple[frozenset[str], ...]:
 
 def _lines(start: int | None, end: int | None) -> str:
     return f"lines {start} to {end}" if start is not None else ""
-
-
-def is_replaced(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
-    return (old["operation"], new["operation"]) == ("delete", "insert")
 
 
 def _relation(relation: object) -> str:

@@ -80,6 +80,7 @@ def marked(decision: DecisionView, text: str | None) -> dict[str, Any]:
 
 
 def checks(decision: DecisionView) -> list[dict[str, str]]:
+    flagged = any(check.startswith(("flagged_claims", "critical_gap")) for check in decision["checks_failed"])
     return [
         {
             "result": result,
@@ -88,6 +89,7 @@ def checks(decision: DecisionView) -> list[dict[str, str]]:
         }
         for result in ("failed", "passed", "skipped")
         for name, _, detail in (check.partition(": ") for check in decision[f"checks_{result}"])
+        if not (flagged and name == "values_supported")  # a wrong value of a claim is no fine value
     ]
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from groundwire.cli.review_text import print_original
 from groundwire.console.answer import Excerpts, answer_view
+from groundwire.console.markdown import blocks
 from groundwire.console.words import Places
 from groundwire.messages.base import sha256_hex
 from groundwire.messages.records import LlmResponse
@@ -184,6 +185,65 @@ def test_fields_and_files_that_no_source_has_are_marked_where_they_stand_as_word
         assert marked == ["lost.py"] * (start is not None)
     view = shown(steps=[{"claim": "The kiln was bought from a circus.", "cites": ["kiln"]}])
     assert fault_of(view, "circus")["start"] is None, "a step of reasoning that does not hold is listed"
+
+
+MARKDOWN = """# Kilns
+
+| kiln | heat |
+|---|---|
+| Delft | 1,500 degrees |
+
+1. The kiln in Delft reaches **1,500 degrees**.
+2. See [here](javascript:alert(1)) and <img src=x>.
+
+```python
+heat = 9
+```
+"""
+
+
+def rendered(view):
+    return "".join(run["tag"] or "".join(part["text"] for part in run["segments"]) for run in view["blocks"])
+
+
+def test_markdown_is_shown_as_blocks_with_the_marks_on_it_and_nothing_else_of_the_answer_as_markup() -> None:
+    view = shown(answer=MARKDOWN)
+    assert {str(run["tag"]) for run in view["blocks"] if "<" in run["tag"]} >= {
+        "<th>",
+        "<td>",
+        "<pre>",
+        "<strong>",
+    }
+    assert "[here](javascript:alert(1)) and <img src=x>" in rendered(view), (
+        "as it is written, and escaped by the page"
+    )
+    assert all("img" not in run["tag"] and "href" not in run["tag"] for run in view["blocks"])
+    marked = [
+        part["text"] for run in view["blocks"] if not run["tag"] for part in run["segments"] if part["kinds"]
+    ]
+    assert sum("1,500" in text for text in marked) == 2
+    assert text_of(view) == MARKDOWN
+    for plain in (
+        "Nothing to mark up.\nReally.",
+        "| a | b |\n|---|---|\n| c | d | never shown |",
+        "*a*\u200b",
+    ):
+        lost = plain.startswith("|")
+        assert (shown(answer=plain)["blocks"] is None) == (lost or "*" not in plain), plain
+
+
+@given(st.text(alphabet="ab1 *_`|-#>\\[]()!<&;:\n~.+\t\u200b", max_size=120))
+def test_blocks_show_every_word_of_an_answer_in_its_order_or_there_are_none(answer) -> None:
+    found = blocks(answer, [])
+    if found is not None:
+        said = "".join(answer[one.start : one.end] for one in found)
+        assert [char for char in said if char.isalnum()] == [char for char in answer if char.isalnum()]
+        assert {str(one.tag) for one in found} <= TAGS
+
+
+BLOCKS = "p ul ol li blockquote pre code strong em s table thead tbody tr th td hr br"
+TAGS = {f"<{name}>" for name in BLOCKS.split()} | {f"</{name}>" for name in BLOCKS.split()}
+TAGS |= {'<p class="heading">', '<div class="table"><table>', "</table></div>", "\n", "None"}
 
 
 def test_another_policy_is_said_and_of_a_record_that_cannot_be_read_back_only_that() -> None:

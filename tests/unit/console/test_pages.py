@@ -429,8 +429,8 @@ async def test_an_item_is_found_by_its_ids_and_its_source_id_leads_where_the_set
             page = await client.html(f"/items/{found}")
         assert origin["url"] == url
         assert origin["metadata"][0] == {"name": "page", "value": "title: <b>Kilns</b>"}
-        assert "Metadata, 2" in page.one(id="origin").text
-        assert "title: <b>Kilns" in page.one(id="origin").text
+        assert "doc 7" in page.one(id="origin").text
+        assert "title: <b>Kilns" in page.one(id="metadata").text
     for wrong in ("javascript:{source_id}", "https://{source_id}/", "https://wiki.acme.example/"):
         with pytest.raises(ValueError, match="source_url"):
             make_room(source_url=wrong)

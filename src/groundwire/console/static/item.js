@@ -29,8 +29,25 @@ export function close(part) {
   $("summary", part).focus();
 }
 
+/* What is long is read to its end before a key approves it. */
+const text = $("#answer, #text");
+let isRead = !text;
+function noteEnd() {
+  const end = text?.scrollTop + text?.clientHeight >= text?.scrollHeight - 4;
+  isRead ||= end && text.getBoundingClientRect().bottom <= innerHeight + 4;
+}
+document.addEventListener("scroll", noteEnd, true);
+function readOn() {
+  text.scrollBy({ top: text.clientHeight * 0.8 });
+  text.scrollIntoView({ block: "end" });
+  tell("Read the text to its end first: a scrolls on.");
+  return true;
+}
+
 export function onItem(key, submit) {
   if (key === "a" && $("#approve") && unsentEdit()) return openUnsent();
+  noteEnd();
+  if (key === "a" && $("#approve") && !isRead) return readOn();
   if (key === "a") return submit($("#approve"));
   if (key === "r") return open("reject") || open("retract");
   if (key === "e") return open("edit");

@@ -43,7 +43,8 @@ function added(action) {
   const made = element("div", "outcome");
   made.id = `action-${action.action_id}`;
   made.dataset.actionId = action.action_id;
-  const what = element("a", "what", action.subject_id);
+  const what = element("a", "what");
+  what.append(element("bdi", "", action.subject_id));
   what.href = `/items/${action.decision_id}`;
   made.append(element("span", "said"), what);
   outcomes.prepend(made);
