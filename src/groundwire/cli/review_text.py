@@ -153,8 +153,8 @@ def print_item(console: Console, item: Item, dependents: Page[Related] = NONE) -
         shown = Text("its text is not available", style="dim") if changes is None else _difference(changes)
         lines = [_plain(f"{memory['subject_id']} ({said})"), shown]
         _section(console, "another near memory" if number else "nearest memory", lines)
-    _section(console, "what it rests on", map(_related, parts["rests_on"]))
-    _section(console, "what rests on it", _related_lines(parts["resting"], parts["resting_total"]))
+    _section(console, "this claim is based on", map(_related, parts["rests_on"]))
+    _section(console, "claims based on this one", _related_lines(parts["resting"], parts["resting_total"]))
     facts = parts["source"]["facts"] if parts["source"] else ()
     _section(
         console,
@@ -179,7 +179,7 @@ def _facts(item: Item) -> Iterator[tuple[str, str]]:
         newer = f"{row.decision_id} (revision {row.revision}): {row.verdict}, {row.reason_code}"
         yield "superseded", f"by {newer}"
     why = f": {row.risk.why}" if item.pending else ""
-    yield "status", "waits for a person" if item.pending else f"{row.verdict}, nothing to decide"
+    yield "status", "waiting for a review" if item.pending else f"{row.verdict}, nothing to decide"
     yield "reason", f"{decision['reason_code']}{why} ({decision['reason']})"
     yield "source", f"{decision['source'] or '-'}, {decision['memory_type'] or decision['kind']}"
     yield "decided", str(decision["decided_at"])

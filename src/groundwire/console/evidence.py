@@ -167,8 +167,8 @@ def source(decision: Mapping[str, Any], record: SourceRecord) -> dict[str, Any] 
         "name": decision["source"],
         "total": record.approved + record.blocked,
         "facts": [
-            {"name": "approved so far", "value": record.approved},
-            {"name": "blocked so far", "value": record.blocked},
+            {"name": "approved", "value": record.approved},
+            {"name": "blocked", "value": record.blocked},
             {"name": "approved by people", "value": record.human_approved},
             {"name": "rejected by people", "value": record.human_rejected},
         ],

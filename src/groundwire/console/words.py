@@ -41,7 +41,7 @@ def label(code: object) -> str:
 
 
 def waits_for(dependency: str) -> str:
-    return _WAITS.get(dependency, "It waits for something that this console does not know.")
+    return _WAITS.get(dependency, "The worker waits, and this console does not know why.")
 
 
 def measured(value: float | None) -> str:

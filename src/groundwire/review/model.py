@@ -18,7 +18,7 @@ from groundwire.messages.topics import TopicName
 Level = Literal["high", "medium", "low"]
 LEVELS: Final[tuple[Level, ...]] = ("high", "medium", "low")
 _ORDER: Final[tuple[tuple[ReasonCode, Level, str], ...]] = (
-    (ReasonCode.CONFLICTING_NEAR_DUPLICATE, "high", "contradicts a memory that is approved or waits"),
+    (ReasonCode.CONFLICTING_NEAR_DUPLICATE, "high", "contradicts an approved or pending memory"),
     (ReasonCode.PREVIOUSLY_REJECTED, "high", "similar to a text that a person rejected"),
     (ReasonCode.HIDDEN_TEXT, "high", "contains hidden characters"),
     (ReasonCode.CRITICAL_GAP, "high", "a critical statement is not supported by the evidence"),
@@ -29,22 +29,22 @@ _ORDER: Final[tuple[tuple[ReasonCode, Level, str], ...]] = (
     (ReasonCode.CHECK_UNAVAILABLE, "high", "a check was not available"),
     (ReasonCode.DEDUP_UNAVAILABLE, "high", "could not be compared with what is stored"),
     (ReasonCode.DERIVED_FROM_UNAPPROVED, "medium", "based on a claim that is not approved"),
-    (ReasonCode.QUOTE_POLARITY, "high", "a quote says the opposite in the transcript"),
-    (ReasonCode.FLAGGED_CLAIMS, "medium", "statements were flagged"),
+    (ReasonCode.QUOTE_POLARITY, "high", "a quote leaves out a negation of the transcript"),
+    (ReasonCode.FLAGGED_CLAIMS, "medium", "statements are wrong or unsupported"),
     (ReasonCode.CITATION_IRRELEVANT, "medium", "the citation is about something else"),
     (ReasonCode.CITATION_UNVERIFIED, "medium", "the citation could not be verified"),
     (ReasonCode.SOURCE_UNATTESTED, "medium", "claims a trusted source without a signature"),
-    (ReasonCode.GROUNDING_UNATTESTED, "medium", "what the model was given is not signed"),
-    (ReasonCode.VERIFICATION_BYPASSED, "medium", "its statements were not verified, as its sender asked"),
-    (ReasonCode.SOURCE_TAGS_MISSING, "medium", "statements have no source tag"),
+    (ReasonCode.GROUNDING_UNATTESTED, "medium", "the sources are not signed"),
+    (ReasonCode.VERIFICATION_BYPASSED, "medium", "its sender switched verification off"),
+    (ReasonCode.SOURCE_TAGS_MISSING, "medium", "statements have no citation"),
     (ReasonCode.WARNINGS, "medium", "a check warned"),
     (ReasonCode.UNVERIFIED_FIELDS, "medium", "names fields that the sources do not have"),
     (ReasonCode.STALE_INDEX, "medium", "based on an outdated index"),
     (ReasonCode.LOW_CONFIDENCE, "medium", "confidence is low"),
     (ReasonCode.TECHNICAL_HEDGE, "low", "worded as uncertain"),
     (ReasonCode.NOTHING_TO_GROUND_ON, "low", "there was nothing to check it against"),
-    (ReasonCode.UNGROUNDED, "low", "names no source"),
-    (ReasonCode.AI_SYNTHESIS_HELD, "low", "written by a model; held by policy"),
+    (ReasonCode.UNGROUNDED, "low", "no evidence"),
+    (ReasonCode.AI_SYNTHESIS_HELD, "low", "written by AI; held by policy"),
     (ReasonCode.PENDING_DUPLICATE, "low", "says the same as another pending item"),
 )
 WAITING: Final = tuple(str(code) for code, _, _ in _ORDER)

@@ -229,7 +229,7 @@ async def test_page_and_api_show_the_same_of_an_item(room, lead) -> None:
         ("del", "always"),
         ("ins", "never"),
     ]
-    assert twin["source"]["facts"][0] == {"name": "approved so far", "value": 1}
+    assert twin["source"]["facts"][0] == {"name": "approved", "value": 1}
     assert {"result": "failed", "name": "citation_missing", "detail": ""} in twin["checks"]
     assert "75% of the words in common" in page.words
     assert "came in on" in page.words
@@ -255,7 +255,7 @@ async def test_an_item_names_what_it_rests_on_and_what_rests_on_it(room, browser
     assert states == [("base", "retracted"), ("gone", None)]
     assert rests["rests_on"][0]["excerpt"] == "What all rests on."
     assert f"/items/{now}" in [one["href"] for one in page.all("a")]
-    assert "1 approved claim rests on it; they stay approved." in told.words
+    assert "1 approved claim is based on it; they stay approved." in told.words
 
 
 async def test_the_standing_of_an_item_changes_when_it_was_decided_elsewhere_or_is_acted_on(room) -> None:
@@ -351,7 +351,7 @@ async def test_a_list_says_what_it_shows_and_names_each_item_and_its_reason(room
         assert [one.text for one in page.all(class_="id")] == [subject]
         assert page.one(class_="note about").text
         if path == "/responses":
-            assert page.one(title="critical_gap").text == "critical statement unsupported"
+            assert page.one(title="critical_gap").text == "no support for a critical statement"
     risks = [(await lead.get(f"/api/items/{one}")).json()["risk"] for one in ids]
     assert risks == [None, None, None], "only a pending item has a risk"
 
@@ -379,7 +379,7 @@ async def test_signing_out_says_what_happens_to_held_actions_and_how_to_sign_in_
         await browser.post("/signout", data={"csrf": token})
         first, second = [(await browser.html("/signin")).words for _ in range(2)]
     await room.released()
-    assert "1 action that you could still undo will be published" in first
+    assert "1 action that you could still undo will now be published" in first
     assert "will be published" not in second
     assert "make demo-console" in first
     assert "groundwire console --one-time-link" in first
