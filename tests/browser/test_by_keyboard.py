@@ -42,7 +42,7 @@ def test_mixed_items_are_decided_by_keyboard_alone_each_as_it_was_meant_and_once
     console.release()
     eventually(lambda: console.board.counts(console.scope).total == 0)
     reader.open("/")
-    expect(page.locator("main")).to_contain_text("The queue is empty.")
+    expect(page.locator("main")).to_contain_text("All done")
     consoles.stop(console)
     sent = console.reviews.sent
     assert len(sent) == len({one.subject_id for one in sent}) == count

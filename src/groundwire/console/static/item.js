@@ -6,6 +6,9 @@ import { tell } from "./live.js";
 const item = $("#item");
 const REASON = "fieldset input[name=reason]"; // the filters have a reason too, to choose from a list
 
+/* The queue shows this row again where somebody goes back to it. */
+if (item) sessionStorage.setItem("groundwire.at", `${(sessionStorage.getItem("groundwire.at") || "0").split(" ")[0]} ${item.dataset.id}`);
+
 /* The page shows the outcome of an action at the action's address; a reload shows the item. */
 if (item?.dataset.address) history.replaceState(null, "", item.dataset.address);
 
