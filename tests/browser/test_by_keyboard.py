@@ -124,7 +124,7 @@ def test_selected_items_are_acted_on_and_not_the_item_that_has_the_focus(console
     reader.go("a")
     expect(page.get_by_role("heading")).to_have_text("Approve 2 items")
     expect(page.locator("#chosen .subject")).to_have_count(2)
-    expect(page.locator("#left-out")).to_contain_text("decided on its own page only")
+    expect(page.locator("#left-out")).to_contain_text("open it to decide")
     reader.go("Enter")
     reader.said("2 items")
     for name in ("huge", "turned"):  # the list does not show them in full

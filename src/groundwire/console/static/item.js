@@ -4,6 +4,7 @@ import { unsentEdit } from "./drafts.js";
 import { tell } from "./live.js";
 
 const item = $("#item");
+const text = $("#answer, #text");
 const REASON = "fieldset input[name=reason]"; // the filters have a reason too, to choose from a list
 
 /* The queue shows this row again where somebody goes back to it. */
@@ -17,6 +18,8 @@ export function open(name) {
   if (!part) return false;
   part.open = true;
   $("textarea[name=content], fieldset input:checked, fieldset input", part).focus();
+  // a telephone shows what is decided above the form
+  if (matchMedia("(max-width: 40rem)").matches) text?.closest(".card").scrollIntoView();
   return true;
 }
 
@@ -33,7 +36,6 @@ export function close(part) {
 }
 
 /* What is long is read to its end before a key approves it. */
-const text = $("#answer, #text");
 let isRead = !text;
 function noteEnd() {
   const end = text?.scrollTop + text?.clientHeight >= text?.scrollHeight - 4;
