@@ -323,16 +323,17 @@ class _Judged:
         parts = [(run, part) for run in runs for part in run["segments"]]
         starts = [*accumulate((len(part["text"]) for _, part in parts), initial=0)]
         shown: list[View] = []
-        begun: set[int] = set()
+        begun: set[int | None] = set()
         for block in found or ():
             if block.tag is not None:
                 shown.append({"tag": block.tag})
             for n in range(bisect_right(starts, block.start) - 1, bisect_left(starts, block.end)):
                 run, part = parts[n]
                 text = part["text"][max(0, block.start - starts[n]) : block.end - starts[n]]
-                first = run["first"] and run["claim"] not in begun
-                begun.add(run["claim"])
-                shown.append(run | {"first": first, "segments": [part | {"text": text}]})
+                claim = run["claim"] if text.strip() else None  # a link has a text
+                first = claim is not None and claim not in begun
+                begun.add(claim)
+                shown.append(run | {"claim": claim, "first": first, "segments": [part | {"text": text}]})
         return shown or None
 
     def marks(self) -> Iterator[TextMark]:
