@@ -323,7 +323,7 @@ def test_what_comes_right_after_a_decision_does_not_decide_the_item_that_appears
         second = reader.subject
         decide(way)
         assert (way, page.evaluate("1"), decided(reader)) == (way, 1, [*before, first])
-        assert page.locator("[role=alert], .outcome.told").count() == 0, "the page says nothing of it"
+        reader.said("Too early")
         page.unroute_all()
         page.reload()
         reader.ready()
