@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from groundwire.review.actions import RejectReason
-from tests.browser.site import LEAD, Reader, eventually, hostile_board
+from tests.browser.site import LEAD, Reader, claim, eventually, faulty_response, hostile_board, in_review, put
 
 
 @pytest.mark.smoke
@@ -42,7 +42,7 @@ def test_mixed_items_are_decided_by_keyboard_alone_each_as_it_was_meant_and_once
     console.release()
     eventually(lambda: console.board.counts(console.scope).total == 0)
     reader.open("/")
-    expect(page.locator("main")).to_contain_text("The queue is empty.")
+    expect(page.locator("main")).to_contain_text("All done")
     consoles.stop(console)
     sent = console.reviews.sent
     assert len(sent) == len({one.subject_id for one in sent}) == count
@@ -124,7 +124,7 @@ def test_selected_items_are_acted_on_and_not_the_item_that_has_the_focus(console
     reader.go("a")
     expect(page.get_by_role("heading")).to_have_text("Approve 2 items")
     expect(page.locator("#chosen .subject")).to_have_count(2)
-    expect(page.locator("#left-out")).to_contain_text("decided on its own page only")
+    expect(page.locator("#left-out")).to_contain_text("open it to decide")
     reader.go("Enter")
     reader.said("2 items")
     for name in ("huge", "turned"):  # the list does not show them in full
@@ -323,7 +323,7 @@ def test_what_comes_right_after_a_decision_does_not_decide_the_item_that_appears
         second = reader.subject
         decide(way)
         assert (way, page.evaluate("1"), decided(reader)) == (way, 1, [*before, first])
-        assert page.locator("[role=alert], .outcome.told").count() == 0, "the page says nothing of it"
+        reader.said("Too early")
         page.unroute_all()
         page.reload()
         reader.ready()
@@ -384,3 +384,26 @@ def test_control_enter_held_down_sends_one_edit(consoles, people) -> None:
     keyboard.up("Enter")
     keyboard.up("Control")
     assert decided(reader) == [subject]
+
+
+def test_a_long_text_is_approved_by_a_key_only_once_read_to_its_end_and_f_goes_to_a_tag_of_no_source(
+    consoles, people
+) -> None:
+    console = consoles.start()
+    tagged = faulty_response("tagged") | {"answer": "The pump in Lyon runs at 40 bar [source:7]."}
+    long, answer = put(console.board, *in_review([claim("long-1", "The kiln is hot. " * 900), tagged]))
+    reader = people(console)
+    reader.open(f"/items/{long}")
+    presses = 0
+    while not presses or reader.page.locator(".told").count():
+        reader.press("a")
+        reader.said("Read the text to its end first")
+        presses += 1
+        text = "document.querySelector('#text')"
+        if reader.page.evaluate(f"{text}.scrollTop + {text}.clientHeight >= {text}.scrollHeight - 4"):
+            break
+    assert presses > 3
+    reader.go("a")
+    reader.open(f"/items/{answer}")
+    reader.press("f")
+    assert "[source:7]" in reader.page.evaluate("document.activeElement.textContent")

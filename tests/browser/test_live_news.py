@@ -35,10 +35,10 @@ def test_new_items_are_counted_and_shown_only_when_the_reader_asks(consoles, peo
     reader = people(console)
     page, main = reader.page, reader.page.locator("main")
     news = page.get_by_role("button", name="new")
-    expect(main).to_contain_text("The queue is empty.")
+    expect(main).to_contain_text("All done")
     put(console.board, *more(0, 8))
     expect(news).to_have_text("8 new: show")
-    expect(main).not_to_contain_text("The queue is empty.")
+    expect(main).not_to_contain_text("All done")
     news.click()
     expect(page.locator("#list > .item")).to_have_count(8)
     expect(news).to_be_hidden()
@@ -216,7 +216,7 @@ def test_what_is_held_shows_its_seconds_not_struck_out_and_once_they_are_over_no
     expect(reader.page.locator(".outcome.held, .outcome form")).to_have_count(0)
     eventually(lambda: console.reviews.sent)
     reader.press("u")
-    reader.said("Can't be undone any more")
+    reader.said("Too late to undo")
 
 
 def test_the_list_of_one_reviewer_shows_who_looks_at_an_item_and_does_not_move_when_it_is_decided(
@@ -227,7 +227,7 @@ def test_the_list_of_one_reviewer_shows_who_looks_at_an_item_and_does_not_move_w
     below = owner.page.locator("#list > .item").nth(3)
     lead.go("Enter")
     row = owner.page.locator(f'[data-id="{lead.item}"]')
-    expect(row).to_contain_text("being reviewed by lead@acme.example")
+    expect(row).to_contain_text("lead@acme.example has it open")
     before = below.bounding_box()
     lead.go("r", "1", "Enter")
     expect(row).to_contain_class("gone")
@@ -246,14 +246,14 @@ def test_who_acts_second_has_the_focus_at_what_changed_on_the_page_of_the_item(c
     console.release()
     eventually(lambda: console.board.item(console.scope, item).current.revision == 2)
     late.go("r", "1", "Enter")
-    expect(problem).to_contain_text("It has changed.")
+    expect(problem).to_contain_text("This item has changed.")
     expect(problem.locator("del").first).to_be_visible()
     expect(problem).to_contain_text("approved")
     assert late.focused == "problem"
     assert page.url.startswith(f"{console.url}/items/")
     assert "/actions" not in page.url
     page.reload()
-    expect(problem).to_contain_text("It has changed.")
+    expect(problem).to_contain_text("This item has changed.")
     consoles.stop(console)
     sent = [(one.subject_id, one.action, one.reviewer) for one in console.reviews.sent]
     assert sent == [(subject, "approve", "lead@acme.example")]
@@ -281,7 +281,7 @@ def test_all_that_match_are_chosen_while_all_shown_are_and_rejected_and_undone_b
     reader.press("*")
     assert int(count.inner_text()) > 50
     reader.go("r")
-    expect(page.locator("#left-out")).to_contain_text("own page")
+    expect(page.locator("#left-out")).to_contain_text("open it to decide")
     asked = page.locator("#typed").get_attribute("pattern")
     assert page.locator("#chosen > li").count() == int(asked)
     page.locator("#typed").fill(asked)
@@ -293,3 +293,47 @@ def test_all_that_match_are_chosen_while_all_shown_are_and_rejected_and_undone_b
     reader.go("u")
     reader.said("Undone")
     assert not any(console.site.outbox.on(item) for item in reader.ids())
+
+
+def test_an_action_that_a_killed_console_never_published_is_told_on_the_open_page_and_on_the_list(
+    consoles, people
+) -> None:
+    console = consoles.start(undo_seconds=60)
+    reader = people(console)
+    reader.open_first()
+    reader.go("a")
+    reader.said("Approved")
+    entry = console.site.outbox.of(LEAD)[0]
+    eventually(lambda: entry.order.action_id in reader.page.evaluate("JSON.stringify({...sessionStorage})"))
+    console.site.outbox._entries.clear()  # as after a restart
+    console.site.outbox._open.clear()
+    reader.open("/")
+    reader.said("Not published: the console restarted")
+
+
+def test_a_key_that_came_too_early_and_a_limit_of_requests_are_told(consoles, people) -> None:
+    reader = people(consoles.start())
+    reader.open_first()
+    reader.page.evaluate("document.documentElement.classList.remove('ready')")
+    reader.page.keyboard.press("a")
+    reader.said("Too early")
+    assert not reader.console.reviews.sent
+    reader.page.route("**/api/actions", lambda route: route.fulfill(status=429, body="{}"))
+    look(reader.page, hidden=True)
+    look(reader.page, hidden=False)
+    reader.said("Too many requests")
+
+
+def test_a_row_that_was_decided_elsewhere_is_settled_however_long_the_list_is(consoles, people) -> None:
+    console = consoles.start(70)
+    reader = people(console)
+    reader.open("/?sort=newest")
+    gone = reader.ids()[3]
+    item = console.board.item(console.scope, gone)
+    console.board.apply_statuses({subject_of(item.current): None})
+    row = reader.page.locator(f'#list > [data-id="{gone}"]')
+    expect(row).to_have_class(re.compile("gone"))
+    assert reader.page.locator("#list > .gone").count() == 1
+    reader.page.locator("#list > .item .open").last.focus()
+    reader.go("j")
+    assert "cursor=" in reader.page.url

@@ -233,7 +233,7 @@ def test_one_item_is_found_edited_undone_and_rejected_without_javascript(console
     page.locator("#list .open").first.click()
     item, subject = reader.item, reader.subject
     page.locator("summary", has_text="Edit").click()
-    page.get_by_label("The text as it should be remembered").fill("Better.")
+    page.get_by_label("The corrected text").fill("Better.")
     page.get_by_role("button", name="Approve the edited text").click()
     page.get_by_role("button", name="Undo").click()
     assert reader.item == item

@@ -255,13 +255,13 @@ def test_an_item_shows_what_bears_on_it() -> None:
     shown.add([audit("a", "reject", applied=False)])
     text = printed(print_item, shown.item(ADMIN, made.decision_id))
     for expected in (
-        "waits for a person",
+        "waiting for a review",
         "may (technical)",
         "✗ adr 003: no such file",
         "failed  citation_missing",
         "m (approved, 80% of the words in common, differs in a negation)",
         "The cache may {+never +}expire, see ADR-003",
-        "1 approved so far, 0 blocked so far, 0 approved by people, 0 rejected by people",
+        "1 approved, 0 blocked, 0 approved by people, 0 rejected by people",
         "published  review partition 0 offset 0",
         "refused  unauthorized by mallory: reject",
     ):
@@ -279,7 +279,7 @@ def test_a_memory_that_was_retracted_since_is_not_told_as_approved_and_a_superse
     text = printed(print_item, item(decision("a"), rejected))
     assert f"by {rejected.decision_id} (revision 2): blocked, human_rejected" in text
     assert "human_rejected by bob: outdated" in text
-    assert "waits for a person" not in text
+    assert "waiting for a review" not in text
 
 
 def test_an_item_names_what_it_rests_on_and_what_rests_on_it_as_they_stand_now() -> None:

@@ -26,6 +26,8 @@ from groundwire.review.originals import READ_SECONDS, record_reader
 from groundwire.review.permissions import Permissions, Person
 from groundwire.review.tokens import WatchedTokens
 from groundwire.state.server import connect
+from groundwire.verify.citations import CitationVerifier, load_sources
+from groundwire.verify.url import UrlChecker
 
 
 @click.command(name="console")
@@ -85,6 +87,9 @@ async def _run(settings: Settings, own: ConsoleSettings, who: Person | None) -> 
         policy = load_policy(settings.policy_file, os.environ)
         review_ttl = timedelta(days=settings.review_ttl)
         clocks = (lambda: feed.stale_since, lambda: datetime.now(UTC))
+        verifier = CitationVerifier(
+            load_sources(settings), network=not settings.no_network, urls=UrlChecker.of(settings)
+        )
         gauges = ReviewGauges(board, tenants, *clocks, limits=policy.limits, ttl=review_ttl)
         serve_gauges(
             gauges,
@@ -102,6 +107,7 @@ async def _run(settings: Settings, own: ConsoleSettings, who: Person | None) -> 
                     reviews=actions,
                     policy=policy,
                     read=record_reader(settings.brokers, READ_SECONDS),
+                    verifier=verifier,
                     tokens=WatchedTokens(settings.tokens_file) if settings.tokens_file else None,
                     locks=RedisLocks(redis, settings.topic_prefix, timedelta(seconds=own.lock_seconds)),
                     shared=RedisShared(redis, settings.topic_prefix, lambda: datetime.now(UTC)),
@@ -111,6 +117,7 @@ async def _run(settings: Settings, own: ConsoleSettings, who: Person | None) -> 
                 )
                 await _serve(own, parts, feed, listening, who)
         finally:
+            await verifier.close()
             await statuses.close()
             await redis.aclose()
             board.close()

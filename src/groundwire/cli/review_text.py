@@ -101,7 +101,7 @@ def print_page(console: Console, page: Page[Row], now: datetime) -> None:
     table = [list(_WIDTHS)]
     for row in page.rows:
         named = [f"{row.tenant_id}:{row.user_id}", row.subject_id, row.decision_id, row.source or "-"]
-        cells = [row.risk.level, row.reason_code, age(now - row.since), *named]
+        cells = [row.risk.level, row.headline, age(now - row.since), *named]
         table.append([cut(cell, most) for cell, most in zip(cells, _WIDTHS.values(), strict=True)])
     widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
     head, *lines = [
@@ -153,8 +153,8 @@ def print_item(console: Console, item: Item, dependents: Page[Related] = NONE) -
         shown = Text("its text is not available", style="dim") if changes is None else _difference(changes)
         lines = [_plain(f"{memory['subject_id']} ({said})"), shown]
         _section(console, "another near memory" if number else "nearest memory", lines)
-    _section(console, "what it rests on", map(_related, parts["rests_on"]))
-    _section(console, "what rests on it", _related_lines(parts["resting"], parts["resting_total"]))
+    _section(console, "this claim is based on", map(_related, parts["rests_on"]))
+    _section(console, "claims based on this one", _related_lines(parts["resting"], parts["resting_total"]))
     facts = parts["source"]["facts"] if parts["source"] else ()
     _section(
         console,
@@ -179,7 +179,7 @@ def _facts(item: Item) -> Iterator[tuple[str, str]]:
         newer = f"{row.decision_id} (revision {row.revision}): {row.verdict}, {row.reason_code}"
         yield "superseded", f"by {newer}"
     why = f": {row.risk.why}" if item.pending else ""
-    yield "status", "waits for a person" if item.pending else f"{row.verdict}, nothing to decide"
+    yield "status", "waiting for a review" if item.pending else f"{row.verdict}, nothing to decide"
     yield "reason", f"{decision['reason_code']}{why} ({decision['reason']})"
     yield "source", f"{decision['source'] or '-'}, {decision['memory_type'] or decision['kind']}"
     yield "decided", str(decision["decided_at"])
@@ -202,7 +202,9 @@ def print_original(console: Console, original: View | None) -> None:
     for fault in original["faults"]:
         sign = Text("wrong     ", style="red") if fault["hard"] else Text("doubtful  ", style="yellow")
         faults.append(
-            sign.append(f"{label(fault['why'])}: {escape_controls(fault['text'])}", style="default")
+            sign.append(
+                f"{fault['note'] or label(fault['why'])}: {escape_controls(fault['text'])}", style="default"
+            )
         )
         if fault["says"]:
             instead = f"{', '.join(fault['instead'])}: " if fault["instead"] else ""
@@ -213,9 +215,18 @@ def print_original(console: Console, original: View | None) -> None:
     _section(console, "wrong or doubtful", faults)
     for quote in original["quotes"]:
         quotes.append(_plain(f"{quote['domain']}: {label(quote['why'])}: {quote['quote']}"))
-        if quote["changes"]:
+        if quote["segments"]:
+            quotes.append(Text("  ").append_text(_marked(quote["segments"])))
+        elif quote["changes"]:
             quotes.append(Text("  ").append_text(_difference(quote["changes"])))
-    _section(console, "quotes not in the transcript", quotes)
+    _section(console, "wrong quotes", quotes)
+    cited = []
+    for one in original["cited"]:
+        said = ", ".join(filter(None, (one["file"], one["lines"], one["snippet"])))
+        cited += [_plain(said), Text("  ").append_text(_difference(one["changes"]))]
+    _section(console, "cited passages that differ", cited)
+    stale = (f"{one['file']}: used {one['indexed']}, current {one['current']}" for one in original["stale"])
+    _section(console, "outdated sources", map(_plain, stale))
     for name, none in (("entities", "nothing of it"), ("relations", "nothing of the two")):
         held = []
         for row in original[name]:  # an entity or a relation of the answer, and what the corpus holds of it

@@ -122,7 +122,7 @@ async def act(call: Call) -> PageAnswer:
                 "high_risk": "Its risk is high: look at it first.",
                 "contradicts": "It contradicts a memory: look at both first.",
             }
-            against = problem("It is not decided from the list.", first[why]) if why else None
+            against = problem("Open this item to decide it.", first[why]) if why else None
         if against is None and fields.action == "replace":
             against = unreplaceable(call, item, fields)
         if against is None:
@@ -146,9 +146,7 @@ def unreplaceable(call: Call, item: Item, fields: ActionFields) -> Problem | Non
     approved = memory.decision_id == str(fields.replaces.id) and memory.verdict == Verdict.APPROVED
     if approved and memory.revision == fields.replaces.revision and memory.kind == Kind.CLAIM:
         busy = call.site.outbox.on(memory.decision_id) is not None
-        return (
-            problem("An action on the memory is on its way.", "Open it to see its state.") if busy else None
-        )
+        return problem("Somebody is deciding that memory now.", "Open it to see its state.") if busy else None
     return problem("The memory changed meanwhile.", "Open it, and decide again.")
 
 
@@ -219,9 +217,11 @@ def put(call: Call, orders: list[ReviewOrder]) -> None:
     try:
         call.site.outbox.put(orders)
     except ItemBusy:
-        raise HTTPException(409, "An action on it is on its way.") from None
+        raise HTTPException(409, "Somebody is deciding this item now.") from None
     except OutboxFull:
-        raise HTTPException(503, "Too many actions are on their way; try again in a moment.") from None
+        raise HTTPException(
+            503, "The console is sending too many decisions; try again in a moment."
+        ) from None
 
 
 async def take(call: Call, item: Item, fields: ActionFields) -> PageAnswer:
@@ -375,7 +375,7 @@ async def matching(call: Call, query_text: str) -> list[Chosen]:
 def question(call: Call, fields: BulkFields, checked: list[_CheckedItem], missing: str) -> dict[str, Any]:
     ready = [one for one in checked if not one.state]
     listed = [listed_row(one) for one in ready]
-    reasons, risks = (Counter(one[name] for one in listed) for name in ("reason_code", "risk"))
+    reasons, risks = (Counter(one[name] for one in listed) for name in ("headline", "risk"))
     query = queue.view_of(call).encoded()
     return {
         "error": "confirmation_required",
@@ -406,6 +406,7 @@ def listed_row(checked: _CheckedItem) -> dict[str, Any]:
         **checked.as_json(),
         "excerpt": row.excerpt if row else "",
         "reason_code": row.reason_code if row else None,
+        "headline": row.headline if row else None,
         "risk": row.risk.level if row else None,
         "risk_why": row.risk.why if row else None,
         "user_id": row.user_id if row else "",

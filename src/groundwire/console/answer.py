@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import accumulate, chain, groupby, pairwise
 from typing import Any, Final, NamedTuple
 
 from cachetools import LRUCache
+from rapidfuzz import process
 
 from groundwire import __version__
 from groundwire.checks.entities import comparable, part
-from groundwire.checks.quotes import validate_evidence_schema
+from groundwire.checks.marks import marks
+from groundwire.checks.quotes import QuoteGrounding, validate_evidence_schema
+from groundwire.checks.sources import canonical_file
 from groundwire.checks.support.score import ClaimCheck
 from groundwire.checks.support.verify import check_answer
 from groundwire.checks.values.answer import UnsupportedValue
 from groundwire.checks.values.statements import read_statements
-from groundwire.console.words import Places, TextMark, TextPlace, hidden_marks, label, segments, word_diff
+from groundwire.console.markdown import blocks
+from groundwire.console.words import (
+    Places,
+    TextMark,
+    TextPlace,
+    hidden_marks,
+    label,
+    marked_parts,
+    quote_marks,
+    segments,
+    word_diff,
+)
 from groundwire.epistemic.types import ClaimVerification
 from groundwire.gate.response_checks import (
     CheckInputs,
@@ -43,11 +58,15 @@ from groundwire.review.originals import (
     read_original,
 )
 from groundwire.review.records import in_one_line
+from groundwire.text.negation import negation_places
 
 _MOST: Final = 200  # entries of a list that are shown; the others are counted
 _LONG: Final = 700
 _EDGE: Final = 200
 """Of a text in which nothing is marked, so many characters are shown at both ends where it is longer than `_LONG`."""
+_NEAR: Final = 3  # ids of the corpus that are shown beside one that it does not hold
+_LIKE: Final = 60  # of 100, from which on they are alike
+_NAME: Final = 40  # characters of what stands in a source instead of a name
 _TRUTHS: Final = 5  # statements of the ground truth that are shown of one pair
 _GONE: Final = {
     OriginalState.GONE: "The record is not on its topic any more, so its answer cannot be shown. Below is what the"
@@ -93,10 +112,13 @@ def answer_view(original: Original, decision: Mapping[str, Any], policy: Policy)
         "note": note,
         "question": judged.response.query,
         "answer": runs,
+        "blocks": judged.blocks(runs) if runs else None,
         "legend": sorted({kind for run in runs or () for part in run["segments"] for kind in part["kinds"]}),
         "faults": [judged.row(fault) for fault in judged.faults[:_MOST]],
         "faults_left": max(0, len(judged.faults) - _MOST),
         "passages": judged.passages(),
+        "cited": judged.cited(),
+        "stale": judged.stale(),
         **judged.quotes(),
         "entities": judged.entities(),
         "relations": judged.relations(),
@@ -110,7 +132,8 @@ class AnswerFault(NamedTuple):
     why: str
     text: str
     where: TextPlace | None = None  # the place of the sources to compare it with
-    instead: tuple[str, ...] = ()  # the values that stand there
+    instead: tuple[str, ...] = ()  # the values or names that stand there
+    note: str = ""  # what is wrong, where its code does not say all
 
 
 class _Judged:
@@ -128,6 +151,9 @@ class _Judged:
         self.claims = (
             check_answer(self.answer, evidence, question=question, citable=citable).claims if evidence else ()
         )
+        tags = result_of(self.reading.source_tags)
+        self.phantom_tags = [mark for mark in marks(self.answer, citable) if mark.missing] if tags else []
+        self.untagged, self.given = tags.missing if tags else (), citable.count
         self.rests = [self.nearest(claim.text, claim.evidence_ids) for claim in self.claims]
 
         claims, values = result_of(self.reading.claims), result_of(self.reading.values)
@@ -150,14 +176,23 @@ class _Judged:
     def faults(self) -> list[AnswerFault]:
         """Faults in text order, then those of steps and of the list of sources."""
         values = [self.value_fault(value) for value in self.values]
+        tags = [self.tag_fault(mark.start, mark.end, mark.missing) for mark in self.phantom_tags]
         claims = [
-            _claim_fault(flag, claim.start, claim.end, where)
+            self.claim_fault(flag, claim, where)
             for claim, where in zip(self.claims, self.rests, strict=True)
             if (flag := self.flags.get((claim.start, claim.end)))
             and not any(claim.start <= value.start < claim.end for value in values)
+            and not (flag.flag_reason == "phantom_citation" and self.only_tag(claim))
+        ]
+        bare = [
+            AnswerFault(start, end, False, "source_tags_missing", self.answer[start:end])  # noqa: FBT003
+            for start, end in self.untagged[:_MOST]
         ]
         steps = [
-            _claim_fault(claim, -1, -1, self.nearest(claim.claim_text, claim.evidence_ids))
+            AnswerFault(
+                *(-1, -1, claim.severity == "hard", claim.flag_reason or "", claim.claim_text),
+                self.nearest(claim.claim_text, claim.evidence_ids),
+            )
             for claim in self.flagged_steps
         ]
         fields: dict[str, AnswerFault] = {}
@@ -172,7 +207,9 @@ class _Judged:
             )
             for name, places in self.phantoms.items()
         ]
-        found = sorted([*values, *claims, *fields.values(), *files], key=lambda fault: fault.start)
+        found = sorted(
+            [*values, *tags, *claims, *bare, *fields.values(), *files], key=lambda fault: fault.start
+        )
         return [*(one for one in found if one.start >= 0), *steps, *(one for one in found if one.start < 0)]
 
     @cached_property
@@ -220,6 +257,40 @@ class _Judged:
             instead = list(dict.fromkeys(alike or [written for _, written in found]))
         return AnswerFault(value.start, value.end, value.hard, value.why, value.text, where, tuple(instead))
 
+    def tag_fault(self, start: int, end: int, missing: Sequence[int | str]) -> AnswerFault:
+        number = next((one for one in missing if isinstance(one, int)), None)
+        given = f"only {self.given} {'was' if self.given == 1 else 'were'} given"
+        note = f"cites source {number}, but {given}" if number else f"cites {missing[0]}, which was not given"
+        return AnswerFault(start, end, True, "phantom_citation", self.answer[start:end], note=note)  # noqa: FBT003
+
+    def only_tag(self, claim: ClaimCheck) -> bool:
+        """Say whether all that is wrong with a claim is its mark of citation, which is listed by itself."""
+        tagged = any(claim.start <= mark.start < claim.end for mark in self.phantom_tags)
+        return tagged and not (claim.invented or claim.misplaced or claim.force)
+
+    def claim_fault(self, flag: ClaimVerification, claim: ClaimCheck, where: TextPlace | None) -> AnswerFault:
+        """Return what is wrong with a claim; the names that its source gives instead of its own, as for values."""
+        why, instead = flag.flag_reason or "", []
+        if where:
+            changes = word_diff(self.text_at(where), claim.text)
+            instead = [
+                old["text"].strip()
+                for old, new in pairwise(changes)
+                if (old["operation"], new["operation"]) == ("delete", "insert")
+                and re.search(r"\b[A-Z]", new["text"])
+                and len(old["text"]) <= _NAME
+            ][:_TRUTHS]
+        elif why == "partial_support":
+            why = "unsupported"
+        if claim.misplaced:
+            why = "said_of_something_else"
+        elif claim.force:
+            why = "weaker_in_sources"
+        elif claim.invented:
+            why = "other_name" if instead else "unknown_name"
+        hard = flag.severity == "hard"
+        return AnswerFault(claim.start, claim.end, hard, why, claim.text, where, tuple(instead))
+
     def runs(self) -> list[dict[str, Any]] | None:
         """Return the answer in runs: of one claim each, or of none, in segments with their marks."""
         if self.response.answer is None:
@@ -236,23 +307,34 @@ class _Judged:
             place = self.rests[number - 1] if number else None
             runs.append(
                 {
+                    "tag": "",
                     "claim": number,
                     "at": self.shown[place] if place else None,
-                    "segments": [
-                        {
-                            "text": part.text,
-                            "kinds": [kind for kind in part.kinds if kind != "claim"],
-                            "title": "; ".join(
-                                dict.fromkeys(m.title for m in part.marks if m.kind != "claim")
-                            ),
-                        }
-                        for part in parts
-                    ],
+                    "segments": [part.shown("claim") for part in parts],
                     "first": number not in begun,
                 }
             )
             begun.add(number)
         return runs
+
+    def blocks(self, runs: Sequence[View]) -> list[View] | None:
+        """Return the runs between the tags of the answer's Markdown; None where it is shown as it is written."""
+        found = blocks(self.answer, [(mark.start, mark.end) for mark in self.marks()])
+        parts = [(run, part) for run in runs for part in run["segments"]]
+        starts = [*accumulate((len(part["text"]) for _, part in parts), initial=0)]
+        shown: list[View] = []
+        begun: set[int | None] = set()
+        for block in found or ():
+            if block.tag is not None:
+                shown.append({"tag": block.tag})
+            for n in range(bisect_right(starts, block.start) - 1, bisect_left(starts, block.end)):
+                run, part = parts[n]
+                text = part["text"][max(0, block.start - starts[n]) : block.end - starts[n]]
+                claim = run["claim"] if text.strip() else None  # a link has a text
+                first = claim is not None and claim not in begun
+                begun.add(claim)
+                shown.append(run | {"claim": claim, "first": first, "segments": [part | {"text": text}]})
+        return shown or None
 
     def marks(self) -> Iterator[TextMark]:
         for claim in self.claims:
@@ -264,6 +346,11 @@ class _Judged:
             yield TextMark(value.start, value.end, "value" if value.hard else "soft", label(value.why))
         for start, end in self.fields:
             yield TextMark(start, end, "name", label("unverified_field"))
+        for mark in self.phantom_tags:
+            note = self.tag_fault(mark.start, mark.end, mark.missing).note
+            yield TextMark(mark.start, mark.end, "hard", note)
+        for start, end in self.untagged:
+            yield TextMark(start, end, "soft", label("source_tags_missing"))
         for start, end in chain.from_iterable(self.phantoms.values()):
             yield TextMark(start, end, "hard", label(ReasonCode.PHANTOM_SOURCE))
         yield from hidden_marks(self.answer)
@@ -279,6 +366,7 @@ class _Judged:
             "source": self.names[where.text] if where else None,
             "says": self.text_at(where) if where else None,
             "instead": list(fault.instead),
+            "note": fault.note,
             "at": self.shown[where] if where else None,
         }
 
@@ -326,10 +414,66 @@ class _Judged:
             nearest = transcript[place.start : place.end] if place else None
             changes = [] if nearest is None else word_diff(nearest, quote)
             rows.append(
-                {"domain": domain, "quote": quote, "why": one.why, "nearest": nearest, "changes": changes}
+                {
+                    "domain": domain,
+                    "quote": quote,
+                    "why": one.why,
+                    "nearest": nearest,
+                    "changes": changes,
+                    "segments": [],
+                }
             )
         found, left = grounding.stats.validated_count, max(0, len(rejected) - _MOST)
-        return {"quotes": rows, "quotes_found": found, "quotes_left": left}
+        negated = self.negated_quotes(grounding, places)
+        return {"quotes": [*negated, *rows], "quotes_found": found, "quotes_left": left}
+
+    def negated_quotes(self, grounding: QuoteGrounding, places: Places) -> list[dict[str, Any]]:
+        """Return the quotes that stand behind a negation, each in its sentence with the negation marked."""
+        transcript, rows = self.response.transcript or "", []
+        for note in grounding.polarity[:_MOST]:
+            quote = grounding.validated[note.domain][note.index]
+            place = places.holding(0, transcript.find(quote)) or places.nearest(quote)
+            said = transcript[place.start : place.end] if place else ""
+            cut = [TextMark(*span, "hard", "negation") for span in negation_places(said)]
+            cut += quote_marks(said, [quote.strip()])
+            row = {"domain": note.domain, "quote": quote, "why": "quote_polarity", "nearest": said}
+            rows.append({**row, "changes": [], "segments": marked_parts(said, cut)})
+        return rows
+
+    def cited(self) -> list[dict[str, Any]]:
+        """Return the cited passages that are not where the answer says, each beside the nearest one of its file."""
+        report, rows = result_of(self.reading.sources), []
+        for source, (_, result) in zip(
+            self.response.sources or (), report.results if report else (), strict=False
+        ):
+            if not result.exists or False not in (result.snippet_valid, result.lines_match):
+                continue
+            file = canonical_file(source.file)
+            chunks = [one for one in self.response.chunks or () if canonical_file(one.file) == file]
+            texts = [one.content for one in chunks]
+            place = Places(texts).nearest(source.snippet) if source.snippet else None
+            nearest = texts[place.text][place.start : place.end] if place else None
+            ends = source.start_line or source.end_line, source.end_line or source.start_line
+            rows.append(
+                {
+                    "file": source.file,
+                    "snippet": source.snippet,
+                    "lines": _lines(*ends),
+                    "given": [_lines(one.start_line, one.end_line) for one in chunks[:_TRUTHS]],
+                    "nearest": nearest,
+                    "changes": word_diff(nearest, source.snippet or "") if nearest else [],
+                }
+            )
+        return rows[:_MOST]
+
+    def stale(self) -> list[dict[str, str]]:
+        """Return the files that have changed since they were indexed, with both revisions."""
+        report = result_of(self.reading.index)
+        found = [warning.details or {} for warning in report.warnings] if report else []
+        return [
+            {"file": one["file"], "indexed": ", ".join(one["indexed"]), "current": one["current"]}
+            for one in found[:_MOST]
+        ]
 
     def entities(self) -> list[dict[str, Any]]:
         """Return what the answer names, each with what the corpus holds of it; what is missing comes first."""
@@ -345,6 +489,11 @@ class _Judged:
                 role, confidence = part(entry, "role"), f"confidence {part(entry, 'confidence')}"
                 holds = f"role {role}, {confidence}" if role else confidence
             why = missing.get(position)
+            if entry is None and index:
+                near = [
+                    name for name, *_ in process.extract(entity.id, [*index], limit=_NEAR, score_cutoff=_LIKE)
+                ]
+                holds = f"nothing of it; nearest: {', '.join(near)}" if near else None
             rows.append(
                 {"id": entity.id, "name": entity.name, "role": entity.role, "why": why, "holds": holds}
             )
@@ -358,7 +507,9 @@ class _Judged:
         truths = self.facts.relations or self.response.relations
         stated: dict[frozenset[str], list[str]] = {}
         for truth in truths or ():
-            stated.setdefault(_pair(truth), []).append(_relation(truth))
+            pair = _pair(truth)
+            for ends in dict.fromkeys((pair, *(frozenset((end,)) for end in pair))):
+                stated.setdefault(ends, []).append(_relation(truth))
         wrong: dict[int, list[str]] = {}
         for violation in result.violations:
             wrong.setdefault(violation.index, []).append(str(violation.reason))
@@ -366,15 +517,13 @@ class _Judged:
             {
                 "says": _relation(claim),
                 "why": wrong.get(n, []),
-                "holds": stated.get(_pair(claim), [])[:_TRUTHS],
+                "holds": next(
+                    (held for ends in _ends(claim) if (held := stated.get(ends, [])[:_TRUTHS])), []
+                ),  # of the two, else of one of them
             }
             for n, claim in enumerate(given)
         ]
         return sorted(rows, key=lambda row: not row["why"])[:_MOST]
-
-
-def _claim_fault(claim: ClaimVerification, start: int, end: int, where: TextPlace | None) -> AnswerFault:
-    return AnswerFault(start, end, claim.severity == "hard", claim.flag_reason or "", claim.claim_text, where)
 
 
 def _is_step(claim: ClaimVerification) -> bool:
@@ -390,6 +539,15 @@ def _values(text: str) -> Iterator[tuple[str, str]]:
 
 def _pair(relation: object) -> frozenset[str]:
     return frozenset((comparable(part(relation, "subject")), comparable(part(relation, "object"))))
+
+
+def _ends(relation: object) -> tuple[frozenset[str], ...]:
+    ends = (frozenset((comparable(part(relation, name)),)) for name in ("subject", "object"))
+    return (_pair(relation), *ends)
+
+
+def _lines(start: int | None, end: int | None) -> str:
+    return f"lines {start} to {end}" if start is not None else ""
 
 
 def _relation(relation: object) -> str:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from groundwire.console.words import TextMark, hidden_marks, label, quote_marks, segments, word_diff
+from groundwire.console.words import TextMark, hidden_marks, label, marked_parts, quote_marks, word_diff
 from groundwire.messages.base import format_time
 from groundwire.review.model import Item, Nearest, Page, Related, SourceRecord
 
@@ -75,12 +75,12 @@ def marked(decision: DecisionView, text: str | None) -> dict[str, Any]:
         for mark in sorted(marks)
         if text[mark.start : mark.end]
     ]
-    cut = segments(text, [*marks, *hidden_marks(text)])
-    found = [{"text": part.text, "kinds": part.kinds, "title": part.title} for part in cut]
+    found = marked_parts(text, [*marks, *hidden_marks(text)])
     return {"segments": found, "legend": list({tuple(entry.items()): entry for entry in legend}.values())}
 
 
 def checks(decision: DecisionView) -> list[dict[str, str]]:
+    flagged = any(check.startswith(("flagged_claims", "critical_gap")) for check in decision["checks_failed"])
     return [
         {
             "result": result,
@@ -89,6 +89,7 @@ def checks(decision: DecisionView) -> list[dict[str, str]]:
         }
         for result in ("failed", "passed", "skipped")
         for name, _, detail in (check.partition(": ") for check in decision[f"checks_{result}"])
+        if not (flagged and name == "values_supported")  # a wrong value of a claim is no fine value
     ]
 
 
@@ -153,6 +154,7 @@ def _said(value: object) -> str:
 def related(claims: Sequence[Related]) -> list[dict[str, Any]]:
     return [
         {"name": one.name, "id": one.decision_id, "state": one.state or None, "excerpt": one.excerpt}
+        | {"reason_code": one.reason_code or None}
         for one in claims
     ]
 
@@ -165,8 +167,8 @@ def source(decision: Mapping[str, Any], record: SourceRecord) -> dict[str, Any] 
         "name": decision["source"],
         "total": record.approved + record.blocked,
         "facts": [
-            {"name": "approved so far", "value": record.approved},
-            {"name": "blocked so far", "value": record.blocked},
+            {"name": "approved", "value": record.approved},
+            {"name": "blocked", "value": record.blocked},
             {"name": "approved by people", "value": record.human_approved},
             {"name": "rejected by people", "value": record.human_rejected},
         ],

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from groundwire.console import evidence, queue
 from groundwire.console.answer import show_original
-from groundwire.console.outbox import NOT_DONE, OrderState, Outbox, OutboxEntry, doing, undo_left
+from groundwire.console.outbox import NOT_DONE, OrderState, Outbox, OutboxEntry, doing, done_to, undo_left
 from groundwire.console.site import Call, PageAnswer
 from groundwire.console.words import NONE, label, moment
 from groundwire.library.dedup import DedupChecker
@@ -91,12 +91,17 @@ async def describe(
     text = evidence.text_of(decision)
     memories = await memory_rows(call, item, text)
     parts = evidence.item_parts(item, memories, call.site.board.dependents(call.scope, item.current))
+    seen = await call.site.cited.of(decision)
+    for cited in parts["citations"]:
+        cited["seen"] = seen.get(f"{cited['type']}:{cited['value']}")
     return {
         "id": decision["decision_id"],
         "revision": decision["revision"],
         **{name: decision[name] for name in ("subject_id", "kind", "tenant_id", "user_id", "verdict")},
         **{name: decision[name] for name in ("reason", "reason_code", "memory_type", "decided_at")},
+        "headline": row.headline if item.is_current else decision["reason_code"],
         "risk": row.risk.level if item.pending else None,
+        "careful": row.risk.level == "high" or bool(conflicts(memories)),
         "age_seconds": max(0, round((call.site.clock() - row.since).total_seconds())),
         **parts,
         "original": await show_original(call.site.read, decision, call.site.policy),
@@ -127,7 +132,7 @@ def decision_form(call: Call, item: Item, memories: Sequence[Mapping[str, Any]])
         possible.append("replace")
     return {
         "allowed": possible,
-        "why_not": "You may look, and not decide." if read_only else why_not(item, entry),
+        "why_not": "You have read-only access." if read_only else why_not(item, entry),
         "standing": _standing(call, item),
         "newer": None if item.is_current else row.decision_id,
         "follows": item.decision["conflicting_memory_id"] if follows else None,
@@ -192,12 +197,12 @@ def why_not(item: Item, entry: OutboxEntry | None) -> str | None:
     if entry is not None:
         return f"This was {doing(entry)}."
     if not item.is_current:
-        return f"This is revision {item.decision['revision']}; it was decided again since."
+        return f"This is revision {item.decision['revision']}. A newer decision exists."
     if item.decision["reason_code"] == "pending_duplicate":
         words = ", which has other words" if (item.decision["similarity_score"] or 1) < 1 else ""
-        return f"It follows another item that waits{words}: decide that one."
+        return f"This item repeats one that is waiting{words}: decide that one."
     if not allowed(item, entry):
-        return "There is nothing to decide here."
+        return "Nothing to decide."
     return None
 
 
@@ -208,8 +213,10 @@ def conflict(call: Call, item: Item, action: str, revision: int) -> Problem | No
         return changed(item, revision)
     entry = call.site.outbox.on(item.decision_id)
     if entry is not None:
-        return problem("An action is on its way.", f"{entry.order.person.name} was first.")
-    return problem("That cannot be done with it.", "Reload to see its state.")
+        return problem(
+            f"{entry.order.person.name} already {done_to(entry)} this.", "Your decision was not sent."
+        )
+    return problem("You cannot do that with this item.", "Refresh the page to see its state.")
 
 
 def is_free(call: Call, item: Standing, action: str, revision: int) -> bool:
@@ -229,7 +236,7 @@ def changed(item: Item, revision: int) -> Problem:
     if latest is not None:
         at = moment(format_time(latest.decided_at))
         changes.append({"what": "decided", "was": "", "now": f"by {latest.reviewer or 'the gate'}, {at}"})
-    return problem("It has changed.", "These are the changes.", changes)
+    return problem("This item has changed.", "See what is new, then decide.", changes)
 
 
 def speculation(content: str, policy: Policy) -> Problem | None:

@@ -271,9 +271,9 @@ _STATE_TEXTS: Final = {
     OrderState.APPLIED: "{done}",
     OrderState.UNDONE: "Undone",
     OrderState.REFUSED: "Refused by the gate",
-    OrderState.STALE: "Not done, it changed meanwhile",
-    OrderState.FAILED: "Not sent, try again",
-    OrderState.UNANSWERED: "Sent, the gate has not answered",
+    OrderState.STALE: "Not done: the item changed first",
+    OrderState.FAILED: "Not sent: try again",
+    OrderState.UNANSWERED: "Sent: the gate has not answered",
     OrderState.DROPPED: "Not retracted: the new claim was not approved",
 }
 
@@ -300,7 +300,7 @@ def action_row(entries: Sequence[OutboxEntry], now: datetime) -> dict[str, Any]:
     done = "Edited and approved" if record.action == "edit" else _DONE[record.action].capitalize()
     text = _STATE_TEXTS[first.state].format(done="Replaced" if replacing else done)
     if order.after and first.state in NOT_DONE - {OrderState.UNDONE, OrderState.DROPPED}:
-        text = f"The new claim is approved, and the old one still stands: {text}"
+        text = f"The new claim is approved, and the old one too: {text}"
     return {
         "action_id": order.action_id,
         "batch": order.batch,
@@ -325,8 +325,12 @@ def undo_left(entry: OutboxEntry | None, now: datetime) -> int | None:
     return max(0, math.ceil((entry.due - now).total_seconds()))
 
 
+def done_to(entry: OutboxEntry) -> str:
+    return _DONE[entry.order.record.action]
+
+
 def doing(entry: OutboxEntry | None) -> str | None:
     if entry is None:
         return None
-    done = f"{_DONE[entry.order.record.action]} by {entry.order.person.name}"
+    done = f"{done_to(entry)} by {entry.order.person.name}"
     return done if entry.state is OrderState.HELD else f"{done}; waiting for the gate"

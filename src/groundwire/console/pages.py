@@ -381,7 +381,7 @@ def _required(site: Site, request: Request) -> Identity:
 def _require_right(identity: Identity, route: PageRoute) -> None:
     """Refuse actions to who may only look; handlers restrict the items to what their person sees."""
     if route.decides and identity.person.read_only:
-        raise HTTPException(403, "You may look, and not decide.")
+        raise HTTPException(403, "You have read-only access.")
 
 
 def _is_own_page(request: Request, identity: Identity, token: str) -> bool:
@@ -404,11 +404,11 @@ def _session_ended(
         action, query = typed_fields(sent)["action"], str(sent.get("query", ""))
         opened = f"do={action}" if action in ("edit", "reject", "replace", "retract") else ""
         back = with_query(place, "&".join(part for part in (opened, query_back(query)) if part))
-    title, text, status = "Not signed in", "Your session is over, so nothing was done.", 401
+    title, text, status = "Not signed in", "Your session has ended, so nothing was done.", 401
     if identity is None:
         remember_place(request.session, back)
     else:
         title, status = "Refused", 403
-        text = "This page is of an earlier session, or the request came from elsewhere: nothing was done."
+        text = "This page belongs to an earlier session, or the request came from another site. Nothing was done."
     data = {"title": title, "text": text, "back": back, "typed": draft}
     return page(site, request, identity, "ended.html", data, status)

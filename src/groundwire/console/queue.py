@@ -193,6 +193,7 @@ def list_row(call: Call, row: Row) -> dict[str, Any]:
         "subject_id": row.subject_id,
         "excerpt": call.site.excerpts.of(row),
         "reason_code": row.reason_code,
+        "headline": row.headline,
         "source": row.source,
         "decided_at": format_time(row.since),
         "age_seconds": max(0, round((call.site.clock() - row.since).total_seconds())),

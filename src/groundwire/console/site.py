@@ -15,6 +15,7 @@ from starlette.requests import Request
 
 from groundwire.console.answer import Excerpts
 from groundwire.console.auth import Authenticator, Identity, OneTimeLinks, OpenId, Sessions, TokenReader
+from groundwire.console.cited import CitedTexts
 from groundwire.console.guard import Rates
 from groundwire.console.live import ChangeStream, Locks, MemoryLocks, MemoryShared, Shared
 from groundwire.console.outbox import Outbox, ReviewOrder, ReviewSender
@@ -26,6 +27,7 @@ from groundwire.policy import Policy
 from groundwire.review.board import Board
 from groundwire.review.originals import RecordReader
 from groundwire.review.permissions import Permissions, ViewScope
+from groundwire.verify.citations import CitationVerifier
 
 Fields = TypeVar("Fields", bound=BaseModel)
 _NAMED: Final = {"missing": "missing", "extra_forbidden": "unknown"}
@@ -44,6 +46,7 @@ class Parts:
     policy: Policy = field(default_factory=Policy)
     tokens: TokenReader | None = None  # None: no API token is accepted
     read: RecordReader | None = None  # None: answers of responses are not shown
+    verifier: CitationVerifier | None = None  # None: what citations name is not shown
     locks: Locks | None = None  # None: kept in this process, as are ended sessions
     shared: Shared | None = None
     stale_since: Callable[[], datetime | None] = lambda: None
@@ -60,7 +63,7 @@ class Site:
         self.board, self.permissions, self.policy = parts.board, parts.permissions, parts.policy
         self.stale_since, self.caught_up, self.clock = parts.stale_since, parts.caught_up, clock
         self.review_ttl, self.read = parts.review_ttl, parts.read
-        self.excerpts = Excerpts(parts.read)
+        self.excerpts, self.cited = Excerpts(parts.read), CitedTexts(parts.verifier)
         self.outbox = Outbox(parts.reviews, self.unchanged, timedelta(seconds=settings.undo_seconds), clock)
         self.locks = parts.locks or MemoryLocks(timedelta(seconds=settings.lock_seconds), clock)
         self.shared = parts.shared or MemoryShared(clock)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
 from math import log
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rapidfuzz.distance import Indel
 
@@ -41,7 +41,7 @@ def label(code: object) -> str:
 
 
 def waits_for(dependency: str) -> str:
-    return _WAITS.get(dependency, "It waits for something that this console does not know.")
+    return _WAITS.get(dependency, "The worker waits, and this console does not know why.")
 
 
 def measured(value: float | None) -> str:
@@ -95,9 +95,11 @@ class Segment:
     def kinds(self) -> list[str]:
         return list(dict.fromkeys(mark.kind for mark in self.marks))
 
-    @property
-    def title(self) -> str:
-        return "; ".join(dict.fromkeys(mark.title for mark in self.marks))
+    def shown(self, hidden: str = "") -> dict[str, Any]:
+        """Return what a page shows of it, as JSON values; marks of the kind `hidden` are left out."""
+        marks = [mark for mark in self.marks if mark.kind != hidden]
+        titles = "; ".join(dict.fromkeys(mark.title for mark in marks))
+        return {"text": self.text, "kinds": list(dict.fromkeys(mark.kind for mark in marks)), "title": titles}
 
 
 def segments(text: str, marks: Iterable[TextMark]) -> list[Segment]:
@@ -122,6 +124,10 @@ def segments(text: str, marks: Iterable[TextMark]) -> list[Segment]:
         order = sorted(active, key=lambda span: (span.start - span.end, span.start, span.kind))
         found.append(Segment(text[start:end], tuple(order)))
     return found
+
+
+def marked_parts(text: str, marks: Iterable[TextMark]) -> list[dict[str, Any]]:
+    return [part.shown() for part in segments(text, marks)]
 
 
 _BREAKS: Final = re.compile("[\\r\\v\\f\\x85\\u2028\\u2029]")
@@ -150,7 +156,10 @@ def word_diff(old: str, new: str) -> list[dict[str, str]]:
     changes: list[tuple[str, str]] = []
     taken = put = ""
     for code in Indel.opcodes(before, after):
-        if code.tag != "equal":
+        between = (
+            (taken or put) and code.src_end < len(before) and "".join(before[code.src_start : code.src_end])
+        )
+        if code.tag != "equal" or (between and between.isspace()):  # words that go together stay together
             taken += "".join(before[code.src_start : code.src_end])
             put += "".join(after[code.dest_start : code.dest_end])
             continue
@@ -192,6 +201,10 @@ class Places:
                 held = self._holding.setdefault(word, [])
                 if len(held) <= _KEPT:
                     held.append(at)
+
+    def holding(self, text: int, at: int) -> TextPlace | None:
+        """Return the sentence in which a character of a text stands."""
+        return next((one for one in self._spans if one.text == text and one.start <= at < one.end), None)
 
     def nearest(self, phrase: str, within: Collection[int] | None = None) -> TextPlace | None:
         """Return the place that says most of a phrase, as many sentences as it has; None where none says enough.

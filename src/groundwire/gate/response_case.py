@@ -112,7 +112,7 @@ class ResponseCase(Case):
             ReasonCode.INTERNAL_ERROR: INTERNAL in self.broken,
             ReasonCode.CHECK_UNAVAILABLE: unavailable,
             ReasonCode.GROUNDING_UNATTESTED: self.grounding_attested is False,
-            ReasonCode.FLAGGED_CLAIMS: self.warnings,
+            ReasonCode.WARNINGS: self.warnings,
             ReasonCode.VERIFICATION_BYPASSED: self.bypassed,
             ReasonCode.LOW_CONFIDENCE: self.confidence < SUFFICIENT,
             ReasonCode.NOTHING_TO_GROUND_ON: not self.reading.grounded_on_something,

@@ -428,7 +428,10 @@ VERDICTS: Final[Sequence[tuple[IngestionTier, ReasonCode]]] = (
     (_REVIEW, ReasonCode.UNVERIFIED_FIELDS),
     (_REVIEW, ReasonCode.STALE_INDEX),
     (_REVIEW, ReasonCode.QUOTES_REJECTED),
+    (_REVIEW, ReasonCode.QUOTE_POLARITY),
     (_REVIEW, ReasonCode.FLAGGED_CLAIMS),
+    (_REVIEW, ReasonCode.SOURCE_TAGS_MISSING),
+    (_REVIEW, ReasonCode.WARNINGS),
     (_REVIEW, ReasonCode.VERIFICATION_BYPASSED),
     (_REVIEW, ReasonCode.LOW_CONFIDENCE),
     (_REVIEW, ReasonCode.NOTHING_TO_GROUND_ON),
@@ -524,7 +527,10 @@ RESPONSE_CHECKS: Final[Sequence[Check]] = (
         "source_tags_present",
         failures=_tag_failures,
         warnings=lambda found: found.warnings,
-        rules=(Rule(_REVIEW, ReasonCode.PHANTOM_SOURCE, lambda found, _: found.phantom),),
+        rules=(
+            Rule(_REVIEW, ReasonCode.PHANTOM_SOURCE, lambda found, _: found.phantom),
+            Rule(_REVIEW, ReasonCode.SOURCE_TAGS_MISSING, lambda found, _: found.missing),
+        ),
         compared=lambda found: found.tags,
     ),
     Check(
@@ -540,6 +546,7 @@ RESPONSE_CHECKS: Final[Sequence[Check]] = (
                 lambda found, policy: policy.evidence_quote_fail_on_all_rejected and found.failure,
             ),
             Rule(_REVIEW, ReasonCode.QUOTES_REJECTED, lambda found, _: found.stats.rejected_count),
+            Rule(_REVIEW, ReasonCode.QUOTE_POLARITY, lambda found, _: found.polarity),
         ),
         compared=_rests_on_quotes,
         section=(
@@ -581,6 +588,7 @@ RESPONSE_CHECKS: Final[Sequence[Check]] = (
         "values_supported",
         failures=lambda found: [f"values_unsupported: {found.faults}"] if found.faults else (),
         warnings=lambda found: found.warnings,
+        rules=(Rule(_REVIEW, ReasonCode.FLAGGED_CLAIMS, lambda found, _: found.faults),),
         compared=lambda found: found.found,
     ),
     Check(

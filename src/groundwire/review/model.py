@@ -18,31 +18,34 @@ from groundwire.messages.topics import TopicName
 Level = Literal["high", "medium", "low"]
 LEVELS: Final[tuple[Level, ...]] = ("high", "medium", "low")
 _ORDER: Final[tuple[tuple[ReasonCode, Level, str], ...]] = (
-    (ReasonCode.CONFLICTING_NEAR_DUPLICATE, "high", "contradicts a memory that is approved or waits"),
+    (ReasonCode.CONFLICTING_NEAR_DUPLICATE, "high", "contradicts an approved or pending memory"),
     (ReasonCode.PREVIOUSLY_REJECTED, "high", "similar to a text that a person rejected"),
     (ReasonCode.HIDDEN_TEXT, "high", "contains hidden characters"),
     (ReasonCode.CRITICAL_GAP, "high", "a critical statement is not supported by the evidence"),
     (ReasonCode.PHANTOM_SOURCE, "high", "names a source that does not exist"),
     (ReasonCode.SNIPPET_MISMATCH, "high", "quotes what the source does not say"),
     (ReasonCode.QUOTES_REJECTED, "high", "quotes are not in their source"),
+    (ReasonCode.QUOTE_POLARITY, "high", "a quote leaves out a negation of the transcript"),
     (ReasonCode.INTERNAL_ERROR, "high", "a check failed, so it was not fully checked"),
     (ReasonCode.CHECK_UNAVAILABLE, "high", "a check was not available"),
     (ReasonCode.DEDUP_UNAVAILABLE, "high", "could not be compared with what is stored"),
     (ReasonCode.OVERRULED, "medium", "blocked by the gate; a person put it back for review"),
     (ReasonCode.DERIVED_FROM_UNAPPROVED, "medium", "based on a claim that is not approved"),
-    (ReasonCode.FLAGGED_CLAIMS, "medium", "statements were flagged"),
+    (ReasonCode.FLAGGED_CLAIMS, "medium", "statements are wrong or unsupported"),
     (ReasonCode.CITATION_IRRELEVANT, "medium", "the citation is about something else"),
     (ReasonCode.CITATION_UNVERIFIED, "medium", "the citation could not be verified"),
     (ReasonCode.SOURCE_UNATTESTED, "medium", "claims a trusted source without a signature"),
-    (ReasonCode.GROUNDING_UNATTESTED, "medium", "what the model was given is not signed"),
-    (ReasonCode.VERIFICATION_BYPASSED, "medium", "its statements were not verified, as its sender asked"),
+    (ReasonCode.GROUNDING_UNATTESTED, "medium", "the sources are not signed"),
+    (ReasonCode.VERIFICATION_BYPASSED, "medium", "its sender switched verification off"),
+    (ReasonCode.SOURCE_TAGS_MISSING, "medium", "statements have no citation"),
+    (ReasonCode.WARNINGS, "medium", "a check warned"),
     (ReasonCode.UNVERIFIED_FIELDS, "medium", "names fields that the sources do not have"),
     (ReasonCode.STALE_INDEX, "medium", "based on an outdated index"),
     (ReasonCode.LOW_CONFIDENCE, "medium", "confidence is low"),
     (ReasonCode.TECHNICAL_HEDGE, "low", "worded as uncertain"),
     (ReasonCode.NOTHING_TO_GROUND_ON, "low", "there was nothing to check it against"),
-    (ReasonCode.UNGROUNDED, "low", "names no source"),
-    (ReasonCode.AI_SYNTHESIS_HELD, "low", "written by a model; held by policy"),
+    (ReasonCode.UNGROUNDED, "low", "no evidence"),
+    (ReasonCode.AI_SYNTHESIS_HELD, "low", "written by AI; held by policy"),
     (ReasonCode.PENDING_DUPLICATE, "low", "says the same as another pending item"),
 )
 WAITING: Final = tuple(str(code) for code, _, _ in _ORDER)
@@ -53,9 +56,7 @@ _CHECKS: Final = {
     "hedge_words_detected": ReasonCode.TECHNICAL_HEDGE,
     "phantom_file": ReasonCode.PHANTOM_SOURCE,
     "previously_rejected_unavailable": ReasonCode.DEDUP_UNAVAILABLE,
-    "quote_polarity": ReasonCode.FLAGGED_CLAIMS,
     "source_tag_phantom": ReasonCode.PHANTOM_SOURCE,
-    "source_tags_missing": ReasonCode.FLAGGED_CLAIMS,
     "values_unsupported": ReasonCode.FLAGGED_CLAIMS,
 }
 """Reasons of equal weight for failed checks; others have the name of a reason, or end in `_unavailable`."""
@@ -71,12 +72,17 @@ _BLOCKED: Final = {"retracted": "retracted", "human_rejected": "rejected"}
 
 @dataclass(frozen=True, slots=True)
 class Risk:
+    """How grave something is; `code` is the reason that makes it so, empty where that is unknown."""
+
     rank: int
     level: Level
     why: str
+    code: str = ""
 
 
-_RISKS: Final = {str(code): Risk(rank, level, why) for rank, (code, level, why) in enumerate(_ORDER, start=1)}
+_RISKS: Final = {
+    str(code): Risk(rank, level, why, str(code)) for rank, (code, level, why) in enumerate(_ORDER, start=1)
+}
 
 
 _UNKNOWN: Final = Risk(0, "high", "unknown reason")
@@ -155,6 +161,11 @@ class Row:
     excerpt: str
     risk: Risk
 
+    @property
+    def headline(self) -> str:
+        """The gravest reason for which it waits: one that the tree gives first may hide a contradiction."""
+        return (self.verdict == Verdict.REVIEW and self.risk.code) or self.reason_code
+
 
 @dataclass(frozen=True, slots=True)
 class Revision:
@@ -199,6 +210,7 @@ class Related:
     decision_id: str | None = None
     state: str = ""
     excerpt: str = ""
+    reason_code: str = ""
 
 
 @dataclass(frozen=True, slots=True)

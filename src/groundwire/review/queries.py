@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from groundwire.messages.base import from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import Kind, Verdict
-from groundwire.review.model import Query, Row, Sort, risk_at
+from groundwire.review.model import Query, Row, Sort, risk_at, risk_of
 from groundwire.review.permissions import ViewScope
 
 SqlValue = str | int
@@ -155,7 +155,10 @@ def seen(scope: ViewScope, where: Where | None = None, table: str = "items") -> 
 
 
 def filtered(where: Where, query: Query, now: datetime) -> Where:
-    where.equals("items.reason_code", query.reason).equals("items.tenant_id", query.tenant)
+    if query.reason is not None:  # what a list shows of an item is its gravest reason
+        risk = risk_of(query.reason).rank
+        where.add("(items.reason_code = ? OR (items.risk = ? AND items.risk > 0))", query.reason, risk)
+    where.equals("items.tenant_id", query.tenant)
     where.equals("items.user_id", query.user).equals("items.source", query.source)
     where.equals("items.memory_type", query.memory_type)
     where.equals("items.kind", None if query.kind is None else str(query.kind))

@@ -392,7 +392,7 @@ class BoardReads(Store):
         row = as_row(found)
         waits = row.verdict != Verdict.REVIEW or found[WIDTH]
         state = state_of(row.verdict, row.reason_code) if waits else "in review"
-        return Related(name, row.decision_id, state, row.excerpt)
+        return Related(name, row.decision_id, state, row.excerpt, row.reason_code)
 
     def _source_record(self, scope: ViewScope, tenant: str, source: str | None) -> SourceRecord:
         if source is None:

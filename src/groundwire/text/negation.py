@@ -268,6 +268,12 @@ class Clauses:
         return self._whole
 
 
+def negation_places(text: str) -> list[tuple[int, int]]:
+    """Return where negations with a reach stand in a text."""
+    lowered = text.lower()
+    return [one.span() for one in _all(_REACHING, lowered, 0, len(text))] if len(lowered) == len(text) else []
+
+
 def _marks(source: str, start: int, place: int, beyond: int) -> _Marks:
     negations = [found.start() for found in _all(_REACHING, source, start, place)]
     ends = _all(_CLAUSE_END, source, start, beyond) if negations else ()  # what nothing negates needs none

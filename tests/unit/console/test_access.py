@@ -255,7 +255,7 @@ async def test_every_refusal_says_what_it_is_and_why_in_words(room, lead) -> Non
     for path, sent, status, error, said in (
         ("bulk", {"action": "reject", "ids": chosen([pending])}, 400, "", "reason: "),
         ("bulk", {"action": "approve", "ids": many}, 409, "", "confirm: "),
-        (f"items/{old}/actions", ITEM, 409, "", "It has changed."),
+        (f"items/{old}/actions", ITEM, 409, "", "This item has changed."),
         (f"items/{pending}/actions", ITEM | {"action": "edit", "content": "I think it is wet."},
          422, "personal_speculation", "“I think”"),
         (f"items/{pending}/actions", ITEM | {"action": "reject"}, 400, "", "reason: "),

@@ -114,7 +114,7 @@ async def test_an_action_on_an_item_that_changed_is_refused_with_the_change(room
     assert answer.one(id="item")["data-address"] == f"/items/{new}?seen=1&kind=claim"
     for page in (answer, again):
         problem = page.one(id="problem").text
-        assert "It has changed." in problem
+        assert "This item has changed." in problem
         assert "2026-01-31 11:00 UTC" in problem
         assert "2026-01-31T11:00" not in problem
     assert later.all(id="problem") == []
@@ -127,7 +127,7 @@ async def test_the_first_who_acts_counts_and_stops_where_the_item_changes_or_is_
         assert (await room.act(decision_id)).status_code == 202
         second = await room.act(decision_id, who="ana-token", action="reject", reason="other")
         assert second.status_code == 409
-        assert "lead" in second.json()["problem"]["text"]
+        assert second.json()["problem"]["title"] == "lead already approved this."
     room.add(approved("c-1", revision=2, reason_code="human_approved"))
     await room.released()
     room.settle("c-2")
@@ -210,7 +210,7 @@ async def test_who_opens_an_item_is_named_to_others_for_a_while_and_hinders_nobo
                 seen.append((await ana.get("/api/queue")).json()["items"][0]["reviewing"])
         assert seen == ["lead", None]
         await lead.post(path, json={})
-        assert "Being reviewed by lead" in (await ana.html(f"/items/{decision_id}")).one(id="reviewing").text
+        assert "lead has this item open" in (await ana.html(f"/items/{decision_id}")).one(id="reviewing").text
         assert (await ana.post(path, json={})).json() == {"reviewing": "lead"}
         await room.act(decision_id)
         assert (await ana.post(path, json={})).json() == {"reviewing": None}

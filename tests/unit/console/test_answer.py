@@ -11,6 +11,7 @@ from rich.console import Console
 
 from groundwire.cli.review_text import print_original
 from groundwire.console.answer import Excerpts, answer_view
+from groundwire.console.markdown import blocks
 from groundwire.console.words import Places
 from groundwire.messages.base import sha256_hex
 from groundwire.messages.records import LlmResponse
@@ -32,7 +33,8 @@ TRANSCRIPT = "Ada: The kiln has never cracked in nine winters. Bo: We sweep it o
 
 def response(**changes):
     base = {"response_id": "r1", "tenant_id": "acme", "user_id": "ana", "answer": ANSWER, "query": "How hot?"}
-    return LlmResponse.model_validate(base | {"context": SOURCES} | changes)
+    given = base | {"context": SOURCES} | changes
+    return LlmResponse.model_validate({name: value for name, value in given.items() if value is not None})
 
 
 def shown(**changes):
@@ -111,6 +113,63 @@ def test_quotes_entities_and_relations_stand_beside_what_the_transcript_and_the_
     assert (relation["why"], relation["holds"]) == (["version_mismatch"], ["kiln stands in Delft (2)"])
 
 
+def test_a_quote_behind_a_negation_stands_in_its_sentence_with_the_negation_marked() -> None:
+    view = shown(transcript=TRANSCRIPT, evidence={"care": ["cracked in nine winters"]})
+    (quote,) = view["quotes"]
+    assert (quote["why"], quote["nearest"]) == (
+        "quote_polarity",
+        "Ada: The kiln has never cracked in nine winters.",
+    )
+    marked = [part["text"] for part in quote["segments"] if "hard" in part["kinds"]]
+    assert marked == ["never"]
+
+
+CHUNK = {
+    "chunk_id": "k",
+    "file": "kiln.py",
+    "content": "heat = 30\nfire(heat)",
+    "start_line": 1,
+    "end_line": 2,
+}
+
+
+def test_a_cited_passage_that_differs_stands_beside_the_nearest_one_and_a_stale_file_with_both_revisions() -> (
+    None
+):
+    source = {"file": "kiln.py", "snippet": "heat = 300", "start_line": 4, "end_line": 5}
+    view = shown(
+        chunks=[CHUNK | {"revision": "r1"}],
+        sources=[source],
+        current_revisions={"kiln.py": "r2"},
+        context=None,
+    )
+    (cited,), (stale,) = view["cited"], view["stale"]
+    new = "".join(one["text"] for one in cited["changes"] if one["operation"] == "insert")
+    assert (cited["lines"], cited["given"], new) == ("lines 4 to 5", ["lines 1 to 2"], "300")
+    assert (stale["file"], stale["indexed"], stale["current"]) == ("kiln.py", "r1", "r2")
+
+
+def test_a_tag_of_a_source_that_was_not_given_is_marked_and_a_wrong_name_has_that_of_the_source() -> None:
+    chunk = CHUNK | {"content": "The kiln was built by Lena Vogt in Delft."}
+    view = shown(answer="The kiln was built by Karl Meyer in Delft [source:7].", chunks=[chunk], context=None)
+    tag = next(fault for fault in view["faults"] if fault["text"] == "[source:7]")
+    name = fault_of(view, "Karl Meyer")
+    assert (tag["note"], tag["start"]) == ("cites source 7, but only 1 was given", 42)
+    assert (name["why"], name["instead"]) == ("other_name", ["Lena Vogt"])
+    assert [part["text"] for part in parts_of(view) if "source 7" in part["title"]] == ["[source:7]"]
+
+
+def test_what_the_corpus_holds_is_shown_beside_an_id_that_it_lacks_and_a_relation_of_one_of_the_two() -> None:
+    view = shown(
+        entities=[{"id": "kiln-8"}],
+        corpus_index={"kiln-7": {"confidence": 0.9}},
+        claims=[{"subject": "kiln", "relation": "stands in", "object": "Delft"}],
+        relations=[{"subject": "kiln", "relation": "stands in", "object": "Gouda"}],
+    )
+    assert "kiln-7" in view["entities"][0]["holds"]
+    assert view["relations"][0]["holds"] == ["kiln stands in Gouda"]
+
+
 def test_fields_and_files_that_no_source_has_are_marked_where_they_stand_as_words_and_listed_once() -> None:
     chunk = {"chunk_id": "k", "file": "kiln.py", "content": "def fire(): ...", "start_line": 1, "end_line": 1}
     view = shown(answer="Invalid heat is `id`, and id again. Set the `id` first.", chunks=[chunk])
@@ -126,6 +185,65 @@ def test_fields_and_files_that_no_source_has_are_marked_where_they_stand_as_word
         assert marked == ["lost.py"] * (start is not None)
     view = shown(steps=[{"claim": "The kiln was bought from a circus.", "cites": ["kiln"]}])
     assert fault_of(view, "circus")["start"] is None, "a step of reasoning that does not hold is listed"
+
+
+MARKDOWN = """# Kilns
+
+| kiln | heat |
+|---|---|
+| Delft | 1,500 degrees |
+
+1. The kiln in Delft reaches **1,500 degrees**.
+2. See [here](javascript:alert(1)) and <img src=x>.
+
+```python
+heat = 9
+```
+"""
+
+
+def rendered(view):
+    return "".join(run["tag"] or "".join(part["text"] for part in run["segments"]) for run in view["blocks"])
+
+
+def test_markdown_is_shown_as_blocks_with_the_marks_on_it_and_nothing_else_of_the_answer_as_markup() -> None:
+    view = shown(answer=MARKDOWN)
+    assert {str(run["tag"]) for run in view["blocks"] if "<" in run["tag"]} >= {
+        "<th>",
+        "<td>",
+        "<pre>",
+        "<strong>",
+    }
+    assert "[here](javascript:alert(1)) and <img src=x>" in rendered(view), (
+        "as it is written, and escaped by the page"
+    )
+    assert all("img" not in run["tag"] and "href" not in run["tag"] for run in view["blocks"])
+    marked = [
+        part["text"] for run in view["blocks"] if not run["tag"] for part in run["segments"] if part["kinds"]
+    ]
+    assert sum("1,500" in text for text in marked) == 2
+    assert text_of(view) == MARKDOWN
+    for plain in (
+        "Nothing to mark up.\nReally.",
+        "| a | b |\n|---|---|\n| c | d | never shown |",
+        "*a*\u200b",
+    ):
+        lost = plain.startswith("|")
+        assert (shown(answer=plain)["blocks"] is None) == (lost or "*" not in plain), plain
+
+
+@given(st.text(alphabet="ab1 *_`|-#>\\[]()!<&;:\n~.+\t\u200b", max_size=120))
+def test_blocks_show_every_word_of_an_answer_in_its_order_or_there_are_none(answer) -> None:
+    found = blocks(answer, [])
+    if found is not None:
+        said = "".join(answer[one.start : one.end] for one in found)
+        assert [char for char in said if char.isalnum()] == [char for char in answer if char.isalnum()]
+        assert {str(one.tag) for one in found} <= TAGS
+
+
+BLOCKS = "p ul ol li blockquote pre code strong em s table thead tbody tr th td hr br"
+TAGS = {f"<{name}>" for name in BLOCKS.split()} | {f"</{name}>" for name in BLOCKS.split()}
+TAGS |= {'<p class="heading">', '<div class="table"><table>', "</table></div>", "\n", "None"}
 
 
 def test_another_policy_is_said_and_of_a_record_that_cannot_be_read_back_only_that() -> None:

@@ -91,7 +91,7 @@ async def test_items_shown_in_part_are_left_out_of_approvals_not_of_rejections(r
     assert {row["subject_id"]: row["whole"] for row in rows} == {name: name == "short" for name in texts}
     assert (asked.status_code, done.headers["location"]) == (409, "/")
     assert "Approve 1 item" in Html(asked.text).words
-    assert "short no citation or trusted source low risk ana Water is wet." in Html(asked.text).words
+    assert "short no evidence low risk ana Water is wet." in Html(asked.text).words
     assert [one["state"] for one in refused] == ["partly_shown"] * 3
     assert rejected.status_code == 202
 
@@ -198,12 +198,12 @@ async def test_the_confirming_page_names_all_and_sums_them_by_reason_and_risk(ro
 
 async def test_a_high_risk_is_left_out_of_a_bulk_and_decided_on_its_own_page_only() -> None:
     for grave, why in (
-        ({"reason_code": "phantom_source"}, "its risk is high"),
+        ({"reason_code": "phantom_source"}, "high risk"),
         ({"reason_code": "conflicting_near_duplicate"}, "it contradicts a memory"),
-        ({"checks_failed": ["snippet_mismatch: a.py"]}, "its risk is high"),
+        ({"checks_failed": ["snippet_mismatch: a.py"]}, "high risk"),
         ({"reason_code": "technical_hedge", "facts": compared("old")}, "it contradicts a memory"),
     ):
-        room, said = make_room(), f"decided on its own page only: {why}"
+        room, said = make_room(), f"open it to decide: {why}"
         plain, high = room.add(make_decision("plain"), make_decision("high", **grave))
         async with room.client("lead-token") as lead, room.browser() as browser:
             for action in ("approve", "reject"):
@@ -220,7 +220,7 @@ async def test_a_high_risk_is_left_out_of_a_bulk_and_decided_on_its_own_page_onl
             form |= {"revision": "1"}
             refused = await browser.post(f"/items/{high}/actions", data={**form, "back": "queue"})
             assert (refused.status_code, len(room.held)) == (409, held)
-            assert "not decided from the list" in refused.text
+            assert "Open this item to decide it" in refused.text
             assert (await browser.post(f"/items/{high}/actions", data=form)).status_code == 303
             assert len(room.held) == held + 1
 
@@ -293,7 +293,7 @@ async def test_to_replace_is_to_approve_and_then_to_retract_and_is_undone_togeth
 
 async def test_nothing_is_retracted_where_the_new_claim_was_not_approved_and_failures_are_said() -> None:
     not_approved = ["Not retracted: the new claim was not approved"]
-    stands = ["The new claim is approved, and the old one still stands: Refused by the gate", "Approved"]
+    stands = ["The new claim is approved, and the old one too: Refused by the gate", "Approved"]
     for outcome, sent, told in (
         ({"code": "duplicate"}, 1, not_approved),
         ({"code": "expired"}, 1, not_approved),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from groundwire.console import words
 from groundwire.console.auth import place_asked_for, remember_place
+from groundwire.console.cited import CitedTexts
 from groundwire.console.evidence import citations, marked
 from groundwire.console.pages import VERSION
 from groundwire.messages.base import to_milliseconds
@@ -23,6 +24,7 @@ from groundwire.messages.decisions import AuditEvent
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.topics import TopicName
 from groundwire.text.visible import INVISIBLE, hidden
+from groundwire.verify.citations import CitationVerifier, Sources
 from tests.unit.console.rooms import (
     ANA,
     ITEM,
@@ -108,6 +110,27 @@ async def test_every_invisible_character_is_marked_and_keeps_a_row_from_quick_ap
     items = (await lead.get("/api/queue")).json()["items"]
     assert len(items) == len(some) + 2
     assert [item["subject_id"] for item in items if item["whole"]] == ["heart"]
+
+
+async def test_a_verified_citation_shows_what_it_names_and_a_console_that_cannot_read_it_says_so(
+    room, lead, tmp_path
+):
+    (tmp_path / "ADR-003-retries.md").write_text("# Retries\n\nA call is retried three times.\n")
+    cited = {
+        "type": "adr",
+        "value": "003",
+        "start": 0,
+        "end": 7,
+        "state": "verified",
+        "detail": "",
+        "checked_at": None,
+    }
+    room.add(make_decision("c1", "ADR-003 says so.", citations=[cited]))
+    (row,) = (await lead.get("/api/queue")).json()["items"]
+    assert "This console cannot read it now" in (await lead.get(f"/items/{row['id']}")).text
+    room.site.cited = CitedTexts(CitationVerifier({"*": Sources(adr_dir=tmp_path)}, network=False))
+    words = Html((await lead.get(f"/items/{row['id']}")).text).words
+    assert "Retries A call is retried three times." in words
 
 
 async def test_only_what_the_gate_found_on_the_web_is_a_link_and_it_sends_no_referrer(room, lead) -> None:
@@ -205,7 +228,7 @@ async def test_page_and_api_show_the_same_of_an_item(room, lead) -> None:
         ("del", "always"),
         ("ins", "never"),
     ]
-    assert twin["source"]["facts"][0] == {"name": "approved so far", "value": 1}
+    assert twin["source"]["facts"][0] == {"name": "approved", "value": 1}
     assert {"result": "failed", "name": "citation_missing", "detail": ""} in twin["checks"]
     assert "75% of the words in common" in page.words
     assert "came in on" in page.words
@@ -231,7 +254,7 @@ async def test_an_item_names_what_it_rests_on_and_what_rests_on_it(room, browser
     assert states == [("base", "retracted"), ("gone", None)]
     assert rests["rests_on"][0]["excerpt"] == "What all rests on."
     assert f"/items/{now}" in [one["href"] for one in page.all("a")]
-    assert "1 approved claim rests on it; they stay approved." in told.words
+    assert "1 approved claim is based on it; they stay approved." in told.words
 
 
 async def test_the_standing_of_an_item_changes_when_it_was_decided_elsewhere_or_is_acted_on(room) -> None:
@@ -327,7 +350,7 @@ async def test_a_list_says_what_it_shows_and_names_each_item_and_its_reason(room
         assert [one.text for one in page.all(class_="id")] == [subject]
         assert page.one(class_="note about").text
         if path == "/responses":
-            assert page.one(title="critical_gap").text == "critical statement unsupported"
+            assert page.one(title="critical_gap").text == "no support for a critical statement"
     risks = [(await lead.get(f"/api/items/{one}")).json()["risk"] for one in ids]
     assert risks == [None, None, None], "only a pending item has a risk"
 
@@ -355,7 +378,7 @@ async def test_signing_out_says_what_happens_to_held_actions_and_how_to_sign_in_
         await browser.post("/signout", data={"csrf": token})
         first, second = [(await browser.html("/signin")).words for _ in range(2)]
     await room.released()
-    assert "1 action that you could still undo will be published" in first
+    assert "1 action that you could still undo will now be published" in first
     assert "will be published" not in second
     assert "make demo-console" in first
     assert "groundwire console --one-time-link" in first
@@ -405,8 +428,8 @@ async def test_an_item_is_found_by_its_ids_and_its_source_id_leads_where_the_set
             page = await client.html(f"/items/{found}")
         assert origin["url"] == url
         assert origin["metadata"][0] == {"name": "page", "value": "title: <b>Kilns</b>"}
-        assert "Metadata, 2" in page.one(id="origin").text
-        assert "title: <b>Kilns" in page.one(id="origin").text
+        assert "doc 7" in page.one(id="origin").text
+        assert "title: <b>Kilns" in page.one(id="metadata").text
     for wrong in ("javascript:{source_id}", "https://{source_id}/", "https://wiki.acme.example/"):
         with pytest.raises(ValueError, match="source_url"):
             make_room(source_url=wrong)

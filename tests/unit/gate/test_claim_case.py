@@ -432,6 +432,7 @@ def test_the_reasons_are_a_closed_list_and_each_has_a_sentence():
     human_approved human_rejected review_expired retracted overruled internal_error entity_grounding_failed
     relation_preservation_failed quotes_rejected critical_gap low_confidence check_unavailable phantom_source
     snippet_mismatch unverified_fields stale_index flagged_claims nothing_to_ground_on grounded
+    quote_polarity source_tags_missing warnings
     """
     assert {str(code) for code in ReasonCode} == set(codes.split())
     sentences = {code: explain(IngestionTier.FLAG_REVIEW, code, "user").reason for code in ReasonCode}

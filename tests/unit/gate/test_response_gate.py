@@ -50,7 +50,7 @@ async def test_the_first_rule_that_applies_decides():
         ),
         (stale, "tier_2", "stale_index"),
         ({"transcript": "I slept.", "evidence": {"a": ["I slept", "I wept"]}}, "tier_2", "quotes_rejected"),
-        ({"transcript": "I do not sleep.", "evidence": {"a": ["sleep"]}}, "tier_2", "flagged_claims"),
+        ({"transcript": "I do not sleep.", "evidence": {"a": ["sleep"]}}, "tier_2", "quote_polarity"),
         ({"answer": "Call `search`; the timeout is 90 s [source:1]."}, "tier_2", "flagged_claims"),
         ({"confidence": 0.69}, "tier_2", "low_confidence"),
         ({"confidence": 0.7}, "tier_1", "grounded"),

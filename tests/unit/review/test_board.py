@@ -196,6 +196,18 @@ def test_the_riskiest_reason_comes_first_and_within_it_the_oldest(board):
     assert names(board.pending(ADMIN, Query(sort="newest")))[-3:] == ["parent", "old", "hedge"]
 
 
+def test_an_item_is_found_by_its_gravest_reason_which_heads_it_and_by_that_of_its_decision(board):
+    conflict = ["conflicting_near_duplicate: b: number"]
+    board.take(decision("a", checks_failed=conflict), decision("b"))
+
+    def found(reason):
+        page = board.pending(ADMIN, Query(reason=reason))
+        return {row.subject_id: row.headline for row in page.rows}
+
+    assert found("conflicting_near_duplicate") == {"a": "conflicting_near_duplicate"}
+    assert found("ungrounded") == {"a": "conflicting_near_duplicate", "b": "ungrounded"}
+
+
 @given(st.integers(1, 40), st.integers(1, 7), st.sampled_from(["risk", "oldest", "newest"]), st.randoms())
 def test_pages_together_hold_everything_once_in_order(count, size, sort, rng):
     codes = ["ungrounded", "technical_hedge", "previously_rejected"]
@@ -534,7 +546,7 @@ def test_every_reason_of_a_review_has_a_risk_and_a_failed_check_is_as_grave_as_t
     least = ReasonCode.PENDING_DUPLICATE
     same = "citation_unverified citation_irrelevant conflicting_near_duplicate previously_rejected"
     same += " source_unattested derived_from_unapproved snippet_mismatch stale_index unverified_fields"
-    same += " quotes_rejected flagged_claims critical_gap low_confidence"
+    same += " quotes_rejected quote_polarity source_tags_missing flagged_claims critical_gap low_confidence"
     broken = (
         "sources index fields source_tags quotes entities relations values claims hedges citation parents"
     )
@@ -545,8 +557,6 @@ def test_every_reason_of_a_review_has_a_risk_and_a_failed_check_is_as_grave_as_t
         ("dedup_check_failed", "dedup_unavailable"),
         ("phantom_file: f", "phantom_source"),
         ("source_tag_phantom: 7", "phantom_source"),
-        ("source_tags_missing: 2", "flagged_claims"),
-        ("quote_polarity: d", "flagged_claims"),
         ("values_unsupported: 1", "flagged_claims"),
         *((f"{check}: a: b", check) for check in same.split()),
         *((f"{check}_unavailable", "check_unavailable") for check in broken.split()),

@@ -1,5 +1,6 @@
 /* An answer beside its sources: what has the pointer or the focus shows its place there, and a place shows who rests on it. */
 import { $, all } from "./dom.js";
+import { tell } from "./live.js";
 
 const sources = $("#sources");
 const FAULTY = ".m-value, .m-hard, .m-soft, .m-name";
@@ -32,10 +33,12 @@ if (sources) {
 
 /* f: the next part of the answer with something wrong in it. */
 export function nextFault(step) {
-  const faulty = all("#answer a.claim").filter((one) => $(FAULTY, one));
-  if (!faulty.length) return false;
+  const marks = $("#answer") ? all(FAULTY, $("#answer")) : [];
+  const faulty = [...new Set(marks.map((one) => one.closest("a.claim") || one))];
+  if (!faulty.length) return tell("Nothing is marked as wrong in this text."), true;
   const at = faulty.indexOf(document.activeElement);
   const next = faulty[(at + (at < 0 && step < 0 ? 0 : step) + faulty.length) % faulty.length];
+  if (!next.matches("a")) next.tabIndex = -1;
   next.focus();
   next.scrollIntoView({ block: "nearest" });
   return true;

@@ -64,7 +64,7 @@ function undo() {
   const held = $(".outcome.held form");
   if (held) return submit(held);
   const late = $(".outcome.sent, .outcome.applied");
-  tell(late ? "Can't be undone any more: it is published. An approval can be retracted." : "Nothing to undo.");
+  tell(late ? "Too late to undo: it is published. You can retract an approval." : "Nothing to undo.");
   return true;
 }
 
@@ -114,6 +114,7 @@ function onKeydown(event) {
     return;
   } else if (tooSoon(key)) {
     event.preventDefault();
+    dispatchEvent(new Event("early"));
   } else if (onKey(key)) {
     event.preventDefault();
   }
@@ -125,6 +126,8 @@ function focusFirst() {
   if (page === "confirm") $("#typed, #main input[type=radio], #main button.primary")?.focus({ preventScroll: true });
   if (page === "queue") focusList();
 }
+
+addEventListener("early", () => tell("Too early: this page had just appeared. Do it again."));
 
 if (body.dataset.live) {
   document.addEventListener("keydown", onKeydown);

@@ -17,7 +17,15 @@
     event.preventDefault();
     event.stopImmediatePropagation();
   };
-  addEventListener("submit", (event) => event.target.matches("[data-decides]") && !shown.contains("ready") && drop(event), true);
+  addEventListener(
+    "submit",
+    (event) => {
+      if (!event.target.matches("[data-decides]") || shown.contains("ready")) return;
+      drop(event);
+      dispatchEvent(new Event("early"));
+    },
+    true,
+  );
   addEventListener(
     "keydown",
     (event) => {

@@ -4,7 +4,11 @@ import { unsentEdit } from "./drafts.js";
 import { tell } from "./live.js";
 
 const item = $("#item");
+const text = $("#answer, #text");
 const REASON = "fieldset input[name=reason]"; // the filters have a reason too, to choose from a list
+
+/* The queue shows this row again where somebody goes back to it. */
+if (item) sessionStorage.setItem("groundwire.at", `${(sessionStorage.getItem("groundwire.at") || "0").split(" ")[0]} ${item.dataset.id}`);
 
 /* The page shows the outcome of an action at the action's address; a reload shows the item. */
 if (item?.dataset.address) history.replaceState(null, "", item.dataset.address);
@@ -14,6 +18,8 @@ export function open(name) {
   if (!part) return false;
   part.open = true;
   $("textarea[name=content], fieldset input:checked, fieldset input", part).focus();
+  // a telephone shows what is decided above the form
+  if (matchMedia("(max-width: 40rem)").matches) text?.closest(".card").scrollIntoView();
   return true;
 }
 
@@ -29,8 +35,24 @@ export function close(part) {
   $("summary", part).focus();
 }
 
+/* What is long is read to its end before a key approves it. */
+let isRead = !text;
+function noteEnd() {
+  const end = text?.scrollTop + text?.clientHeight >= text?.scrollHeight - 4;
+  isRead ||= end && text.getBoundingClientRect().bottom <= innerHeight + 4;
+}
+document.addEventListener("scroll", noteEnd, true);
+function readOn() {
+  text.scrollBy({ top: text.clientHeight * 0.8 });
+  text.scrollIntoView({ block: "end" });
+  tell("Read the text to its end first: a scrolls on.");
+  return true;
+}
+
 export function onItem(key, submit) {
   if (key === "a" && $("#approve") && unsentEdit()) return openUnsent();
+  noteEnd();
+  if (key === "a" && $("#approve") && !isRead) return readOn();
   if (key === "a") return submit($("#approve"));
   if (key === "r") return open("reject") || open("retract");
   if (key === "e") return open("edit");

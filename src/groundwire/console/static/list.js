@@ -20,6 +20,8 @@ function go(step) {
   const list = rows();
   if (!list.length) return;
   const at = list.indexOf(current());
+  const beyond = at >= 0 && !list[at + step] && $(`.pager [rel=${step > 0 ? "next" : "prev"}]`);
+  if (beyond) return sessionStorage.removeItem(KEPT), beyond.click();
   const next = list[at < 0 ? (step > 0 ? 0 : list.length - 1) : Math.min(list.length - 1, Math.max(0, at + step))];
   opener(next).focus();
   next.scrollIntoView({ block: "nearest" });
@@ -48,13 +50,15 @@ export function extend(step) {
 
 function remember() {
   const row = current();
-  if (row && page === "queue") sessionStorage.setItem(KEPT, String(rows().indexOf(row)));
+  if (row && page === "queue") sessionStorage.setItem(KEPT, `${rows().indexOf(row)} ${row.dataset.id}`);
 }
 
 export function focusList() {
   const list = rows();
   if (!list.length) return;
-  const at = Math.min(Number(sessionStorage.getItem(KEPT)) || 0, list.length - 1);
+  const [place, id] = (sessionStorage.getItem(KEPT) || "0").split(" ");
+  const found = list.findIndex((one) => one.dataset.id === id);
+  const at = found < 0 ? Math.min(Number(place) || 0, list.length - 1) : found;
   const free = (row) => !row.classList.contains("doing");
   const row = list.slice(at).find(free) || list.find(free) || list[at];
   opener(row).focus({ preventScroll: row === list[0] });

@@ -43,7 +43,8 @@ function added(action) {
   const made = element("div", "outcome");
   made.id = `action-${action.action_id}`;
   made.dataset.actionId = action.action_id;
-  const what = element("a", "what", action.subject_id);
+  const what = element("a", "what");
+  what.append(element("bdi", "", action.subject_id));
   what.href = `/items/${action.decision_id}`;
   made.append(element("span", "said"), what);
   outcomes.prepend(made);
@@ -69,12 +70,36 @@ function dismissal(id) {
   form.append(element("button", "quiet", "Close"));
   return form;
 }
+/* Decisions that a console took and had not published when it was killed: this tab remembers what was under way. */
+const UNDER_WAY = `groundwire.under-way/${body.dataset.person}`;
+const LOST = "Not published: the console restarted. Look at the item, and decide again";
+function drawLost(actions) {
+  const known = new Set(actions.map((action) => action.action_id));
+  const before = JSON.parse(sessionStorage.getItem(UNDER_WAY) || "[]");
+  for (const one of before.filter((action) => !known.has(action.action_id))) {
+    drawOutcome({ ...one, state: "failed", text: LOST });
+    document.getElementById(`action-${one.action_id}`).dataset.lost = "true";
+  }
+  const now = actions.filter(({ state }) => state === "held");
+  const kept = now.map(({ action_id, decision_id, subject_id }) => ({ action_id, decision_id, subject_id }));
+  sessionStorage.setItem(UNDER_WAY, JSON.stringify(kept));
+}
+
+/* Ask for something; null where it was refused, which a limit of requests says. */
+async function ask(url) {
+  const answer = await fetch(url);
+  if (answer.status === 429) tell("Too many requests: this page is refreshed again in a moment.");
+  return answer.ok ? answer.json() : null;
+}
+
 async function refreshOutcomes() {
-  const answer = await fetch(outcomes.dataset.url);
-  if (!answer.ok) return;
-  const actions = (await answer.json()).actions.filter((action) => action.shown);
+  const answer = await ask(outcomes.dataset.url);
+  if (!answer) return;
+  drawLost(answer.actions);
+  const actions = answer.actions.filter((action) => action.shown);
   const ids = new Set(actions.map((action) => action.action_id));
-  all(".outcome[data-action-id]", outcomes).forEach((one) => ids.has(one.dataset.actionId) || one.remove());
+  const drawn = all(".outcome[data-action-id]:not([data-lost])", outcomes);
+  drawn.forEach((one) => ids.has(one.dataset.actionId) || one.remove());
   actions.forEach(drawOutcome);
 }
 
@@ -97,9 +122,9 @@ function drawReviewer(row, person) {
   if ((shown?.dataset.by || null) === person) return;
   shown?.remove();
   if (!person) return;
-  const made = element("span", "reviewing", "being reviewed by ");
+  const made = element("span", "reviewing");
   made.dataset.by = person;
-  made.append(element("bdi", "", person));
+  made.append(element("bdi", "", person), " has it open");
   $(".meta", row).append(made);
 }
 /* A row that left the queue no longer waits for the gate. */
@@ -115,19 +140,23 @@ function drawGauge(gauge) {
   $("meter", drawn).value = gauge.used;
   $(".number", drawn).firstChild.textContent = `${number(gauge.used)} `;
 }
+const ASKED = 10; // rows that are not on this page of the list any more: each is asked for by its id
+
 async function refreshQueue() {
-  const answer = await fetch(`/api/queue${location.search}`);
-  if (!answer.ok) return;
-  const queue = await answer.json();
+  const queue = await ask(`/api/queue${location.search}`);
+  if (!queue) return;
   const there = new Map(queue.items.map((item) => [item.id, item]));
   const shown = new Set(rows().map((row) => row.dataset.id));
   const fresh = queue.items.filter((item) => !shown.has(item.id)).length;
-  const cursor = /[?&]cursor=/.test(location.search);
+  const missing = [];
   for (const row of rows()) {
     const item = there.get(row.dataset.id);
     if (item) drawDoing(row, item), drawReviewer(row, item.reviewing);
-    else if (!cursor && queue.items.length < 50) row.classList.add("gone");
-    if (!item) settle(row);
+    else if (!row.classList.contains("gone")) missing.push(row);
+  }
+  for (const row of missing.slice(0, ASKED)) {
+    const now = await ask(`/api/items/${row.dataset.id}/standing`);
+    if (now && !now.standing.startsWith(`${row.dataset.id} pending`)) row.classList.add("gone"), settle(row);
   }
   $("#total").textContent = number(queue.waiting);
   if ($("#matches")) $("#matching").textContent = number(queue.total);
@@ -140,9 +169,8 @@ async function refreshQueue() {
 
 /* A notice appears when the item changed; the page itself does not move. */
 async function refreshItem(moved) {
-  const answer = await fetch(moved.dataset.url);
-  if (!answer.ok) return;
-  const now = await answer.json();
+  const now = await ask(moved.dataset.url);
+  if (!now) return;
   $("a", moved).href = `/items/${now.id}?${moved.dataset.seen}`;
   moved.hidden = now.standing === moved.dataset.standing;
 }
