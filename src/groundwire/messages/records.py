@@ -214,7 +214,7 @@ class ReviewDecision(InputRecord):
     reviewer: ShortId
     reason: Omissible[Annotated[str, Field(max_length=100)]] = None
     note: Omissible[Annotated[str, Field(max_length=2_000)]] = None
-    content: Omissible[Content] = None
+    content: Omissible[Annotated[str, Field(min_length=1, max_length=20_000)]] = None
     at: Omissible[Time] = None
     schema_version: str = "1.0"
 

@@ -750,7 +750,10 @@ async def test_nothing_is_asked_of_state_until_the_topics_are_read_and_the_polic
 
 
 async def test_nothing_is_committed_past_a_loss_of_which_the_audit_does_not_know(publisher, producer):
-    audit, commits = AuditPublisher(publisher, now=lambda: datetime.now(UTC)), {TP("claims", 0): (9, "")}
+    audit, commits = (
+        AuditPublisher(publisher, None, now=lambda: datetime.now(UTC)),
+        {TP("claims", 0): (9, "")},
+    )
     audit.note("records_lost", {"topic": "claims", "partition": 0, "first": 2, "end": 9})
     publisher.publish = AsyncMock(side_effect=BrokerUnavailable("away"))
     assert await audit.before_commit(commits) == {}

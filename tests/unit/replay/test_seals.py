@@ -489,7 +489,7 @@ def test_what_consumers_act_on_beside_the_value_is_sealed_or_follows_from_the_va
 
 
 def test_an_event_of_any_type_is_named_unless_a_seal_or_its_workers_own_signature_covers_it(desk, tmp_path):
-    of_workers = {"policy_loaded", "state_lost", "state_rebuilt"}
+    of_workers = {"policy_loaded", "records_lost", "state_lost", "state_rebuilt"}
     for kind in sorted({*get_args(AuditType)} - {"seal"}):
         history = History(desk.key)
         event = event_record(kind)
