@@ -28,6 +28,7 @@ class Batch:
 
     Attributes:
         originals: the records to decide: those of `entries`, on `deferred` those that were sent there.
+        looked_up: what the handler read of a record that was set aside; empty of others.
         prepared: what the handler read of them, or the dead letter of a record that crashes workers; empty: not yet.
         fresh: ids of the decisions that this worker made; others are repeats.
         outputs: to publish, each list once the one before is acknowledged.
@@ -39,6 +40,7 @@ class Batch:
     loop: PartitionLoop
     entries: list[Entry]
     originals: list[InboundRecord] = field(default_factory=list)
+    looked_up: list[Any] = field(default_factory=list)
     prepared: list[Any] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     fresh: set[str] = field(default_factory=set)

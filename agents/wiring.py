@@ -50,13 +50,16 @@ from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from groundwire.verify.citations import CitationVerifier, load_sources
 from groundwire.verify.models import HttpModel, load_model
-from groundwire.verify.pacing import Pacer
+from groundwire.verify.pacing import Pacer, PacingLimits
 from groundwire.verify.results import RedisCache
 from groundwire.verify.url import UrlChecker
 
 log = structlog.get_logger()
 
 _TICK: Final = 1.0
+
+WAITING_LOOKUPS: Final = 256
+"""Look-ups of a tenant that wait for their turn; the claim of one more goes back to `deferred` at once."""
 
 
 class Worker:
@@ -80,7 +83,8 @@ class Worker:
         self.audit = AuditPublisher(publisher, now=_now)
         self.expiry = build_expiry(settings, keys, self.state, publisher) if name == "reviews" else None
         assessor = build_assessor(self.model, health) if self.model is not None else None
-        self.pacer = Pacer(on_refusal=lambda limit: metrics.TENANT_REFUSALS.labels(limit).inc())
+        paced = PacingLimits(waiting=WAITING_LOOKUPS)
+        self.pacer = Pacer(paced, on_refusal=lambda limit: metrics.TENANT_REFUSALS.labels(limit).inc())
         verifier, resolver = build_verifier(settings, self.pacer), build_resolver(settings)
         lookups = Lookups(verifier, resolver, assessor, settings.citation_patience)
         gate = Gate(policy, policies, self.state, lookups, keys=keys, now=_now)
@@ -115,6 +119,7 @@ class Worker:
             hooks,
             partitions_of,
             grace=settings.state_grace if role.provisional and policy.state_outage == "defer" else None,
+            look_up=gate.look_up if role.deferred else None,
             ask_model=gate.ask_model if assessor is not None else None,
         )
         self.app.partitions = self.partitions = Partitions(self.services)
