@@ -102,6 +102,8 @@ class Gate:
             limits.review_per_tenant,
             limits.review_total,
             limits.pending_bytes_per_tenant,
+            limits.review_reserved,
+            frozenset(limits.tenants),
         )
 
     async def prepare(

@@ -165,12 +165,13 @@ def _state_and_place(
     if MatchKind.PENDING in best:
         return SubjectState.JOINED, Place.NOT_NEEDED
     total, tenant, user = place_names(request.subject)
-    held = work.counts[f"b:{request.subject.tenant_id}"] + len(request.record)
+    name = request.subject.tenant_id
+    held = work.counts[f"b:{name}"] + len(request.record)
     if work.counts[user] >= limits.per_user:
         return SubjectState.REFUSED, Place.USER_FULL
-    if work.counts[tenant] >= limits.per_tenant or held > limits.tenant_bytes:
+    if work.counts[tenant] >= limits.of_tenant(name) or held > limits.tenant_bytes:
         return SubjectState.REFUSED, Place.TENANT_FULL
-    if work.counts[total] >= limits.total:
+    if limits.free(name, work.counts[tenant], work.counts[total]) <= 0:
         return SubjectState.REFUSED, Place.TOTAL_FULL
     return SubjectState.PENDING, Place.FREE
 
