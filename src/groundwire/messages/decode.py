@@ -28,8 +28,8 @@ from groundwire.messages.records import (
 MAX_VALUE_BYTES: Final = 900_000
 MAX_DEPTH: Final = 64
 """Deepest nesting that is read: no record needs a tenth of it, and no later reader runs out of stack."""
-MAX_ELEMENTS: Final = 30_000
-"""Members of all lists and objects together; an empty one counts as one. Refusing 30,000 empty chunks takes 130 MB."""
+MAX_ELEMENTS: Final = 100_000
+"""Members of all lists and objects together; an empty one counts as one."""
 MAX_PATH: Final = 200
 """Characters of a field's path in an error: the sender chooses names, and errors become headers."""
 
@@ -45,7 +45,7 @@ def parse_json(value: bytes | None) -> Any:  # noqa: ANN401 - any JSON value is 
     """Parse UTF-8 JSON strictly.
 
     Raises:
-        RecordError: `too_large` above 900,000 bytes or 30,000 elements; `invalid_json` for no value, bytes that are
+        RecordError: `too_large` above 900,000 bytes or 100,000 elements; `invalid_json` for no value, bytes that are
             not UTF-8, a byte order mark, duplicate keys, NaN and infinities, lone surrogates, nesting deeper than 64.
     """
     if value is None:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from groundwire.messages.base import InputRecord, Metadata, Omissible, OutputRecord, ShortId, TenantId, Time
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
+
+_T = TypeVar("_T")
+
+
+class _FirstFault(FailFast):
+    """Report the first member at fault alone: the errors of thousands take a hundred times their bytes."""
+
+    __hash__ = object.__hash__  # for `Omissible`: members of a union have one
+
+
+_Items = Annotated[list[_T], _FirstFault()]
 
 MemoryType = Literal["fact", "preference", "decision"]
 """What kind of memory a claim would become (S0-152)."""
@@ -128,17 +139,17 @@ class LlmResponse(InputRecord):
     in_reply_to: str | None = None
     answer: str | None
     confidence: Annotated[float, Field(ge=0, le=1)] = 1.0
-    chunks: Omissible[list[Chunk]] = None
-    sources: Omissible[list[Source]] = None
+    chunks: Omissible[_Items[Chunk]] = None
+    sources: Omissible[_Items[Source]] = None
     current_revisions: Omissible[dict[str, str]] = None
     transcript: Omissible[str] = None
     evidence: Omissible[dict[str, list[str]]] = None
-    entities: Omissible[list[Entity]] = None
+    entities: Omissible[_Items[Entity]] = None
     corpus_index: Omissible[dict[str, IndexEntry]] = None
-    claims: Omissible[list[RelationClaim]] = None
-    relations: Omissible[list[RelationClaim]] = None
+    claims: Omissible[_Items[RelationClaim]] = None
+    relations: Omissible[_Items[RelationClaim]] = None
     hop_results: Omissible[list[Any]] = None
-    steps: Omissible[list[Step]] = None
+    steps: Omissible[_Items[Step]] = None
     context: Omissible[dict[str, str]] = None
     verify: bool = True
     fan_out: bool = False

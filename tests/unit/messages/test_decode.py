@@ -336,8 +336,15 @@ def test_elements_and_depth_are_those_of_the_json_before_it_is_read(document, se
 def test_a_value_of_too_many_elements_is_refused_unread_as_too_large(monkeypatch) -> None:
     monkeypatch.setattr(module, "_DECODER", None)
     for part in (b"{}", b"1", b'""', b"[[]]"):
-        value = b'{"response_id":"r","chunks":[' + b",".join([part] * 40_000) + b"]}"
+        value = b'{"response_id":"r","chunks":[' + b",".join([part] * 120_000) + b"]}"
         assert refused(value, decode_response).code == ErrorCode.TOO_LARGE
+
+
+def test_of_thousands_of_faulty_members_the_first_is_reported_alone() -> None:
+    error = refused(
+        {"response_id": "r", "user_id": "u", "answer": "a", "chunks": [{}] * 9_000}, decode_response
+    )
+    assert error.message == "chunks.0.chunk_id: field required (and 4 more)"
 
 
 def test_json_is_read_up_to_64_levels_however_many_parts_it_has() -> None:
