@@ -37,6 +37,7 @@ class Entry:
         crashes: how often a worker died with it in flight.
         due: seconds of the monotonic clock before which it does not start.
         started: its processing has begun, so that a crash may be its fault.
+        aside: waits for its look-ups while later records of other keys run.
     """
 
     record: InboundRecord
@@ -45,6 +46,7 @@ class Entry:
     crashes: int = 0
     due: float = 0.0
     started: bool = False
+    aside: bool = False
 
     @property
     def size(self) -> int:
@@ -116,7 +118,7 @@ class PartitionBook:
     @property
     def has_room(self) -> bool:
         """Whether to read on: no small record runs or may start, and not too much is undone."""
-        small_runs = any(not entry.large for entry in self._running)
+        small_runs = any(not (entry.large or entry.aside) for entry in self._running)
         return self._bytes < READ_AHEAD and not self._may_start and not small_runs
 
     def isolate(self, mark: InFlightMark | None) -> None:
@@ -167,6 +169,11 @@ class PartitionBook:
             entry.started = False
             self._running.discard(entry)
         self._may_start = True
+
+    def set_aside(self, entry: Entry) -> None:
+        """Let later records of other keys run while a running record waits."""
+        entry.started, entry.aside = False, True
+        self._may_start = self.waits
 
     def _small(self, records: Sequence[InboundRecord]) -> set[int]:
         """Return the offsets of the records of a fetch that run first: the smallest, up to the bytes of a batch."""

@@ -27,8 +27,9 @@ class Batch:
     """Records of a partition that are processed together, and what comes of them.
 
     Attributes:
-        handler, ask_model: of the loop when it began: one policy decides a batch.
+        handler, look_up, ask_model: of the loop when it began: one policy decides a batch.
         originals: the records to decide: those of `entries`, on `deferred` those that were sent there.
+        looked_up: what the handler read of a record that was set aside; empty of others.
         prepared: what the handler read of them, or the dead letter of a record that crashes workers; empty: not yet.
         fresh: ids of the decisions that this worker made; others are repeats.
         outputs: to publish, each list once the one before is acknowledged.
@@ -40,8 +41,10 @@ class Batch:
     loop: PartitionLoop
     entries: list[Entry]
     handler: Any = None
+    look_up: Callable[[Any], Coroutine[Any, Any, Any]] | None = None
     ask_model: Callable[[list[Any]], Coroutine[Any, Any, list[Any]]] | None = None
     originals: list[InboundRecord] = field(default_factory=list)
+    looked_up: list[Any] = field(default_factory=list)
     prepared: list[Any] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     fresh: set[str] = field(default_factory=set)

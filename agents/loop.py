@@ -45,10 +45,13 @@ _OF_PRODUCERS: Final = (TopicName.CLAIMS, TopicName.LLM_RESPONSES)
 """Topics whose records others produce, to a partition that their client chooses."""
 
 
+LookUp = Callable[[Any], Coroutine[Any, Any, Any]]
+
+
 class Handler(Protocol):
     """Decides batches: `groundwire.gate.gate.Gate` or `groundwire.gate.reviews.ReviewGate`; entries are opaque here."""
 
-    async def prepare(self, records: Sequence[InboundRecord], *, ask_network: bool = False) -> list[Any]: ...
+    async def prepare(self, records: Sequence[InboundRecord]) -> list[Any]: ...
 
     async def apply_step(self, batch: Sequence[Any], *, deferred: bool = False) -> list[Result]:
         """Decide prepared records. Raises: StateUnavailable, StateLost."""
@@ -72,6 +75,7 @@ class Services:
         handler: decides batches that begin now; another one after a change of the policy.
         partitions_of: returns the number of partitions of a topic; 0: unknown.
         grace: seconds without state after which records are decided provisionally; None: wait without limit.
+        look_up: asks the network what a prepared record waits for; cancelled when the partition is revoked.
         ask_model: asks a language model about prepared records; cancelled when the partition is revoked.
         large: held while large records are read: those of all partitions are read one batch at a time.
     """
@@ -86,6 +90,7 @@ class Services:
     hooks: Sequence[Hook]
     partitions_of: Callable[[str], int]
     grace: float | None = None
+    look_up: LookUp | None = None
     ask_model: Callable[[list[Any]], Coroutine[Any, Any, list[Any]]] | None = None
     clock: Callable[[], float] = time.monotonic
     large: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -93,6 +98,8 @@ class Services:
 
 class PartitionLoop:
     """Processes what may start of a partition: one batch of small records and one of large ones at a time.
+
+    Beside them wait the records whose look-ups are under way, each on its own: only later ones of its key wait too.
 
     Args:
         earlier: the batches of the lease before that still run.
@@ -149,9 +156,9 @@ class PartitionLoop:
             raise self._error
 
     async def finish(self) -> None:
-        """Wait for what runs."""
-        if self.running:
-            await asyncio.wait(self.running)
+        """Wait for what runs, and for what that begins."""
+        while running := {task for task in self.running if not task.done()}:
+            await asyncio.wait(running)
 
     async def _wait_for_change(self, seconds: float | None) -> None:
         with suppress(TimeoutError):
@@ -167,18 +174,39 @@ class PartitionLoop:
 
         async def run() -> None:
             try:
-                await self.process(Batch(self, entries))
-            except Exception as exc:  # noqa: BLE001 - `run` raises it
-                self._error = exc
-                self.end()
+                await self._process_or_end(Batch(self, entries))
             finally:
                 self._busy.remove(large)
-                self.wake()
 
         self._busy.add(large)
-        task = asyncio.create_task(run())
+        self._begin(run())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self.running.add(task)
         task.add_done_callback(self.running.discard)
+
+    async def _process_or_end(self, batch: Batch) -> None:
+        try:
+            await self.process(batch)
+        except Exception as exc:  # noqa: BLE001 - `run` raises it
+            self._error = exc
+            self.end()
+        finally:
+            self.wake()
+
+    async def _look_up(self, batch: Batch, prepared: Any) -> None:  # noqa: ANN401 - the handler's
+        """Look up what the record of a batch waits for, then process it on its own."""
+        try:
+            if batch.look_up is not None:
+                prepared = await self.lease.wait_for(batch.look_up(prepared))
+        except LeaseLost:
+            self.book.put_back(batch.entries)
+            return
+        except Exception as exc:  # noqa: BLE001 - fails closed: it is decided without its answers
+            report_fault("look_up.failed", exc, offset=batch.first_offset)
+        batch.looked_up = [prepared]
+        await self._process_or_end(batch)
 
     async def process(self, batch: Batch) -> None:
         """Process a batch until it is done; if the partition is revoked while it waits, the next holder does.
@@ -186,7 +214,10 @@ class PartitionLoop:
         Raises: ProducerBroken, MemoryError.
         """
         hooks = self._services.hooks
-        batch.handler, batch.ask_model = self._services.handler, self._services.ask_model
+        if batch.handler is None:
+            services = self._services
+            batch.handler, batch.look_up = services.handler, services.look_up
+            batch.ask_model = services.ask_model
         try:
             for hook in hooks:
                 await hook.before_batch(batch)
@@ -209,6 +240,8 @@ class PartitionLoop:
         try:
             if not batch.prepared:
                 await self._prepare(batch)
+            if not batch.entries:
+                return True
             await self._step(batch)
             return await self._publish(batch)
         except (LeaseLost, MemoryError, ProducerBroken):
@@ -233,7 +266,7 @@ class PartitionLoop:
     async def _prepare(self, batch: Batch) -> None:
         """Read records, large ones of all partitions one batch at a time."""
         services, role = self._services, self._services.role
-        is_slow = role.max_bytes is not None and batch.entries[0].large
+        is_slow = batch.entries[0].large
         async with services.large if is_slow else nullcontext():
             if is_slow and self.lease.over:
                 raise LeaseLost
@@ -242,8 +275,29 @@ class PartitionLoop:
                 await hook.before_prepare(batch)
             if not batch.prepared:
                 with self._during("prepare", batch):
-                    prepared = await batch.handler.prepare(batch.originals, ask_network=role.deferred)
+                    prepared = batch.looked_up or await batch.handler.prepare(batch.originals)
                     batch.prepared = self._in_place(prepared)
+            if batch.look_up is not None and not batch.looked_up:
+                self._set_aside(batch)
+            batch.looked_up = []  # what fails later is prepared anew
+
+    def _set_aside(self, batch: Batch) -> None:
+        """Keep of a batch what can be decided now: what waits for a look-up goes on alone, its key behind it."""
+        held: set[bytes | None] = set()
+        left = list(zip(batch.entries, batch.originals, batch.prepared, strict=True))
+        batch.entries, batch.originals, batch.prepared = [], [], []
+        for entry, original, prepared in left:
+            if entry.record.key in held or (entry.record.key is None and held):
+                self.book.put_back([entry])
+            elif getattr(prepared, "wait", False):
+                held.add(entry.record.key)
+                self.book.set_aside(entry)
+                alone = Batch(self, [entry], batch.handler, batch.look_up, batch.ask_model)
+                self._begin(self._look_up(alone, prepared))
+            else:
+                batch.entries.append(entry)
+                batch.originals.append(original)
+                batch.prepared.append(prepared)
 
     def _in_place(self, prepared: list[Any]) -> list[Any]:
         """Count records on another partition than their user's; in a cluster, claims go there through `deferred`."""

@@ -57,7 +57,7 @@ from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from groundwire.verify.citations import CitationVerifier, load_sources
 from groundwire.verify.models import HttpModel, load_model
-from groundwire.verify.pacing import Pacer
+from groundwire.verify.pacing import Pacer, PacingLimits
 from groundwire.verify.results import RedisCache
 from groundwire.verify.url import UrlChecker
 from topics.declare import largest_letter
@@ -70,6 +70,9 @@ _LOOK: Final = 10.0
 
 _BROKER_TICK: Final = 2.0
 """Seconds between two requests for metadata: an answer shows that the broker lives, and what topics there are."""
+
+WAITING_LOOKUPS: Final = 256
+"""Look-ups of a tenant that wait for their turn; the claim of one more goes back to `deferred` at once."""
 
 
 class Worker:
@@ -105,7 +108,8 @@ class Worker:
         self.audit = AuditPublisher(publisher, signer, now=_now)
         self.expiry = build_expiry(settings, keys, self.state, publisher) if name == "reviews" else None
         assessor = build_assessor(self.model, health) if self.model is not None else None
-        self.pacer = Pacer(on_refusal=lambda limit: metrics.TENANT_REFUSALS.labels(limit).inc())
+        paced = PacingLimits(waiting=WAITING_LOOKUPS)
+        self.pacer = Pacer(paced, on_refusal=lambda limit: metrics.TENANT_REFUSALS.labels(limit).inc())
         verifier, resolver = build_verifier(settings, self.pacer), build_resolver(settings)
         lookups = Lookups(verifier, resolver, assessor, settings.citation_patience)
         find, own_key = PublishedDecisions(settings), settings.review_key
@@ -159,9 +163,10 @@ class Worker:
         self.policy, services = policy, self.services
         services.handler = handler
         services.grace = self._grace if policy.state_outage == "defer" else None
-        services.ask_model = (
-            handler.ask_model if self.model is not None and isinstance(handler, Gate) else None
-        )
+        services.look_up = services.ask_model = None
+        if isinstance(handler, Gate):
+            services.look_up = handler.look_up if self.role.deferred else None
+            services.ask_model = handler.ask_model if self.model is not None else None
 
     def _take_up(self, policy: Policy) -> None:
         """Take up a changed policy file, if state is built for it."""

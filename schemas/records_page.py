@@ -53,7 +53,7 @@ ERRORS: Final = {
     ErrorCode.INVALID_JSON: "Not UTF-8 JSON, empty, a repeated key, NaN, a lone surrogate, or nested too deep.",
     ErrorCode.INVALID_RECORD: "Not this record; the message names the field.",
     ErrorCode.UNSUPPORTED_VERSION: "Unknown `schema_version`.",
-    ErrorCode.TOO_LARGE: "More than 900,000 bytes.",
+    ErrorCode.TOO_LARGE: "More than 900,000 bytes or 100,000 elements.",
     ErrorCode.CLAIM_ID_CONFLICT: "The id belongs to another claim or response of the user.",
     ErrorCode.WORKER_CRASH: "Three workers died with this record in flight.",
     ErrorCode.UNPUBLISHABLE: "The broker refuses its decision.",

@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 from groundwire.checks.hedges import Lexicon
 from groundwire.epistemic.types import VerificationConfig
 from groundwire.errors import RecordError, UsageError, did_you_mean
-from groundwire.messages.base import canonical_json, comma_separated, sha256_hex
+from groundwire.messages.base import TenantId, canonical_json, comma_separated, sha256_hex
 from groundwire.messages.decode import parse_json
 
 ENV_PREFIX: Final = "GROUNDWIRE_"
@@ -55,16 +55,23 @@ class Hedges(_Section):
 class Limits(_Section):
     """Places in the review queue (S0-133, S0-134), and how many claims one response may fan out (S4-33).
 
-    A tenant has fewer places than there are in all, and bytes of its own: its flood never takes another's last place.
+    A tenant has fewer places than there are in all, and bytes of its own. Below `review_reserved` it gets a place
+    whatever the total: no flood of other tenants takes its last one. With `tenants`, others have no more than that.
     """
 
     review_per_user: Places = 100
     review_per_tenant: Places = 2_000
     review_total: Places = 10_000
+    review_reserved: Places = 100
+    tenants: tuple[TenantId, ...] = ()
     pending_bytes_per_tenant: Annotated[int, Field(ge=0, le=10**12)] = 64_000_000
     max_claims_per_response: Annotated[int, Field(ge=0, le=100)] = (
         VerificationConfig().max_claims_per_response
     )
+
+
+_LATER: Final[Mapping[str, Any]] = {"review_reserved": 100, "tenants": []}
+"""Limits that kept policies may lack: at these defaults they are left out of the hash, which stays what it was."""
 
 
 class Policy(_Section):
@@ -149,7 +156,10 @@ class Policy(_Section):
     def canonical(self) -> bytes:
         """The effective policy in canonical JSON: what is hashed, and what its file holds."""
         plain = self.model_dump(mode="json")
-        return canonical_json(plain | {"trusted_sources": sorted(self.trusted_sources)})
+        limits = {
+            key: value for key, value in plain["limits"].items() if key not in _LATER or value != _LATER[key]
+        }
+        return canonical_json(plain | {"trusted_sources": sorted(self.trusted_sources), "limits": limits})
 
     @cached_property
     def sha256(self) -> str:
@@ -272,6 +282,9 @@ def _overridden(values: dict[str, Any], environment: Mapping[str, str]) -> dict[
         found = {name: environment.get(ENV_PREFIX + prefix + name.upper()) for name in model.model_fields}
         given = {name: raw for name, raw in found.items() if raw is not None}
         if given:
-            parsed = {name: comma_separated(raw) if model is Hedges else raw for name, raw in given.items()}
+            parsed = {
+                name: comma_separated(raw) if model is Hedges or name == "tenants" else raw
+                for name, raw in given.items()
+            }
             result[section] = {**result.get(section, {}), **parsed}
     return result

@@ -1,7 +1,11 @@
 """What a step decides, on every implementation of state: transitions, duplicates, parents, places, payloads."""
 
+import random
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import pytest
 
 from groundwire.messages.decisions import Kind, MatchClass, Place
 from groundwire.messages.topics import partition_of
@@ -16,6 +20,7 @@ from groundwire.state.model import (
     SubjectStatus,
     Waiting,
 )
+from groundwire.state.redis import RedisState
 from tests.state.claims import (
     FULL,
     LIMITS,
@@ -317,6 +322,45 @@ async def test_the_first_limit_that_is_reached_is_named(new_state, claims):
         ):  # fmt: skip
             wrong.append((limits, who, second.place, depth, after.place))
     assert wrong == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_tenant_below_its_reserved_places_gets_one_whatever_others_hold(new_state, seed):
+    """Against a count of our own, while places are given back: six tenants that flood, and one with few claims."""
+    draw, claims, state = random.Random(seed), Claims(), await new_state()
+    known, reserved = frozenset({"good", "t0"} if seed % 2 else ()), 1 + seed // 2
+    limits = QueueLimits(per_user=3, per_tenant=4, total=8, reserved=reserved, tenants=known)
+    held: Counter[str] = Counter()
+    pending: list[tuple[StepRequest, Outcome]] = []
+    wrong, seen = [], set()
+
+    def expected(tenant: str, user: str) -> Place:
+        if held[user] >= limits.per_user:
+            return Place.USER_FULL
+        if held[tenant] >= (4 if not known or tenant in known else reserved):
+            return Place.TENANT_FULL
+        return Place.FREE if held[tenant] < reserved or held["total"] < 8 else Place.TOTAL_FULL
+
+    for step in range(150):
+        tenant = draw.choice(["t0", "t1", "t2", "t3", "t4", "t5"] if step % 9 else ["good"])
+        user = f"{tenant}-{draw.randrange(3)}"
+        ask = claims.ask(f"c{step}", None, 2, tenant=tenant, user=user)
+        if isinstance(state, RedisState):
+            state._queue._looked = float("-inf")  # a cluster counts its other partitions every second
+        (outcome,) = await decide(state, ask, limits=limits)
+        place = expected(tenant, user)
+        wrong += [(step, tenant, place, outcome.place)] * (outcome.place is not place)
+        seen.add(outcome.place)
+        if outcome.place is Place.FREE:
+            pending.append((ask, outcome))
+            held.update((tenant, user, "total"))
+        if pending and draw.random() < 0.1:
+            ask, outcome = pending.pop(draw.randrange(len(pending)))
+            await state.reassert([stored(ask, replace(outcome, **APPROVED))])
+            held.subtract((ask.subject.tenant_id, ask.subject.user_id, "total"))
+        assert await state.queue_depth() == held["total"]
+    assert wrong == []
+    assert {Place.FREE, Place.TOTAL_FULL} <= seen
 
 
 async def test_responses_and_claims_share_places_but_not_the_index(state: State, claims):

@@ -140,10 +140,11 @@ class Lifecycle(RuleBasedStateMachine):
         per_tenant=st.integers(1, 3),
         tenant_bytes=st.sampled_from([0, 50, 500, 10**6]),
         total=st.integers(1, 3),
+        reserved=st.integers(0, 3),
         few=st.booleans(),
     )
-    def begin(self, per_user, per_tenant, total, tenant_bytes, few) -> None:
-        self.limits = QueueLimits(per_user, per_tenant, total, tenant_bytes)
+    def begin(self, per_user, per_tenant, total, reserved, tenant_bytes, few) -> None:
+        self.limits = QueueLimits(per_user, per_tenant, total, tenant_bytes, reserved)
         self.few = few
 
     @rule(
@@ -321,7 +322,7 @@ class Lifecycle(RuleBasedStateMachine):
         places, sizes = self.run(self.redis.tenants_use())
         assert (places.get(b"acme", 0), sizes.get(b"acme", 0)) == (len(pending), size)
         users = Counter(who.user_id for who in pending)
-        assert len(pending) <= min(self.limits.per_tenant, self.limits.total)
+        assert len(pending) <= min(self.limits.per_tenant, max(self.limits.total, self.limits.reserved))
         assert all(count <= self.limits.per_user for count in users.values())
         assert size <= self.limits.tenant_bytes
         for who, status in current.items():

@@ -18,6 +18,7 @@ from agents import recovery
 from agents.lease import PartitionLease
 from deploy.embedded import RedisServer
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable, UsageError
+from groundwire.messages.decisions import Place
 from groundwire.messages.identity import digest
 from groundwire.policy import Policy
 from groundwire.state.codec import short_bytes
@@ -795,6 +796,32 @@ async def test_what_follows_a_lost_request_of_its_batch_is_decided_again(redis_s
             state.overtake = overtake
             assert await decide(state, *asks) == expected[1:]
         await state.close()
+
+
+async def test_the_last_place_that_two_workers_see_free_goes_to_one_of_them(redis_server, prefix):
+    """Each row: the limits, and the places of tenants that are taken before."""
+    rows = [
+        (QueueLimits(total=2), ["t0"], Place.TOTAL_FULL),
+        (QueueLimits(total=1, reserved=2), ["t0", "acme"], Place.TOTAL_FULL),
+        (QueueLimits(total=2, reserved=2), ["t0"], Place.FREE),
+    ]
+    async with opened(redis_server, prefix) as other:
+        for number, (limits, taken, expected) in enumerate(rows):
+            await start(other)
+            claims = Claims(1_000 * number)
+            state = Overtaken(connect(redis_server.url), prefix, scheme=SCHEME, partitions=1)
+            await state.adopt_epoch()
+            before = [claims.ask(f"b{n}", None, 2, tenant=tenant) for n, tenant in enumerate(taken)]
+            await decide(other, *before, limits=replace(limits, total=9))
+            theirs, ours = claims.ask("theirs", None, 2), claims.ask("ours", None, 2, user="bob")
+
+            async def overtake(theirs=theirs, limits=limits) -> None:
+                await decide(other, theirs, limits=limits)
+
+            state.overtake = overtake
+            (outcome,) = await decide(state, ours, limits=limits)
+            assert outcome.place is expected, limits
+            await state.close()
 
 
 async def test_a_payload_is_read_by_those_who_never_wrote_its_prefix_also_after_it_was_lost(

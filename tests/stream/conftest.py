@@ -68,7 +68,7 @@ def office(deployment: Deployment, tmp_path: Path) -> Office:
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    """A web site of the test's own."""
+    """A web site of the test's own, at each address of 127.0.0.0/8."""
     made = Site()
-    async with serving(made.serve) as made.port:
+    async with serving(made.serve, "0.0.0.0") as made.port:  # noqa: S104 - loopback has many addresses
         yield made

@@ -355,6 +355,38 @@ async def test_claims_that_cite_a_failing_host_wait_without_flooding_deferred_or
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("deployment", [{"partitions": 1}], indirect=True)
+async def test_claims_that_cite_hosts_which_never_answer_hold_up_no_other_key(
+    deployment: Deployment, site: Site
+):
+    """Another tenant's claims are behind 900 of them on the same partition, and wait for their own look-ups alone."""
+    deployment.environment |= site.settings | {"GROUNDWIRE_CITATION_PATIENCE": "600"}
+    await deployment.start_workers("claims")
+    hostile = [
+        {"claim_id": f"bad{n}", "tenant_id": "mallory", "user_id": f"u{n}", "content": text}
+        for n in range(900)
+        for text in [
+            f"Rule {n} of the harbour, see http://127.1.{n // 200}.{n % 200 + 1}:{site.port}/hang/{n}"
+        ]
+    ]
+    await deployment.produce(hostile)
+    await until(lambda: len(deployment.seen["deferred"]) == 900, "all wait")
+    for n in range(10):
+        text = f"Page {n} is described in the manual, see {site.url}/ok/{n}"
+        await deployment.produce([good(5 * n, claim_id=f"cites{n}", user_id=f"v{n}", content=text)])
+        await deployment.produce([good(5 * n, claim_id=f"plain{n}", user_id=f"v{n}", source="user")])
+    await until(lambda: len(deployment.seen["deferred"]) == 920, "theirs are behind")
+    await deployment.start_workers("deferred")
+    await deployment.settled(20)
+    decided = sorted(deployment.decisions, key=lambda seen: str(seen.json["decided_at"]))
+    order = [str(seen.json["subject_id"]) for seen in decided]
+    assert all(order.index(f"cites{n}") < order.index(f"plain{n}") for n in range(10)), "of a key, in order"
+    assert {seen.json["citations"][0]["state"] for seen in decided if seen.json["citations"]} == {"verified"}
+    asked = sum(path.startswith("/hang") for path in site.requests)
+    assert asked < 450, "they did not wait until the hosts of the others were asked"
+
+
+@pytest.mark.slow
 async def test_a_citation_that_was_looked_up_is_not_asked_for_again(deployment: Deployment, site: Site):
     deployment.environment |= site.settings
     await deployment.start_workers("claims", "deferred")

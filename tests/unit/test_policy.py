@@ -51,6 +51,17 @@ def test_the_default_of_every_key_is_the_published_one():
     tables = {"hedges": {"block": [], "review": [], "lexicon": "none"}, "limits": limits}
     expected = {**dedup, **claims, **answers, **tables, "verification": verification}
     assert json.loads(Policy().canonical) == expected
+    assert (Policy().limits.review_reserved, Policy().limits.tenants) == (100, ()), (
+        "not hashed, as policies lack them"
+    )
+
+
+def test_who_has_more_than_the_reserved_places_is_hashed_once_it_is_said():
+    said = load_policy(None, {"GROUNDWIRE_REVIEW_RESERVED": "7", "GROUNDWIRE_TENANTS": "acme, umbrella"})
+    assert (said.limits.review_reserved, said.limits.tenants) == (7, ("acme", "umbrella"))
+    limits = json.loads(said.canonical)["limits"]
+    assert (limits["review_reserved"], limits["tenants"]) == (7, ["acme", "umbrella"])
+    assert parse_policy(said.canonical) == said
 
 
 FULL = """
@@ -187,6 +198,10 @@ def test_a_file_that_cannot_be_read_is_told_in_words_and_with_its_name(tmp_path,
 def test_the_hash_is_that_of_the_canonical_json_of_the_effective_policy_however_it_was_written(tmp_path):
     policy = load_policy(write(tmp_path, FULL), {"GROUNDWIRE_REVIEW_TOTAL": "50"})
     plain = policy.model_dump(mode="json") | {"trusted_sources": sorted(policy.trusted_sources)}
+    del (
+        plain["limits"]["review_reserved"],
+        plain["limits"]["tenants"],
+    )  # at their defaults, as policies lack them
     assert policy.sha256 == hashlib.sha256(rfc8785.dumps(plain)).hexdigest()
     assert json.loads(policy.canonical) == plain
     assert Policy().sha256 != policy.sha256

@@ -65,6 +65,7 @@ from groundwire.state.model import (
     SubjectState,
 )
 from groundwire.verify.citations import NETWORK, CitationVerifier
+from groundwire.verify.pacing import NotReachedError
 from groundwire.verify.results import CitationCheck
 
 MAX_DETAIL = 100
@@ -130,14 +131,16 @@ class ClaimGate(KindGate[PreparedClaim, ClaimCase, ClaimPayload]):
     def _or_postponed(self, entry: PreparedClaim) -> PreparedClaim | Deferred:
         """Send a claim to `deferred` again, where a host failed and might still make a difference.
 
-        Pauses double, from a twentieth of the patience (in seconds) on; the last look-up is at its end.
+        Pauses are a twentieth of the patience (in seconds), and double at failures; the last look-up is at its end.
         """
         now = to_milliseconds(self._now())
         first = min(entry.record.retry.first, now) if entry.record.retry else now
         end = first + round(1000 * self._patience)
         if now >= end or not self._would_help(entry):
             return entry
-        due = min(now + max(round(50 * self._patience), now - first), end)
+        details = {entry.inputs.findings[label].detail for label in entry.unanswered}
+        failed_for = now - first if details != {NotReachedError.detail} else 0
+        due = min(now + max(round(50 * self._patience), failed_for), end)
         return Deferred(replace(entry.record, retry=LookupRetry(first, due)))
 
     def _would_help(self, entry: PreparedClaim) -> bool:

@@ -119,6 +119,11 @@ class Gate:
             batch = put_back(batch, checked, kind)
         return batch
 
+    async def look_up(self, entry: PreparedClaim) -> PreparedClaim | Deferred:
+        """Ask the network what a claim waits for, prepared without."""
+        (looked_up,) = await self._claims.check([entry], ask_network=True)
+        return looked_up
+
     async def ask_model(self, batch: Sequence[GateEntry]) -> list[GateEntry]:
         """Return a prepared batch with what the model says of its responses; it may be cancelled and repeated."""
         asked = await self._responses.ask_model(of_kind(batch, PreparedResponse), self._state)

@@ -121,12 +121,7 @@ class ReviewGate:
         self._claims = ClaimReviews(GateRules(policy, policies, keys, now))
         self._responses = ResponseReviews(self._find, now=now)
 
-    async def prepare(
-        self,
-        records: Sequence[InboundRecord],
-        *,
-        ask_network: bool = False,  # noqa: ARG002 - as the Gate
-    ) -> list[ReviewEntry]:
+    async def prepare(self, records: Sequence[InboundRecord]) -> list[ReviewEntry]:
         self._find.begin()
         return [self._prepare(record) for record in records]
 

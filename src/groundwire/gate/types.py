@@ -160,6 +160,8 @@ def queue_limits(policy: Policy) -> QueueLimits:
         limits.review_per_tenant,
         limits.review_total,
         limits.pending_bytes_per_tenant,
+        limits.review_reserved,
+        frozenset(limits.tenants),
     )
 
 

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, Final, NoReturn, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -30,6 +31,8 @@ _FRAME: Final = 5
 """Bytes before the payload of a value that is framed for a schema registry."""
 MAX_DEPTH: Final = 64
 """Deepest nesting that is read: no record needs a tenth of it, and no later reader runs out of stack."""
+MAX_ELEMENTS: Final = 100_000
+"""Members of all lists and objects together; an empty one counts as one."""
 MAX_PATH: Final = 200
 """Characters of a field's path in an error: the sender chooses names, and errors become headers."""
 
@@ -45,8 +48,8 @@ def parse_json(value: bytes | None) -> Any:  # noqa: ANN401 - any JSON value is 
     """Parse UTF-8 JSON strictly.
 
     Raises:
-        RecordError: `too_large` above 900,000 bytes; `invalid_json` for no value, bytes that are not UTF-8,
-            a byte order mark, duplicate keys, NaN and infinities, lone surrogates, nesting deeper than 64.
+        RecordError: `too_large` above 900,000 bytes or 100,000 elements; `invalid_json` for no value, bytes that are
+            not UTF-8, a byte order mark, duplicate keys, NaN and infinities, lone surrogates, nesting deeper than 64.
     """
     if value is None:
         _refuse("the record has no value")
@@ -60,16 +63,13 @@ def parse_json(value: bytes | None) -> Any:  # noqa: ANN401 - any JSON value is 
         _refuse(f"not UTF-8 at byte {exc.start}")
     if text.startswith("\ufeff"):
         _refuse("begins with a byte order mark (BOM): save it as UTF-8 without one")
+    _refuse_unbounded(value)
     try:
         parsed = _DECODER.decode(text)
     except json.JSONDecodeError as exc:
         _refuse(f"not JSON: {exc.msg.removesuffix(' at')} at character {exc.pos}")
-    except RecursionError:
-        _refuse(f"nested deeper than {MAX_DEPTH} levels")
     except ValueError as exc:  # an integer of thousands of digits, refused by Python itself
         _refuse(f"not JSON: {str(exc).split(';')[0]}")
-    if value.count(b"[") + value.count(b"{") > MAX_DEPTH and _too_deep(parsed):
-        _refuse(f"nested deeper than {MAX_DEPTH} levels")
     for path, text in _strings(parsed) if b"\\u" in value else ():  # UTF-8 itself holds no lone surrogate
         if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
             found = f"{path or 'a key'}: holds half of a surrogate pair"
@@ -274,6 +274,26 @@ def _models(annotation: object) -> Iterator[type[BaseModel]]:
         yield from _models(argument)
 
 
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+def _refuse_unbounded(value: bytes) -> None:
+    """Count elements and depth before any object is built: a megabyte of `{}` takes a thousand times its bytes.
+
+    Raises: RecordError, as `parse_json`.
+    """
+    opened = value.count(b"[") + value.count(b"{")
+    if opened <= MAX_DEPTH and opened + value.count(b",") <= MAX_ELEMENTS:
+        return
+    bare = _STRING.sub(b"", value)
+    elements = bare.count(b"[") + bare.count(b"{") + bare.count(b",")
+    if elements > MAX_ELEMENTS:
+        raise RecordError(ErrorCode.TOO_LARGE, f"the value has {elements} elements, more than {MAX_ELEMENTS}")
+    if max(accumulate(_STEPS.get(byte, 0) for byte in bare), default=0) > MAX_DEPTH:
+        _refuse(f"nested deeper than {MAX_DEPTH} levels")
+
+
 def _refuse(message: str) -> NoReturn:
     raise RecordError(ErrorCode.INVALID_JSON, message)
 
@@ -306,15 +326,6 @@ def _children(value: object) -> Iterator[tuple[str, object]]:
         yield from value.items()
     elif isinstance(value, list):
         yield from ((str(index), item) for index, item in enumerate(value))
-
-
-def _too_deep(parsed: object) -> bool:
-    level = [parsed]
-    for _ in range(MAX_DEPTH):
-        level = [child for value in level for _, child in _children(value) if isinstance(child, dict | list)]
-        if not level:
-            return False
-    return True
 
 
 def _strings(parsed: object) -> Iterator[tuple[str, str]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from groundwire.messages.base import InputRecord, Metadata, Omissible, OutputRecord, ShortId, TenantId, Time
 from groundwire.messages.decisions import Kind
@@ -21,6 +21,17 @@ def _not_blank(text: str) -> str:
 
 Content = Annotated[str, Field(min_length=1, max_length=20_000), AfterValidator(_not_blank)]
 """The text of a claim."""
+
+_T = TypeVar("_T")
+
+
+class _FirstFault(FailFast):
+    """Report the first member at fault alone: the errors of thousands take a hundred times their bytes."""
+
+    __hash__ = object.__hash__  # for `Omissible`: members of a union have one
+
+
+_Items = Annotated[list[_T], _FirstFault()]
 
 MemoryType = Literal["fact", "preference", "decision"]
 """What kind of memory a claim would become (S0-152)."""
@@ -139,17 +150,17 @@ class LlmResponse(InputRecord):
     in_reply_to: str | None = None
     answer: str | None
     confidence: Annotated[float, Field(ge=0, le=1)] = 1.0
-    chunks: Omissible[list[Chunk]] = None
-    sources: Omissible[list[Source]] = None
+    chunks: Omissible[_Items[Chunk]] = None
+    sources: Omissible[_Items[Source]] = None
     current_revisions: Omissible[dict[str, str]] = None
     transcript: Omissible[str] = None
     evidence: Omissible[dict[str, list[str]]] = None
-    entities: Omissible[list[Entity]] = None
+    entities: Omissible[_Items[Entity]] = None
     corpus_index: Omissible[dict[str, IndexEntry]] = None
-    claims: Omissible[list[RelationClaim]] = None
-    relations: Omissible[list[RelationClaim]] = None
+    claims: Omissible[_Items[RelationClaim]] = None
+    relations: Omissible[_Items[RelationClaim]] = None
     hop_results: Omissible[list[Any]] = None
-    steps: Omissible[list[Step]] = None
+    steps: Omissible[_Items[Step]] = None
     context: Omissible[dict[str, str]] = None
     verify: bool = True
     fan_out: bool = False

@@ -105,7 +105,12 @@ def _name_in(value: bytes) -> bytes:
 
 def counters_of(request: Request) -> tuple[str, ...]:
     """Return the counters that deciding a request depends on."""
-    return *place_names(request.subject), f"b:{request.subject.tenant_id}"
+    return _counters(request.subject)
+
+
+def _counters(subject: Subject) -> tuple[str, ...]:
+    """Return the counters of a place: in all, of the tenant, of the user, and the tenant's bytes."""
+    return *place_names(subject), f"b:{subject.tenant_id}"
 
 
 def wanted(request: Request) -> bytes:
@@ -178,7 +183,7 @@ class Batch(Workspace):
         self._lifetime, self._action_lifetime = lifetimes
         self._contexts = contexts
         self._remote = remote or {}
-        self._most = limits.by_counter() if limits else {}
+        self._limits = limits
         self._values: dict[bytes, bytes] = {}  # text of entries, by digest
         self._heads: dict[bytes, bytes] = {}  # state, tier and revision of subjects, by digest
         self._ids: dict[int, set[int] | None] = {}  # candidates, by identity of the request
@@ -357,7 +362,7 @@ class Batch(Workspace):
         if context and context[0] not in self._contexts_written:  # who lost its state must find it again
             self._write("X", *context)
             self._contexts_written.add(context[0])
-        if entry.outcome and self._most:
+        if entry.outcome and self._limits:
             for name in _full(subject, entry.outcome.place):
                 self._write("f", name.encode(), b"%d" % (self.counts[name] - self._remote.get(name, 0)))
         value = write_entry(entry, payload)
@@ -376,15 +381,21 @@ class Batch(Workspace):
         super().count(subject, entry, by)
         if entry and entry.state is SubjectState.PENDING and entry.outcome:
             self.granted += by > 0
-            size = len(entry.outcome.record)
-            places = [(name, by) for name in place_names(subject)]
-            for name, more in (*places, (f"b:{subject.tenant_id}", by * size)):
-                limit = self._most.get(name[:2]) if by > 0 else None
+            most = self._most(subject, self._limits) if by > 0 and self._limits else (None,) * 4
+            by_counter = (*(by,) * 3, by * len(entry.outcome.record))
+            for name, more, limit in zip(_counters(subject), by_counter, most, strict=True):
                 self._count(name, more, None if limit is None else limit - self._remote.get(name, 0))
         elif entry and entry.waits:
             user = b"w:" + user_name(subject).encode()
             self._write("A" if by > 0 else "R", user, short_bytes(subject.digest))
             self._count("waiting", by)
+
+    def _most(self, subject: Subject, limits: QueueLimits) -> tuple[int | None, ...]:
+        """Return what each counter may come to at most with the place that a subject takes; None: anything."""
+        of_tenant = limits.of_tenant(subject.tenant_id)
+        if self.counts["total"] > limits.total:  # the place is one of the reserved
+            return None, min(of_tenant, limits.reserved), limits.per_user, limits.tenant_bytes
+        return limits.total, of_tenant, limits.per_user, limits.tenant_bytes
 
     def _count(self, name: str, by: int, most: int | None = None) -> None:
         """Add to a counter of this partition, which must not exceed `most` then."""
@@ -455,7 +466,7 @@ def _full(subject: Subject, place: Place) -> tuple[str, ...]:
     """Return the counters for which a place was refused."""
     total, tenant, user = place_names(subject)
     of_tenant = tenant, f"b:{subject.tenant_id}"
-    full = {Place.USER_FULL: (user,), Place.TENANT_FULL: of_tenant, Place.TOTAL_FULL: (total,)}
+    full = {Place.USER_FULL: (user,), Place.TENANT_FULL: of_tenant, Place.TOTAL_FULL: (total, tenant)}
     return full.get(place, ())
 
 

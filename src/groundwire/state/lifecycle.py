@@ -179,12 +179,14 @@ def _state_and_place(
 def _place(work: Workspace, request: StepRequest | ReviewRequest, limits: QueueLimits) -> Place:
     """Return whether the review queue has a place for a record."""
     total, tenant, user = place_names(request.subject)
-    held = work.counts[f"b:{request.subject.tenant_id}"] + len(request.record)
+    name = request.subject.tenant_id
+    held = work.counts[f"b:{name}"] + len(request.record)
     if work.counts[user] >= limits.per_user:
         return Place.USER_FULL
-    if work.counts[tenant] >= limits.per_tenant or held > limits.tenant_bytes:
+    if work.counts[tenant] >= limits.of_tenant(name) or held > limits.tenant_bytes:
         return Place.TENANT_FULL
-    return Place.TOTAL_FULL if work.counts[total] >= limits.total else Place.FREE
+    free = limits.free(name, work.counts[tenant], work.counts[total])
+    return Place.FREE if free > 0 else Place.TOTAL_FULL
 
 
 def _deduplicate(

@@ -74,16 +74,29 @@ class RecordOrigin:
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """Places in the review queue, and bytes of a tenant's pending records."""
+    """Places in the review queue, and bytes of a tenant's pending records.
+
+    Attributes:
+        reserved: places that a tenant gets whatever the total.
+        tenants: who may have more than the reserved places; empty: every tenant.
+    """
 
     per_user: int = 100
     per_tenant: int = 2_000
     total: int = 10_000
     tenant_bytes: int = 64_000_000
+    reserved: int = 0
+    tenants: frozenset[str] = frozenset()
 
-    def by_counter(self) -> dict[str, int]:
-        """Return the limits by the first two letters of a counter's name."""
-        return {"to": self.total, "t:": self.per_tenant, "u:": self.per_user, "b:": self.tenant_bytes}
+    def of_tenant(self, tenant: str) -> int:
+        """Return the places that a tenant may have."""
+        is_known = not self.tenants or tenant in self.tenants
+        return self.per_tenant if is_known else min(self.per_tenant, self.reserved)
+
+    def free(self, tenant: str, of_tenant: int, total: int) -> int:
+        """Return the places that a tenant may still take, if it has `of_tenant` of `total` that are taken."""
+        most = self.of_tenant(tenant)
+        return max(min(most - of_tenant, self.total - total), min(most, self.reserved) - of_tenant)
 
 
 DEFAULT_LIMITS: Final = QueueLimits()

@@ -70,9 +70,10 @@ class QueueUse:
         return remote, max(1, self._free(shared, limits) // len(self._keys))
 
     def _free(self, shared: Mapping[str, bytes], limits: QueueLimits) -> int:
-        """Return the places that are free in all, and of each tenant."""
-        most = limits.by_counter()
-        return min(most[name[:2]] - self._sums[field] for name, field in shared.items() if name[:2] != "b:")
+        """Return the places that each tenant may still take."""
+        total = self._sums[b"total"]
+        tenants = {name[2:]: self._sums[field] for name, field in shared.items() if name[:2] == "t:"}
+        return min(limits.free(tenant, taken, total) for tenant, taken in tenants.items())
 
     def note(self, partition: int, counts: Mapping[str, int]) -> None:
         """Take in what a step left in its own partition."""

@@ -4,13 +4,14 @@ Nothing that one tenant cites pauses a host for another, or takes the last place
 """
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Literal
+from typing import Literal, NoReturn
 from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
@@ -23,6 +24,7 @@ class PacingLimits:
     per_host: int = 4  # requests in flight of one tenant to one host
     per_tenant: int = 16  # requests in flight of one tenant
     total: int = 64  # requests in flight to all hosts
+    waiting: float = math.inf  # requests of one tenant that wait; one more is refused at once
     spacing: float = 0.02  # seconds between the starts of two requests of one tenant to one host
     failures: int = 5  # failures in a row that open the breaker
     pause: float = 30.0  # seconds that it stays open; then a single request probes the host
@@ -40,7 +42,7 @@ class HostPausedError(NotAskedError):
 
 
 class NotReachedError(NotAskedError):
-    detail = "not reached in time: too many requests to this host"
+    detail = "not reached in time: too many requests"
 
 
 @dataclass(slots=True)
@@ -72,6 +74,7 @@ class Pacer:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     on_refusal: Callable[[Literal["hosts", "requests"]], object] = lambda _limit: None
     in_flight: Counter[str] = field(default_factory=Counter, init=False)
+    _waiting: Counter[str] = field(default_factory=Counter, init=False)
     _busy: dict[_Key, _Host] = field(default_factory=dict, init=False)
     _idle: LRUCache[_Key, _Host] = field(init=False)
     _tenants: WeakValueDictionary[str, asyncio.Semaphore] = field(
@@ -97,7 +100,7 @@ class Pacer:
         own = self._tenants.setdefault(tenant, asyncio.Semaphore(self.limits.per_tenant))
         try:
             self._refuse_if_paused(host)
-            await self._take_place(host, own, deadline)
+            await self._take_place(host, own, tenant, deadline)
             try:
                 self._refuse_if_paused(host)  # it may have failed meanwhile
                 self.in_flight[tenant] += 1
@@ -123,13 +126,18 @@ class Pacer:
             self.on_refusal("hosts")
             raise HostPausedError
 
-    async def _take_place(self, host: _Host, own: asyncio.Semaphore, deadline: float | None) -> None:
+    async def _take_place(
+        self, host: _Host, own: asyncio.Semaphore, tenant: str, deadline: float | None
+    ) -> None:
         """Take a place at the host, of the tenant and of all.
 
         In this order: who waits for a slow host holds no other host's place, who waits for their own no other tenant's.
         """
         patience = None if deadline is None else max(0.0, deadline - self.clock())
+        if self._waiting[tenant] >= self.limits.waiting:
+            self._refuse()
         async with AsyncExitStack() as taken:
+            self._waiting[tenant] += 1
             try:
                 async with asyncio.timeout(patience):
                     await taken.enter_async_context(host.slots)
@@ -141,9 +149,14 @@ class Pacer:
                     await taken.enter_async_context(own)
                     await taken.enter_async_context(self._total)
             except TimeoutError:
-                self.on_refusal("requests")
-                raise NotReachedError from None
+                self._refuse()
+            finally:
+                self._waiting -= Counter((tenant,))
             taken.pop_all()
+
+    def _refuse(self) -> NoReturn:
+        self.on_refusal("requests")
+        raise NotReachedError from None
 
     @asynccontextmanager
     async def _counted(self, host: _Host) -> AsyncIterator[Visit]:

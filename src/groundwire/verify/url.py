@@ -24,7 +24,7 @@ import httpcore
 import httpx
 from httpcore import SOCKET_OPTION
 
-from groundwire.verify.pacing import NotAskedError, Pacer
+from groundwire.verify.pacing import NotAskedError, Pacer, PacingLimits
 from groundwire.verify.results import BUDGET, CitationCheck, CitationState, Clock, utc_now
 from groundwire.verify.ssrf import AddressGuard, BlockedAddressError, is_disguised
 
@@ -281,6 +281,7 @@ _CAUSES: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
+_CONNECTIONS = PacingLimits().total  # one that waits for another's would spend its budget on that
 _MAX_ADDRESSES = 3  # addresses of one host that are tried in turn
 _ATTEMPT = 1.5  # seconds for an address that is not the last
 
@@ -353,7 +354,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         *,
         inner: httpcore.AsyncNetworkBackend | None = None,
         ssl_context: ssl.SSLContext | None = None,
-        max_connections: int = 32,
+        max_connections: int = _CONNECTIONS,
     ) -> None:
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=ssl_context or httpx.create_ssl_context(trust_env=False),

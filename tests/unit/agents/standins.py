@@ -108,7 +108,7 @@ class Bench:
     def _note_room(self) -> None:
         self.rooms += 1
 
-    async def prepare(self, records, *, ask_network):
+    async def prepare(self, records):
         self.prepared += 1
         _raise_next(self.prepare_errors)
         return [

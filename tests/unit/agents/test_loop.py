@@ -346,12 +346,12 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench.enough, bench.preparing = asyncio.Event(), 0
     prepare = bench.prepare
 
-    async def hold(records, *, ask_network):
+    async def hold(records):
         if any(len(one.value) >= LARGE for one in records):
             bench.preparing += 1
             await bench.enough.wait()
             bench.preparing -= 1
-        return await prepare(records, ask_network=ask_network)
+        return await prepare(records)
 
     monkeypatch.setattr(bench, "prepare", hold)
     return bench
@@ -436,6 +436,58 @@ async def test_the_end_of_small_records_keeps_the_mark_of_a_large_one(slow):
     slow.enough.set()
     await slow.finish()
     assert slow.marked[-1] is None
+
+
+# Look-ups
+
+
+@pytest.fixture
+def asking() -> Bench:
+    """A bench of `deferred` where records of the user mallory wait for look-ups, which end when `answered` is set."""
+    answered = asyncio.Event()
+
+    async def look_up(entry):
+        await answered.wait()
+        if entry.record.offset == 5:
+            raise RuntimeError("broken")
+        return entry
+
+    bench = Bench("deferred", look_up=look_up)
+    bench.answered, prepare = answered, bench.prepare
+
+    async def waiting(records):
+        entries = await prepare(records)
+        for entry in entries:
+            entry.wait = entry.subject.user_id == "mallory"
+        return entries
+
+    bench.prepare = waiting
+    return bench
+
+
+async def test_a_record_that_waits_for_its_look_up_holds_up_those_of_its_key_alone(asking):
+    await asking.begin(record(0, "mallory"), record(1, "ann"), record(2, "mallory"), record(3, "bob"))
+    await asking.begin(record(4, "ann"), record(5, "mallory"))
+    assert asking.offsets == [[1, 3], [4]], "what is ready is decided, of this fetch and the next"
+    assert asking.rooms > 1, "the partition is read on"
+    assert asking.loop.book.committable == 0
+    assert asking.marked[-1] is None, "waiting crashes no worker"
+    asking.answered.set()
+    await asking.finish()
+    assert asking.offsets[2:] == [[0], [2], [5]], "the last is decided without its answer"
+    assert InFlightMark(0, 0, 0) in asking.marked
+
+
+async def test_look_ups_end_with_their_lease_and_what_fails_behind_them_is_looked_up_again(asking):
+    asking.answered.set()
+    asking.publish_errors = [RuntimeError("x"), None]
+    await asking.run(record(0, "mallory"))
+    assert (asking.offsets, asking.prepared) == ([[0]], 2)
+    asking.answered.clear()
+    await asking.begin(record(1, "mallory"))
+    asking.loop.end()
+    await asking.finish()
+    assert (asking.offsets, asking.loop.book.committable) == ([[0]], 1)
 
 
 async def test_a_record_that_is_given_up_is_not_processed_if_its_letter_is_sent_again():

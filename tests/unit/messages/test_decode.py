@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from groundwire.errors import ErrorCode, RecordError
+from groundwire.messages import decode as module
 from groundwire.messages.base import InputRecord
 from groundwire.messages.decode import (
     MAX_VALUE_BYTES,
@@ -68,9 +69,9 @@ def test_what_is_not_strict_json_is_invalid_json_in_words_of_its_own():
         (b'{"a": 1, "b": 2, "b": 3, "c": 4}', "the key 'b' stands twice in one object"),
         (rb'{"claim_id": "a", "\u0063laim_id": "b"}', "the key 'claim_id' stands twice in one object"),
         (b"[" * 65 + b"]" * 65, "nested deeper than 64 levels"),
-        (b"[" * 100_000 + b"]" * 100_000, "nested deeper than 64 levels"),
-        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested deeper than 64 levels"),
-        (b"[" * 100_000, "nested deeper than 64 levels"),
+        (b"[" * 30_000 + b"]" * 30_000, "nested deeper than 64 levels"),
+        (b'{"a":' * 30_000 + b"1" + b"}" * 30_000, "nested deeper than 64 levels"),
+        (b"[" * 30_000, "nested deeper than 64 levels"),
         (rb'{"a": ["\ud800"]}', "a.0: holds half of a surrogate pair"),
         (rb'{"claim_id": "\udc00\ud800"}', "claim_id: holds half of a surrogate pair"),
         (rb'{"\udfff": 1}', "a key: holds half of a surrogate pair"),
@@ -303,6 +304,49 @@ def test_what_has_a_response_id_or_an_answer_and_no_claim_id_is_a_response_and_a
     for decode, value in ((decode_claim, answered), (decode_response, GOOD)):
         with pytest.raises(RecordError):
             decode(as_json(**value))
+
+
+_texts = st.one_of(st.text(), st.text(alphabet='"\\\\[]{},:x'))
+_documents = st.recursive(
+    st.one_of(st.none(), st.integers(), _texts),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(_texts, inner)),
+    max_leaves=40,
+)
+
+
+@given(_documents, st.sampled_from([(",", ":"), (" , ", " :\n")]))
+def test_elements_and_depth_are_those_of_the_json_before_it_is_read(document, separators) -> None:
+    containers, depth, level = [], 0, [document]
+    while level := [one for one in level if isinstance(one, list | dict)]:
+        containers += level
+        depth += 1
+        level = [child for one in level for child in (one.values() if isinstance(one, dict) else one)]
+    elements = sum(max(len(one), 1) for one in containers)
+    value = json.dumps(document, separators=separators).encode()
+    for name, found, error in (
+        ("MAX_ELEMENTS", elements, f"the value has {elements} elements, more than {elements - 1}"),
+        ("MAX_DEPTH", depth, f"nested deeper than {depth - 1} levels"),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, name, found)
+            assert parse_json(value) == document
+            if found:
+                patch.setattr(module, name, found - 1)
+                assert refused(value, parse_json).message == error
+
+
+def test_a_value_of_too_many_elements_is_refused_unread_as_too_large(monkeypatch) -> None:
+    monkeypatch.setattr(module, "_DECODER", None)
+    for part in (b"{}", b"1", b'""', b"[[]]"):
+        value = b'{"response_id":"r","chunks":[' + b",".join([part] * 120_000) + b"]}"
+        assert refused(value, decode_response).code == ErrorCode.TOO_LARGE
+
+
+def test_of_thousands_of_faulty_members_the_first_is_reported_alone() -> None:
+    error = refused(
+        {"response_id": "r", "user_id": "u", "answer": "a", "chunks": [{}] * 9_000}, decode_response
+    )
+    assert error.message == "chunks.0.chunk_id: field required (and 4 more)"
 
 
 def test_json_is_read_up_to_64_levels_however_many_parts_it_has() -> None:

@@ -63,6 +63,21 @@ async def test_visits_are_limited_at_each_host_and_in_total_and_spaced(time):
     assert starts == [0.0, 0.5, 0.5, 1.0]
 
 
+async def test_a_tenant_with_enough_requests_waiting_is_refused_at_once_and_no_other_is(time):
+    gate, refused = asyncio.Event(), []
+    pacer = make(time, per_tenant=1, waiting=2)
+    pacer.on_refusal = refused.append
+    asking = [asyncio.ensure_future(ask(pacer, f"h{n}", gate=gate, tenant="bad")) for n in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(NotReachedError):
+        await ask(pacer, "h3", tenant="bad")
+    await ask(pacer, "h3", tenant="good")
+    gate.set()
+    await asyncio.gather(*asking)
+    await ask(pacer, "h3", tenant="bad")
+    assert refused == ["requests"]
+
+
 async def test_neither_a_slow_host_nor_a_tenant_whose_hosts_hang_holds_the_places_of_others(time):
     gate = asyncio.Event()
     hosts = [{"host": f"h{n}", "tenant": "bad"} for n in range(10)]
