@@ -13,7 +13,7 @@ PREFIX: Final = "GROUNDWIRE_"
 _OF_COMMANDS: Final = frozenset({"GROUNDWIRE_REVIEWER", "GROUNDWIRE_REVIEWER_KEY"})
 """What commands read as defaults of their options, beside the settings."""
 _OF_OTHERS: Final = re.compile(
-    r"GROUNDWIRE_(TEST_\w+|KAFKA_JARS|SOURCES|REDIS_MEMORY|\w*SERVICE_(HOST|PORT)\w*|\w*PORT_\d+_(TCP|UDP)\w*)"
+    r"GROUNDWIRE_(TEST_\w+|KAFKA_JARS|SOURCES|REDIS_(MEMORY|LIMIT|PASSWORD)|\w*SERVICE_(HOST|PORT)\w*|\w*PORT_\d+_(TCP|UDP)\w*)"
 )
 """What tests and compose files read, and what Kubernetes sets for services."""
 
