@@ -443,7 +443,7 @@ async def test_the_end_of_small_records_keeps_the_mark_of_a_large_one(slow):
 
 @pytest.fixture
 def asking() -> Bench:
-    """A bench of `deferred` where records of the user mallory wait for look-ups, which end when `answered` is set."""
+    """A bench of `deferred` where records that cite wait for look-ups, which end when `answered` is set."""
     answered = asyncio.Event()
 
     async def look_up(entry):
@@ -458,7 +458,7 @@ def asking() -> Bench:
     async def waiting(records):
         entries = await prepare(records)
         for entry in entries:
-            entry.wait = entry.subject.user_id == "mallory"
+            entry.wait = entry.record.value == b"cites"
         return entries
 
     bench.prepare = waiting
@@ -466,8 +466,9 @@ def asking() -> Bench:
 
 
 async def test_a_record_that_waits_for_its_look_up_holds_up_those_of_its_key_alone(asking):
-    await asking.begin(record(0, "mallory"), record(1, "ann"), record(2, "mallory"), record(3, "bob"))
-    await asking.begin(record(4, "ann"), record(5, "mallory"))
+    cites = record(0, "mallory", b"cites")
+    await asking.begin(cites, record(1, "ann"), record(2, "mallory"), record(3, "bob"))
+    await asking.begin(record(4, "ann"), record(5, "mallory", b"cites"))
     assert asking.offsets == [[1, 3], [4]], "what is ready is decided, of this fetch and the next"
     assert asking.rooms > 1, "the partition is read on"
     assert asking.loop.book.committable == 0
@@ -481,10 +482,10 @@ async def test_a_record_that_waits_for_its_look_up_holds_up_those_of_its_key_alo
 async def test_look_ups_end_with_their_lease_and_what_fails_behind_them_is_looked_up_again(asking):
     asking.answered.set()
     asking.publish_errors = [RuntimeError("x"), None]
-    await asking.run(record(0, "mallory"))
+    await asking.run(record(0, "mallory", b"cites"))
     assert (asking.offsets, asking.prepared) == ([[0]], 2)
     asking.answered.clear()
-    await asking.begin(record(1, "mallory"))
+    await asking.begin(record(1, "mallory", b"cites"))
     asking.loop.end()
     await asking.finish()
     assert (asking.offsets, asking.loop.book.committable) == ([[0]], 1)

@@ -23,7 +23,7 @@ from groundwire.gate.response_case import ResponseCase, report_of
 from groundwire.gate.response_checks import read_response
 from groundwire.messages import headers
 from groundwire.messages.decisions import Facts, ReasonCode
-from groundwire.messages.decode import MAX_VALUE_BYTES
+from groundwire.messages.decode import MAX_DEPTH, MAX_ELEMENTS, MAX_VALUE_BYTES
 from groundwire.messages.records import Claim, LlmResponse
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
@@ -148,7 +148,8 @@ def test_the_checks_of_the_wire_contract_are_those_that_decisions_list() -> None
 def test_the_sizes_of_the_wire_contract_are_those_that_the_code_keeps() -> None:
     sizes = {row[0]: row[1] for row in rows("## Sizes")}
     parents = Claim.model_json_schema()["properties"]["derived_from"]["maxItems"]
-    assert sizes["an input value"] == f"{MAX_VALUE_BYTES:,} bytes"
+    elements = f"{MAX_ELEMENTS:,} elements (members of all its lists and objects), {MAX_DEPTH} levels"
+    assert sizes["an input value"] == f"{MAX_VALUE_BYTES:,} bytes, {elements}"
     assert sizes["a Decision"].startswith(f"{MAX_BYTES // 1000} kB")
     assert sizes["citations that are looked up"].startswith(f"the first {MAX_ENTRIES} ")
     assert sizes["lists in a Decision"].startswith(f"{MAX_ENTRIES} entries")

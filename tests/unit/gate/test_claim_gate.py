@@ -31,6 +31,8 @@ from groundwire.replay.derive import rederive
 from groundwire.replay.inputs import Inputs, read_record
 from groundwire.text.visible import is_blank
 from groundwire.verify.citations import CitationVerifier
+from groundwire.verify.pacing import Pacer, PacingLimits
+from groundwire.verify.url import UrlChecker
 from tests.unit.gate.world import NOW, World, adr_folder, claim_bytes, summary, verifier
 
 TEXT = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
@@ -472,6 +474,18 @@ async def test_look_ups_are_spaced_and_at_the_end_of_the_patience_a_person_gets_
     assert result.decision.reason_code == "citation_unverified"
     assert [citation.state for citation in result.decision.citations] == ["unknown"]
     assert_derived_again(result)
+
+
+async def test_a_claim_that_found_no_place_for_its_look_up_comes_back_at_even_intervals():
+    world, times = Outage(), []
+    pacer = Pacer(PacingLimits(waiting=0))
+    world.verifier._urls = UrlChecker(pacer=pacer, clock=world.now)
+    record = world.claim("c", CITING)
+    while isinstance(result := await world.look_up(record), Deferred):
+        times.append(due(result))
+        world.seconds, record = due(result), through_kafka(result)
+    assert times == pytest.approx(list(range(30, 601, 30)), abs=0.01)
+    assert result.decision.reason_code == "citation_unverified"
 
 
 async def test_nothing_waits_where_an_answer_is_there_or_would_change_nothing():
