@@ -85,7 +85,7 @@ class ActionFields(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    action: Literal["approve", "reject", "edit", "retract", "replace"]
+    action: Literal["approve", "reject", "edit", "retract", "replace", "overrule", "comment", "pass"]
     revision: Number
     reason: Reason = None
     note: Note = None
@@ -247,6 +247,11 @@ async def take(call: Call, item: Item, fields: ActionFields) -> PageAnswer:
     # back to the list that the item was opened from, else on in the queue
     listed = queue.came_from(call) or (queue.ListOrigin("approved") if fields.action == "retract" else None)
     onward = queue.with_query(f"/items/{fields.next}" if fields.next else "/", queue.view_of(call).encoded())
+    if fields.action == "comment":  # the item still waits for this person
+        onward, listed = (
+            queue.with_query(f"/items/{item.current.decision_id}", queue.view_of(call).encoded()),
+            None,
+        )
     return PageAnswer(data, status=202, location=listed.address if listed else onward)
 
 

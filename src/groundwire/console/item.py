@@ -14,6 +14,7 @@ from groundwire.console.answer import show_original
 from groundwire.console.outbox import NOT_DONE, OrderState, Outbox, OutboxEntry, doing, done_to, undo_left
 from groundwire.console.site import Call, PageAnswer
 from groundwire.console.words import NONE, label, moment
+from groundwire.gate.claims import OVERRULABLE
 from groundwire.library.dedup import DedupChecker
 from groundwire.messages.base import format_time
 from groundwire.messages.decisions import Kind, Verdict
@@ -187,7 +188,15 @@ def allowed(item: Standing, entry: OutboxEntry | None) -> list[str]:
     if entry is not None or not item.is_current:
         return []
     if item.pending:
-        return ["approve", "reject", *(["edit"] if item.current.kind == Kind.CLAIM else [])]
+        return [
+            "approve",
+            "reject",
+            *(["edit"] if item.current.kind == Kind.CLAIM else []),
+            "comment",
+            "pass",
+        ]
+    if item.current.verdict == Verdict.BLOCKED and item.current.reason_code in OVERRULABLE:
+        return ["overrule"]
     if item.current.verdict == Verdict.APPROVED:
         return ["retract"]
     return []

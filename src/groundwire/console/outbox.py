@@ -32,7 +32,15 @@ ANSWER_SECONDS: Final = 300.0  # how long to wait for the gate's outcome before 
 _AT_ONCE: Final = 50
 """Actions that are signed and published at the same time: others are answered between them."""
 _MAX_ENTRIES: Final = 20_000
-_DONE: Final = {"approve": "approved", "reject": "rejected", "edit": "edited", "retract": "retracted"}
+_DONE: Final = {
+    "approve": "approved",
+    "reject": "rejected",
+    "edit": "edited",
+    "retract": "retracted",
+    "overrule": "put back for review",
+    "comment": "commented on",
+    "pass": "passed on",
+}
 
 
 class OrderState(StrEnum):

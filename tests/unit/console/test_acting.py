@@ -16,6 +16,7 @@ from tests.unit.console.rooms import (
     Html,
     Room,
     approved,
+    blocked,
     chosen,
     compared,
     make_decision,
@@ -151,6 +152,34 @@ async def test_an_edit_is_published_as_written_and_one_of_nothing_is_an_approval
     await room.released()
     sent = [(one.action, one.content) for one in sorted(room.recorder.sent, key=lambda one: one.subject_id)]
     assert sent == [("edit", written), *[("approve", None)] * len(texts)]
+
+
+async def test_a_block_of_the_gate_is_put_back_for_review_and_one_of_a_person_is_not() -> None:
+    room = make_room()
+    gates = room.add(
+        blocked("c-1", reason_code="duplicate"), blocked("c-2", reason_code="personal_speculation")
+    )
+    (persons,) = room.add(blocked("c-3", reason_code="human_rejected"))
+    assert (await room.act(persons, action="overrule")).status_code == 409
+    for decision_id in gates:
+        assert (await room.get(f"/api/items/{decision_id}"))["allowed"] == ["overrule"]
+        assert (await room.act(decision_id, action="overrule", note="It is measured.")).status_code == 202
+    await room.released()
+    assert [one.action for one in room.recorder.sent] == ["overrule"] * 2
+
+
+async def test_a_comment_needs_words_and_the_item_waits_on_after_it() -> None:
+    room = make_room()
+    (decision_id,) = room.add(make_decision("c-1"))
+    assert (await room.act(decision_id, action="comment")).status_code == 400
+    for action in ("comment", "pass"):
+        assert (await room.act(decision_id, action=action, note="Which release?")).status_code == 202
+        await room.released()
+    assert [(one.action, one.note) for one in room.recorder.sent] == [
+        ("comment", "Which release?"),
+        ("pass", "Which release?"),
+    ]
+    assert (await room.act(decision_id)).status_code == 202
 
 
 async def test_retracting_needs_a_reason_and_an_approved_item_and_is_offered_in_its_list() -> None:

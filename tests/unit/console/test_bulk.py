@@ -254,7 +254,7 @@ async def test_every_form_that_decides_is_marked_for_the_guard_against_haste(roo
         or form.attributes.get("id") == "quick"
         or (form.attributes.get("action") == "/bulk" and form.attributes.get("id") != "bulk")
     ]
-    assert len(decide) == 7, "on the list, four of a claim, to retract, and of a bulk"
+    assert len(decide) == 9, "on the list, six of a claim, to retract, and of a bulk"
     assert all("data-decides" in form.attributes for form in decide)
 
 
