@@ -132,12 +132,11 @@ class Worker:
             consumer: Any = self.app.consumer
             return int(consumer.partitions_of(topic))
 
-        marks = CrashMarks(self.state, handler)
         hooks: list[Hook] = [health, self.audit, InternalErrors(health), BatchMetrics(role.topic)]
         if opened := registry():
             use_registry(opened.read)
             hooks.append(Schemas(opened, health))
-        hooks.append(marks)
+        hooks.append(CrashMarks(self.state))
         if signer is not None:
             hooks.append(build_sealer(settings, signer, self.app, publisher, health))
         if settings.tracing:
