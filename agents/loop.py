@@ -292,7 +292,8 @@ class PartitionLoop:
             elif getattr(prepared, "wait", False):
                 held.add(entry.record.key)
                 self.book.set_aside(entry)
-                alone = Batch(self, [entry], batch.handler, batch.look_up, batch.ask_model)
+                decided_by = batch.handler, batch.grace, batch.look_up, batch.ask_model
+                alone = Batch(self, [entry], *decided_by)
                 self._begin(self._look_up(alone, prepared))
             else:
                 batch.entries.append(entry)

@@ -544,9 +544,9 @@ async def test_one_policy_decides_a_batch_also_one_that_waits_while_the_policy_c
     bench, before, after = Bench(), [], []
 
     def deciding(by: list[int]) -> Any:
-        async def prepare(records, *, ask_network):
+        async def prepare(records):
             by.append(records[0].offset)
-            return await bench.prepare(records, ask_network=ask_network)
+            return await bench.prepare(records)
 
         async def apply_step(batch, *, deferred):
             by.append(batch[0].record.offset)
