@@ -161,7 +161,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
             coordinator = consumer._coordinator
             if member.gives_up and request.API_KEY == _JOIN:
                 await asyncio.wait([coordinator._closing])
-                raise KafkaError(str(member.error))
+                raise KafkaError("it stops")
             answer = await send(node, request, **options)
             app.broker_answered()
             if not member.gives_up and member.is_replaced(answer, coordinator.member_id):

@@ -85,8 +85,8 @@ class Worker:
             self._policy_file = WatchedFile(
                 settings.policy_file, load, taken=taken, broken=broken, every=_TICK
             )
-        file = self._policy_file
-        self.policy = policy = file.current() if file else load_policy(None, os.environ)
+        file, self._unset = self._policy_file, load_policy(None, os.environ)
+        self.policy = policy = file.current() if file else self._unset
         use_hash_key(settings.hash_key)
         with naming("GROUNDWIRE_KEYS_FILE"):
             keys = WatchedKeys(settings.keys_file) if settings.keys_file else Keys.empty()
@@ -173,6 +173,10 @@ class Worker:
         if policy.sha256 == before.sha256:
             return
         try:
+            if policy.sha256 == self._unset.sha256:
+                raise UsageError(
+                    "the policy file says nothing: it is cut short, or start the worker without it"
+                )
             refuse_other_scheme(policy, before)
             handler = self._handler_of(policy)
             self.policies.put_in_folder(policy)

@@ -24,6 +24,7 @@ from agents.partitions import Partitions
 from groundwire.errors import StateUnavailable
 from groundwire.messages.headers import InboundRecord
 from groundwire.state.model import InFlightMark
+from groundwire.state.server import PATIENCE
 from tests.unit.agents.standins import turns
 
 # Crash marks
@@ -217,6 +218,10 @@ def test_an_idle_worker_is_ready_once_it_has_joined_and_while_broker_and_state_a
         assert REGISTRY.get_sample_value("groundwire_pauses_total", {"dependency": dependency}) == pauses + 1
     time[0] += 10
     assert health.unready() == "paused: broker, state", "a loop that hangs does not tick"
+    health.answered("state")
+    time[0] += 1 + PATIENCE  # the next answer waits for a primary that is away
+    health.answered("broker")
+    assert health.unready() == ""
 
 
 async def test_a_worker_is_dead_when_its_loop_or_its_work_stalls_for_no_known_reason():
