@@ -172,11 +172,11 @@ class Worker:
         before = self.policy
         if policy.sha256 == before.sha256:
             return
+        if policy.sha256 == self._unset.sha256:
+            why = "the policy file says nothing: it is cut short, or start the worker without it"
+            self._refuse(UsageError(why), before)
+            return
         try:
-            if policy.sha256 == self._unset.sha256:
-                raise UsageError(
-                    "the policy file says nothing: it is cut short, or start the worker without it"
-                )
             refuse_other_scheme(policy, before)
             handler = self._handler_of(policy)
             self.policies.put_in_folder(policy)

@@ -33,7 +33,6 @@ from groundwire.state.server import connect
 from groundwire.verify.citations import CitationVerifier, load_sources
 from groundwire.verify.url import UrlChecker
 
-
 log = structlog.get_logger()
 
 

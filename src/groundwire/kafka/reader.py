@@ -416,7 +416,7 @@ async def read_one(
 
 
 async def cluster_of(brokers: str, seconds: float) -> str | None:
-    """Return the id of the cluster; None where it has none, as an embedded one. Raises: UsageError, BrokerUnavailable."""
+    """Return the id of the cluster, None where it has none. Raises: UsageError, BrokerUnavailable."""
     try:
         async with asyncio.timeout(seconds), admin(brokers, seconds) as client:
             found: str | None = (await client.describe_cluster()).get("cluster_id")

@@ -189,20 +189,22 @@ async def open_board(path: Path | None, brokers: str, prefix: str, seconds: floa
     if path is not None:
         return Board(path)
     cluster = await cluster_of(brokers, seconds)  # an address may come to be another one's
-    if cluster is None:
-        return Board(SCRATCH)
+    return Board(SCRATCH) if cluster is None else _cached(f"{cluster}\0{prefix}")
+
+
+def _cached(what: str) -> Board:
     try:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         folder = Path(home, "groundwire")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
-        if (status.st_uid, status.st_mode & 0o077) != (os.getuid(), 0):
-            raise OSError(f"others may read or write {folder}")  # noqa: TRY301 - told as what cannot be written
-        name = hashlib.sha256(f"{cluster}\0{prefix}".encode()).hexdigest()[:16]
-        return Board(folder / f"board-{name}.sqlite")
+        if (status.st_uid, status.st_mode & 0o077) == (os.getuid(), 0):
+            return Board(folder / f"board-{hashlib.sha256(what.encode()).hexdigest()[:16]}.sqlite")
+        why = f"others may read or write {folder}"
     except (OSError, RuntimeError, UsageError) as exc:
-        log.info("review_board.temporary", why=str(exc))
-        return Board(SCRATCH)
+        why = str(exc)
+    log.info("review_board.temporary", why=why)
+    return Board(SCRATCH)
 
 
 def _begin(
