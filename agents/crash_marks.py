@@ -13,7 +13,7 @@ from faust.types import TP
 
 from agents.book import ALONE
 from agents.hooks import Batch, Hook
-from agents.loop import Handler, PartitionLoop
+from agents.loop import PartitionLoop
 from groundwire.errors import ErrorCode, RecordError, StateError
 from groundwire.gate.types import DeadLetter
 from groundwire.state.model import InFlightMark
@@ -31,9 +31,8 @@ _SECONDS: Final = 0.25
 class CrashMarks(Hook):
     """Writes the marks of partitions, reads those that dead workers left, and gives up records."""
 
-    def __init__(self, state: RedisState, handler: Handler) -> None:
+    def __init__(self, state: RedisState) -> None:
         self._state = state
-        self._handler = handler
         self._sending: set[asyncio.Task[None]] = set()
 
     async def before_loop(self, loop: PartitionLoop) -> None:
@@ -74,7 +73,7 @@ class CrashMarks(Hook):
         alone = InFlightMark(batch.first_offset, batch.first_offset, ALONE)
         try:
             if crashes == GIVEN_UP:  # at the next crash even its identity is not read again
-                is_dead = await self._handler.abandon(record, self._state.give_up)
+                is_dead = await batch.handler.abandon(record, self._state.give_up)
         except RecordError as unreadable:
             error = unreadable
         except StateError:

@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -47,7 +46,7 @@ import faust
 import structlog
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.errors import ConsumerStoppedError, UnsupportedCodecError
+from aiokafka.errors import ConsumerStoppedError, KafkaError, UnsupportedCodecError
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.structs import OffsetAndMetadata
 from faust.tables.manager import TableManager
@@ -161,9 +160,14 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         send = client.send
 
         async def send_and_note(node: Any, request: Any, **options: Any) -> Any:  # noqa: ANN401 - aiokafka's
+            coordinator = consumer._coordinator
+            if member.gives_up and request.API_KEY == _JOIN:
+                await asyncio.wait([coordinator._closing])
+                raise KafkaError("it stops")
             answer = await send(node, request, **options)
             app.broker_answered()
-            if member.is_replaced(answer, consumer._coordinator.member_id):
+            if not member.gives_up and member.is_replaced(answer, coordinator.member_id):
+                member.gives_up = True
                 app.give_up(member.error)
             return answer
 
@@ -208,7 +212,11 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
 
 
 class StaticMember:
-    """Finds out that another worker has the same instance id: the broker replaces each by the other, in turn."""
+    """Finds out that another worker has the same instance id: the broker replaces each by the other, in turn.
+
+    Attributes:
+        gives_up: it joins no more, so that whoever joined last goes on.
+    """
 
     def __init__(self, instance_id: str | None) -> None:
         self.error = UsageError(
@@ -216,30 +224,32 @@ class StaticMember:
         )
         self._is_static = instance_id is not None
         self._replaced: dict[str, float] = {}  # when, by member id
-        # one of the workers goes on, as a rule
-        self._most = random.randint(2, 12)  # noqa: S311 - no secret
+        self.gives_up = False
 
     def is_replaced(self, answer: Any, member_id: str) -> bool:  # noqa: ANN401 - aiokafka's
-        """Return whether the broker has refused this worker so often in a minute that it gives up: some first."""
-        if not (self._is_static and member_id and _REFUSED & set(_error_codes(answer))):
-            return False
+        """Return whether the broker says so, or has forgotten this worker three times in a minute."""
+        codes = set(_error_codes(answer)) if self._is_static and member_id else set()
+        if _UNKNOWN not in codes:  # aiokafka gives heartbeats and commits no instance id: it may have expired
+            return _FENCED in codes
         now = time.monotonic()
         self._replaced.setdefault(member_id, now)
-        return sum(now - at < _ALTERNATING for at in self._replaced.values()) >= self._most
+        return sum(now - at < _ALTERNATING for at in self._replaced.values()) >= _MOST
 
 
-_REFUSED: Final = {25, 82}
-"""UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+_JOIN: Final = 11
+_UNKNOWN: Final = 25
+_FENCED: Final = 82
+_MOST: Final = 3
 
 _ALTERNATING: Final = 60.0
 
 
 def _error_codes(answer: Any) -> Iterable[int]:  # noqa: ANN401 - aiokafka's
-    """Yield the errors of an answer about the group: to a commit, a heartbeat, or a sync."""
+    """Yield the errors of an answer about the group: to a commit, a heartbeat, a join, or a sync."""
     match getattr(answer, "API_KEY", None):
         case 8:
             yield from (code for _, partitions in answer.topics for _, code in partitions)
-        case 12 | 14:
+        case 11 | 12 | 14:
             yield answer.error_code
 
 
@@ -356,8 +366,11 @@ class FetchConsumer(driver.Consumer):
                 coordinator.request_rejoin()
 
     async def missing(self, topics: Sequence[str]) -> list[str]:
-        """Return those of the topics that do not exist. Raises: KafkaError."""
-        client, cluster = self._thread._ensure_consumer()._client, ClusterMetadata()
+        """Return those of the topics that do not exist; none before the consumer has started. Raises: KafkaError."""
+        consumer: Any = self._thread and self._thread._consumer
+        if consumer is None:
+            return []
+        client, cluster = consumer._client, ClusterMetadata()
         # of these alone: an estate may have thousands
         asked = MetadataRequest(list(topics), allow_auto_topic_creation=False)
         cluster.update_metadata(await client.send(client.get_random_node(), asked))

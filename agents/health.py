@@ -16,8 +16,11 @@ log = structlog.get_logger()
 STALL_SECONDS: Final = 120.0
 """Seconds without progress after which a busy worker counts as dead."""
 
-SILENT_SECONDS: Final = {"broker": 6.0, "state": 5.0}
-"""Seconds without an answer after which a worker is not ready; it asks every one or two, also without traffic."""
+SILENT_SECONDS: Final = {"broker": 6.0, "state": 7.0}
+"""Seconds without an answer after which a worker is not ready; it asks every one or two, also without traffic.
+
+State: more than a tick and the five seconds for which an answer is late because one primary of several gives none.
+"""
 
 REMIND_SECONDS: Final = 60.0
 """Seconds between two log lines about the same pause."""

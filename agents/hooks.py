@@ -27,7 +27,7 @@ class Batch:
     """Records of a partition that are processed together, and what comes of them.
 
     Attributes:
-        handler, look_up, ask_model: of the loop when it began: one policy decides a batch.
+        handler, grace, look_up, ask_model: of the loop when it began: one policy decides a batch.
         originals: the records to decide: those of `entries`, on `deferred` those that were sent there.
         looked_up: what the handler read of a record that was set aside; empty of others.
         prepared: what the handler read of them, or the dead letter of a record that crashes workers; empty: not yet.
@@ -41,6 +41,7 @@ class Batch:
     loop: PartitionLoop
     entries: list[Entry]
     handler: Any = None
+    grace: float | None = None
     look_up: Callable[[Any], Coroutine[Any, Any, Any]] | None = None
     ask_model: Callable[[list[Any]], Coroutine[Any, Any, list[Any]]] | None = None
     originals: list[InboundRecord] = field(default_factory=list)

@@ -216,8 +216,8 @@ class PartitionLoop:
         hooks = self._services.hooks
         if batch.handler is None:
             services = self._services
-            batch.handler, batch.look_up = services.handler, services.look_up
-            batch.ask_model = services.ask_model
+            batch.handler, batch.grace = services.handler, services.grace
+            batch.look_up, batch.ask_model = services.look_up, services.ask_model
         try:
             for hook in hooks:
                 await hook.before_batch(batch)
@@ -292,7 +292,8 @@ class PartitionLoop:
             elif getattr(prepared, "wait", False):
                 held.add(entry.record.key)
                 self.book.set_aside(entry)
-                alone = Batch(self, [entry], batch.handler, batch.look_up, batch.ask_model)
+                decided_by = batch.handler, batch.grace, batch.look_up, batch.ask_model
+                alone = Batch(self, [entry], *decided_by)
                 self._begin(self._look_up(alone, prepared))
             else:
                 batch.entries.append(entry)
@@ -334,7 +335,7 @@ class PartitionLoop:
             now = services.clock()
             batch.failed_at = now if batch.failed_at is None else batch.failed_at
             # answers to other batches do not end this wait
-            if services.grace is None or now - min(self._note_outage(exc), batch.failed_at) <= services.grace:
+            if batch.grace is None or now - min(self._note_outage(exc), batch.failed_at) <= batch.grace:
                 raise
             batch.results = batch.handler.provisional(batch.prepared)
             return

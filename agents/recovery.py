@@ -131,7 +131,8 @@ class StateReconciler:
         self._state = state
         self._policy = policy
         self._policies = policies
-        self._kept_in: str | None = ""  # the epoch that has the policy
+        self._in_use = [policy]  # a batch that began before a change may still be decided by the one before
+        self._kept: tuple[int, str | None] = 0, None  # how many of them the epoch has
         self._read = read
         self._clock = clock
         self._trusted = state.trusted = {}
@@ -140,7 +141,8 @@ class StateReconciler:
 
     def use(self, policy: Policy) -> None:
         """Decide by another policy from now on: it is stored before the next step."""
-        self._policy, self._kept_in = policy, ""
+        self._policy = policy
+        self._in_use += [policy] if policy not in self._in_use else []
 
     def failed(self, partitions: Iterable[int]) -> None:
         """Note that servers of partitions failed: the next answer may be another server's."""
@@ -155,9 +157,10 @@ class StateReconciler:
 
         Raises: StateError, LeaseLost.
         """
-        if self._kept_in != (epoch := self._state.epoch):
-            await self._policies.put(self._policy)
-            self._kept_in = epoch
+        if self._kept != (wanted := (len(self._in_use), self._state.epoch)):
+            for policy in self._in_use[: wanted[0]]:
+                await self._policies.put(policy)
+            self._kept = wanted
         for partition in partitions:
             if partition not in self._trusted:
                 comparing = self._comparison(partition)  # it goes on for others if this lease ends

@@ -85,8 +85,8 @@ class Worker:
             self._policy_file = WatchedFile(
                 settings.policy_file, load, taken=taken, broken=broken, every=_TICK
             )
-        file = self._policy_file
-        self.policy = policy = file.current() if file else load_policy(None, os.environ)
+        file, self._unset = self._policy_file, load_policy(None, os.environ)
+        self.policy = policy = file.current() if file else self._unset
         use_hash_key(settings.hash_key)
         with naming("GROUNDWIRE_KEYS_FILE"):
             keys = WatchedKeys(settings.keys_file) if settings.keys_file else Keys.empty()
@@ -132,12 +132,11 @@ class Worker:
             consumer: Any = self.app.consumer
             return int(consumer.partitions_of(topic))
 
-        marks = CrashMarks(self.state, handler)
         hooks: list[Hook] = [health, self.audit, InternalErrors(health), BatchMetrics(role.topic)]
         if opened := registry():
             use_registry(opened.read)
             hooks.append(Schemas(opened, health))
-        hooks.append(marks)
+        hooks.append(CrashMarks(self.state))
         if signer is not None:
             hooks.append(build_sealer(settings, signer, self.app, publisher, health))
         if settings.tracing:
@@ -172,6 +171,10 @@ class Worker:
         """Take up a changed policy file, if state is built for it."""
         before = self.policy
         if policy.sha256 == before.sha256:
+            return
+        if policy.sha256 == self._unset.sha256:
+            why = "the policy file says nothing: it is cut short, or start the worker without it"
+            self._refuse(UsageError(why), before)
             return
         try:
             refuse_other_scheme(policy, before)

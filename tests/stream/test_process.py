@@ -132,11 +132,9 @@ async def test_an_output_topic_that_was_deleted_is_what_the_worker_says_it_waits
 async def test_of_two_workers_with_one_instance_id_one_ends_and_says_so(deployment: Deployment):
     workers = [deployment.start_worker("claims", GROUNDWIRE_INSTANCE_ID="one") for _ in range(2)]
     await until(lambda: not all(worker.alive for worker in workers), "one of them ends")
-    ended, left = sorted(workers, key=lambda worker: worker.alive)
+    ended, _ = sorted(workers, key=lambda worker: worker.alive)
     assert await ended.ended() == 2
     assert ended.text.count("GROUNDWIRE_INSTANCE_ID") == 1
-    if not left.alive:  # both gave up at once, one time in eleven
-        deployment.start_worker("claims", GROUNDWIRE_INSTANCE_ID="one")
     await deployment.produce([good(number) for number in range(40)])
     await deployment.settled(40)
     assert_one_truth(deployment.decisions)
@@ -271,7 +269,9 @@ async def test_a_changed_policy_is_taken_up_and_a_broken_one_or_another_scheme_r
     worker = await deployment.start_worker("claims", GROUNDWIRE_POLICY_FILE=str(policy)).ready()
     await deployment.produce([good(1)])
     one = (await deployment.decision("c1")).json["policy"]
-    for number, broken in enumerate(('version = "two"\ntrusted = []\n', "[", "dedup_threshold = 0.5\n"), 1):
+    for number, broken in enumerate(
+        ('version = "two"\ntrusted = []\n', "[", "dedup_threshold = 0.5\n", ""), 1
+    ):
         policy.write_text(broken)
         await until(lambda said=number: worker.text.count("policy.refused") == said, f"{broken!r} is refused")
     await deployment.produce([good(2)])
@@ -283,7 +283,7 @@ async def test_a_changed_policy_is_taken_up_and_a_broken_one_or_another_scheme_r
     assert (decided["policy"]["version"], decided["reason_code"]) == ("three", "ungrounded")
     assert await worker.metric("groundwire_build_info", policy=decided["policy"]["sha256"]) == 1
     assert await worker.metric("groundwire_build_info") == 1
-    taken, refused = ("taken", 1), ("refused", 3)
+    taken, refused = ("taken", 1), ("refused", 4)
     for result, count in (taken, refused):
         assert await worker.metric("groundwire_policy_reloads_total", result=result) == count
     loaded = [

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
 
 import click
+import structlog
 
 from groundwire.cli.options import quiet_kafka, reporting
 from groundwire.config import Settings, load_settings
@@ -17,9 +21,9 @@ from groundwire.console.settings import ConsoleSettings, load_console_settings
 from groundwire.console.site import Parts
 from groundwire.console.status import ReviewGauges, serve_gauges
 from groundwire.errors import UsageError, binding, naming
-from groundwire.keys.watched import WatchedKeys
+from groundwire.keys.watched import EVERY, WatchedFile, WatchedKeys
 from groundwire.logs import configure_logs
-from groundwire.policy import load_policy
+from groundwire.policy import Policy, load_policy
 from groundwire.review.actions import Actions, Signer
 from groundwire.review.feed import Feed, RedisStatuses, open_board
 from groundwire.review.originals import READ_SECONDS, record_reader
@@ -28,6 +32,8 @@ from groundwire.review.tokens import WatchedTokens
 from groundwire.state.server import connect
 from groundwire.verify.citations import CitationVerifier, load_sources
 from groundwire.verify.url import UrlChecker
+
+log = structlog.get_logger()
 
 
 @click.command(name="console")
@@ -80,17 +86,17 @@ async def _run(settings: Settings, own: ConsoleSettings, who: Person | None) -> 
     with listening:
         own = own.model_copy(update={"port": listening.getsockname()[1]})
         with naming("GROUNDWIRE_CONSOLE_BOARD"):
-            board = open_board(own.board, settings.brokers, settings.topic_prefix)
+            board = await open_board(own.board, settings.brokers, settings.topic_prefix, READ_SECONDS)
         statuses, redis = RedisStatuses.of(settings), connect(settings.redis_url)
         feed = Feed(board, statuses, brokers=settings.brokers, prefix=settings.topic_prefix)
         tenants = {tenant for _, key in keys for tenant in key.tenants}
-        policy = load_policy(settings.policy_file, os.environ)
+        policy = _watched_policy(settings.policy_file)
         review_ttl = timedelta(days=settings.review_ttl)
         clocks = (lambda: feed.stale_since, lambda: datetime.now(UTC))
         verifier = CitationVerifier(
             load_sources(settings), network=not settings.no_network, urls=UrlChecker.of(settings)
         )
-        gauges = ReviewGauges(board, tenants, *clocks, limits=policy.limits, ttl=review_ttl)
+        gauges = ReviewGauges(board, tenants, *clocks, policy=policy, ttl=review_ttl)
         serve_gauges(
             gauges,
             settings.metrics_host,
@@ -121,6 +127,20 @@ async def _run(settings: Settings, own: ConsoleSettings, who: Person | None) -> 
             await statuses.close()
             await redis.aclose()
             board.close()
+
+
+def _watched_policy(path: Path | None) -> Callable[[], Policy]:
+    """Return what gives the policy in force: that of a file as it is now, or the last that could be read."""
+    load = partial(load_policy, environment=os.environ)
+    if path is None:
+        unset = load(None)
+        return lambda: unset
+
+    def refused(error: UsageError, before: Policy) -> Policy:
+        log.error("policy.refused", error=str(error), kept=before.sha256)
+        return before
+
+    return WatchedFile(path, load, broken=refused, every=EVERY).current
 
 
 async def _serve(

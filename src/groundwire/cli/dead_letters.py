@@ -189,7 +189,7 @@ class Log:
                         place["timestamp_ms"] = one.timestamp
                     sending = sender.send(one.topic, one.value, one.key, headers=list(one.headers), **place)
                     futures.append(await sending)
-                done = await asyncio.gather(*futures, return_exceptions=True)
+                done: list[Any] = await asyncio.gather(*futures, return_exceptions=True)
                 for n, (one, each) in enumerate(zip(records, done, strict=True)):
                     if isinstance(each, _REFUSALS) and len(records) > 1:  # with others of its batch
                         (done[n],) = await self.send([one])
@@ -249,7 +249,9 @@ async def redrive_letters(
             letter.redriven = {"at": at, "actor": actor, **place._asdict()} if place else None
         notes = [one.note(f"{log.prefix}{TopicName.AUDIT}") for one in letters if one.redriven]
         if None in await log.send(notes):
-            raise BrokerUnavailable("audit does not take the note of a redrive: its max.message.bytes is too low")
+            raise BrokerUnavailable(
+                "audit does not take the note of a redrive: its max.message.bytes is too low"
+            )
 
     chosen, batch = set[str](), list[Letter]()
     async with aclosing(selected(log, selection)) as letters:

@@ -43,7 +43,7 @@ class Parts:
     permissions: Permissions
     reviews: ReviewSender
     # its limits bound the queue, and an edited text is checked under it before it is held; the gate checks it again
-    policy: Policy = field(default_factory=Policy)
+    policy: Callable[[], Policy] = Policy
     tokens: TokenReader | None = None  # None: no API token is accepted
     read: RecordReader | None = None  # None: answers of responses are not shown
     verifier: CitationVerifier | None = None  # None: what citations name is not shown
@@ -60,7 +60,7 @@ class Site:
     def __init__(self, settings: ConsoleSettings, parts: Parts) -> None:
         clock = parts.clock
         self.settings = settings
-        self.board, self.permissions, self.policy = parts.board, parts.permissions, parts.policy
+        self.board, self.permissions, self._policy = parts.board, parts.permissions, parts.policy
         self.stale_since, self.caught_up, self.clock = parts.stale_since, parts.caught_up, clock
         self.review_ttl, self.read = parts.review_ttl, parts.read
         self.excerpts, self.cited = Excerpts(parts.read), CitedTexts(parts.verifier)
@@ -87,6 +87,11 @@ class Site:
         self.identities = Rates(settings.rate_identity, parts.monotonic)
         self.attempts = Rates(settings.rate_signin, parts.monotonic)  # of an address, to sign in
         self.workers = Workers(settings.targets, parts.monotonic)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self._policy()
 
     def look(self) -> None:
         """Refresh lists, which show who looks at an item, every other second at most."""

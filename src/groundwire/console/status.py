@@ -18,7 +18,7 @@ from groundwire.console.site import Call, PageAnswer
 from groundwire.console.words import LEVERS
 from groundwire.console.workers import ROLES, TENANT_LIMITS, WorkerStatus
 from groundwire.gate.tree import CONVERSATIONS
-from groundwire.policy import TRUSTED_SOURCES, Limits
+from groundwire.policy import TRUSTED_SOURCES, Policy
 from groundwire.probes import serve_probes
 from groundwire.review.board import Board
 from groundwire.review.model import DecisionCounts
@@ -109,7 +109,7 @@ class ReviewGauges(Collector):
     tenants: Collection[str]
     stale_since: Callable[[], datetime | None]
     clock: Callable[[], datetime]
-    limits: Limits
+    policy: Callable[[], Policy]
     ttl: timedelta
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
@@ -127,7 +127,7 @@ class ReviewGauges(Collector):
                 if value is not None:
                     seconds.add_metric([row.name, quantile], value.total_seconds())
         yield seconds
-        queue, most = self.board.backlog(), self.limits
+        queue, most = self.board.backlog(), self.policy().limits
         fullest = GaugeMetricFamily(
             "groundwire_review_fullest",
             "Items pending: of the user and of the tenant who have most, and in all.",

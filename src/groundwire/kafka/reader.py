@@ -415,6 +415,16 @@ async def read_one(
             return await anext(found, None)
 
 
+async def cluster_of(brokers: str, seconds: float) -> str | None:
+    """Return the id of the cluster, None where it has none. Raises: UsageError, BrokerUnavailable."""
+    try:
+        async with asyncio.timeout(seconds), admin(brokers, seconds) as client:
+            found: str | None = (await client.describe_cluster()).get("cluster_id")
+            return found
+    except (KafkaError, OSError, TimeoutError) as exc:
+        raise BrokerUnavailable(f"the cluster cannot be asked: {type(exc).__name__}") from exc
+
+
 async def committed_of(
     brokers: str, group: str, partitions: Sequence[TopicPartition], seconds: float
 ) -> dict[TopicPartition, OffsetAndMetadata]:

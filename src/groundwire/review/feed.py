@@ -19,7 +19,7 @@ from aiokafka import TopicPartition
 from groundwire.config import Settings
 from groundwire.errors import StateError, StateLost, StateUnavailable, UsageError
 from groundwire.gate.claim_case import dedup_scheme
-from groundwire.kafka.reader import Start, TopicFollower, open_reader
+from groundwire.kafka.reader import Start, TopicFollower, cluster_of, open_reader
 from groundwire.kafka.store import SCRATCH
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
@@ -181,22 +181,30 @@ async def fill(board: Board, brokers: str, prefix: str, window: timedelta, secon
     await asyncio.to_thread(board.forget, datetime.now(UTC) - window)
 
 
-def open_board(path: Path | None, brokers: str, prefix: str) -> Board:
+async def open_board(path: Path | None, brokers: str, prefix: str, seconds: float) -> Board:
     """Open the board that is kept in a file; by default in the user's cache, and where that cannot be, a temporary one.
 
-    Raises: UsageError: the named file is no board, or cannot be written.
+    Raises: UsageError: the named file is no board, or cannot be written; BrokerUnavailable.
     """
     if path is not None:
         return Board(path)
+    cluster = await cluster_of(brokers, seconds)  # an address may come to be another one's
+    return Board(SCRATCH) if cluster is None else _cached(f"{cluster}\0{prefix}")
+
+
+def _cached(what: str) -> Board:
     try:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         folder = Path(home, "groundwire")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        name = hashlib.sha256(f"{brokers}\0{prefix}".encode()).hexdigest()[:16]
-        return Board(folder / f"board-{name}.sqlite")
+        status = folder.stat()
+        if (status.st_uid, status.st_mode & 0o077) == (os.getuid(), 0):
+            return Board(folder / f"board-{hashlib.sha256(what.encode()).hexdigest()[:16]}.sqlite")
+        why = f"others may read or write {folder}"
     except (OSError, RuntimeError, UsageError) as exc:
-        log.info("review_board.temporary", why=str(exc))
-        return Board(SCRATCH)
+        why = str(exc)
+    log.info("review_board.temporary", why=why)
+    return Board(SCRATCH)
 
 
 def _begin(

@@ -90,7 +90,7 @@ class Bench:
             self.health,
             InternalErrors(self.health),
             BatchMetrics(ROLES[role].topic),
-            CrashMarks(self, self),
+            CrashMarks(self),
         ]  # type: ignore[arg-type]
         options = {"partitions_of": lambda _topic: 0, "grace": grace, "clock": lambda: self.now, **options}
         parts: Any = (self,) * 5

@@ -14,10 +14,11 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.fetcher import Fetcher, FetchResult
 from aiokafka.consumer.subscription_state import TopicPartitionState
+from aiokafka.errors import KafkaError
 from aiokafka.producer import message_accumulator
 from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.protocol.commit import OffsetCommitResponse_v3
-from aiokafka.protocol.group import HeartbeatResponse_v1
+from aiokafka.protocol.group import HeartbeatResponse_v1, JoinGroupRequest_v5
 from aiokafka.protocol.metadata import MetadataRequest_v4, MetadataResponse_v1
 from aiokafka.structs import OffsetAndMetadata
 from faust.app.base import App
@@ -206,16 +207,15 @@ async def test_a_busy_partition_waits_a_tenth_of_a_second_at_most_for_a_fetch_of
 
 async def test_a_worker_ends_if_another_replaces_it_again_and_again_under_its_instance_id(monkeypatch):
     now, answers = [1000.0], iter(())
-    monkeypatch.setattr(faust_patches.random, "randint", lambda _least, _most: 2)
     monkeypatch.setattr(faust_patches.time, "monotonic", lambda: now[0])
-    refused, fenced = HeartbeatResponse_v1(0, 25), OffsetCommitResponse_v3(0, [("claims", [(0, 0), (1, 82)])])
+    refused, lost = HeartbeatResponse_v1(0, 25), OffsetCommitResponse_v3(0, [("claims", [(0, 0), (1, 25)])])
     good, unknown_topic = HeartbeatResponse_v1(0, 0), OffsetCommitResponse_v3(0, [("claims", [(0, 3)])])
 
     async def send(node, request, **_):
         return next(answers)
 
     def worker(instance_id: str | None) -> tuple[Any, Any]:
-        coordinator = SimpleNamespace(member_id="m1")
+        coordinator = SimpleNamespace(member_id="m1", _closing=asyncio.get_running_loop().create_future())
         client = SimpleNamespace(_metadata_update=None, send=send)
         made: Any = SimpleNamespace(
             _client=client, _coordinator=coordinator, _group_instance_id=instance_id, commit=None
@@ -226,20 +226,28 @@ async def test_a_worker_ends_if_another_replaces_it_again_and_again_under_its_in
         return thread._create_worker_consumer(None), thread.consumer.app
 
     made, app = worker("gate-0")
-    answers = iter((good, refused, fenced, unknown_topic))
+    answers = iter((good, refused, lost, unknown_topic))
     for count in range(1, 5):  # the second says the same of the first member
         await made._client.send(0, None)
         assert app.broker_answered.call_count == count
     now[0] += 61
-    made._coordinator.member_id = "m2"
-    answers = iter((refused,))
-    await made._client.send(0, None)
-    app.give_up.assert_not_called()
-    now[0] += 1
-    made._coordinator.member_id = "m3"
-    answers = iter((fenced,))
-    await made._client.send(0, None)
+    for made._coordinator.member_id, answer in (("m2", refused), ("m3", lost), ("m4", refused)):
+        app.give_up.assert_not_called()
+        now[0] += 1
+        answers = iter((answer,))
+        await made._client.send(0, None)
     assert "GROUNDWIRE_INSTANCE_ID" in str(app.give_up.call_args.args[0])
+    joining = asyncio.create_task(made._client.send(0, JoinGroupRequest_v5))
+    await asyncio.sleep(0)
+    assert not joining.done(), "it would replace the one that goes on"
+    made._coordinator._closing.set_result(None)
+    with pytest.raises(KafkaError):
+        await joining
+    app.give_up.assert_called_once()
+    made, app = worker("gate-0")
+    answers = iter((SimpleNamespace(API_KEY=11, error_code=82),))  # to a join: no doubt is left
+    await made._client.send(0, None)
+    app.give_up.assert_called_once()
     made, app = worker(None)
     for made._coordinator.member_id in ("m1", "m2"):
         answers = iter((refused,))
@@ -364,6 +372,6 @@ async def test_whether_topics_are_there_is_asked_of_these_alone_and_makes_none()
 
     client = SimpleNamespace(get_random_node=lambda: 1, send=send)
     consumer = SimpleNamespace(_client=client)
-    thread = SimpleNamespace(_ensure_consumer=lambda: consumer)
+    thread = SimpleNamespace(_consumer=consumer)
     assert await FetchConsumer.missing(SimpleNamespace(_thread=thread), ["claims", "gone"]) == ["gone"]
     assert [(one.topics, one.allow_auto_topic_creation) for one in asked] == [(["claims", "gone"], False)]

@@ -555,9 +555,13 @@ async def test_one_policy_decides_a_batch_also_one_that_waits_while_the_policy_c
 
         return SimpleNamespace(prepare=prepare, apply_step=apply_step, provisional=bench.provisional)
 
+    def take_up() -> None:
+        bench.services.handler, bench.services.grace = deciding(after), 0.0
+        bench.now += 1
+
     bench.services.handler = deciding(before)
     bench.state_errors = [AWAY] * 3 + [None] * 2
-    bench.lease.on_pause = lambda: setattr(bench.services, "handler", deciding(after))
+    bench.lease.on_pause = take_up
     await bench.run(record(7))
     await bench.run(record(8))
     assert (before, after[:2]) == ([7] * 5, [8, 8])

@@ -24,6 +24,7 @@ from agents.partitions import Partitions
 from groundwire.errors import StateUnavailable
 from groundwire.messages.headers import InboundRecord
 from groundwire.state.model import InFlightMark
+from groundwire.state.server import PATIENCE
 from tests.unit.agents.standins import turns
 
 # Crash marks
@@ -57,7 +58,7 @@ def batch_of(state: Marks, *offsets: int) -> tuple[CrashMarks, Batch]:
     """Return a batch whose loop's lease is over, and the marks that its hook writes."""
     loop: Any = SimpleNamespace(tp=TP("t", 0), book=PartitionBook(), lease=SimpleNamespace(over=True))
     loop.book.add([InboundRecord("t", 0, at, 0, b"%d" % at, b"") for at in offsets], offsets[-1] + 1)
-    return CrashMarks(state, Mock()), Batch(loop, loop.book.take(large=False))
+    return CrashMarks(state), Batch(loop, loop.book.take(large=False))
 
 
 async def test_a_mark_is_sent_before_the_work_and_its_answer_is_waited_for_only_on_request():
@@ -217,6 +218,10 @@ def test_an_idle_worker_is_ready_once_it_has_joined_and_while_broker_and_state_a
         assert REGISTRY.get_sample_value("groundwire_pauses_total", {"dependency": dependency}) == pauses + 1
     time[0] += 10
     assert health.unready() == "paused: broker, state", "a loop that hangs does not tick"
+    health.answered("state")
+    time[0] += 1 + PATIENCE  # the next answer waits for a primary that is away
+    health.answered("broker")
+    assert health.unready() == ""
 
 
 async def test_a_worker_is_dead_when_its_loop_or_its_work_stalls_for_no_known_reason():

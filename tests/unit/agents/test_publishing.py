@@ -749,6 +749,24 @@ async def test_nothing_is_asked_of_state_until_the_topics_are_read_and_the_polic
     assert bench.kept == ["policy", "policy"], "once an epoch"
 
 
+async def test_a_policy_that_changes_while_one_is_stored_is_stored_too_and_the_one_before_again_if_state_is_lost(
+    servers,
+):
+    bench = servers()
+    put = bench.put
+
+    async def put_and_change(policy):
+        await put(policy)
+        bench.subject.use("changed")
+
+    bench.put = put_and_change
+    for bench.epoch in ("first", "first", "second"):
+        await bench.subject.before_step({0, 1}, PartitionLease())
+        bench.put = put
+    before = ["policy", "policy", "changed"]
+    assert bench.kept == [*before, "policy", "changed"], "a batch that began before may still wait"
+
+
 async def test_nothing_is_committed_past_a_loss_of_which_the_audit_does_not_know(publisher, producer):
     audit = AuditPublisher(publisher, None, now=lambda: datetime.now(UTC))
     commits = {TP("claims", 0): (9, "")}

@@ -19,7 +19,7 @@ from groundwire.console.status import ReviewGauges, serve_gauges
 from groundwire.console.workers import Workers
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.messages.base import to_milliseconds
-from groundwire.policy import Limits
+from groundwire.policy import Limits, Policy
 from groundwire.review.model import Agreement, Backlog, DecisionCounts
 from tests.services.serving import serving
 from tests.unit.console.rooms import NOBODYS, Room, make_decision, make_room, worker_metrics
@@ -226,12 +226,21 @@ def test_the_consoles_gauges_are_what_its_board_counts_of_closed_lists_of_labels
             sources = [DecisionCounts(name, 1, 0, 0, None, None) for name in ("user", "agent of maria")]
             return Agreement(rows[0], rows, sources)
 
+    limits = Limits(review_per_user=10, review_per_tenant=50, review_total=90)
+    in_force = [Policy(limits=limits)]
+
     def page(stale: datetime | None = None) -> str:
         registry = CollectorRegistry()
-        limits = Limits(review_per_user=10, review_per_tenant=50, review_total=90)
         board: Any = FakeBoard()
         registry.register(
-            ReviewGauges(board, {"acme"}, lambda: stale, lambda: now, limits=limits, ttl=timedelta(days=60))
+            ReviewGauges(
+                board,
+                {"acme"},
+                lambda: stale,
+                lambda: now,
+                policy=lambda: in_force[0],
+                ttl=timedelta(days=60),
+            )
         )
         return generate_latest(registry).decode()
 
@@ -251,13 +260,15 @@ def test_the_consoles_gauges_are_what_its_board_counts_of_closed_lists_of_labels
     assert "maria" not in text
     assert (asked[0].whole, asked[0].own, asked[1]) == ({"acme"}, frozenset(), now - timedelta(days=30))
     assert "groundwire_console_stale_seconds 5.0" in page(now - timedelta(seconds=5))
+    in_force[0] = Policy()
+    assert f'groundwire_review_limit{{limit="total"}} {Limits().review_total}.0' in page()
 
 
 def test_the_metrics_port_says_whether_the_console_reads_on():
     told = {"caught_up": False, "away": False}
     port, answers = free_port(), []
     gauges = ReviewGauges(
-        make_room().board, [], lambda: None, lambda: datetime.now(UTC), Limits(), timedelta(1)
+        make_room().board, [], lambda: None, lambda: datetime.now(UTC), Policy, timedelta(1)
     )
     serve_gauges(gauges, "127.0.0.1", port, **{name: partial(told.get, name) for name in told})
     for told["caught_up"], told["away"] in ((False, False), (True, False), (True, True)):

@@ -26,7 +26,9 @@ from groundwire.messages.erasure import Erasure
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
+from groundwire.review import feed
 from groundwire.review.board import Board
+from groundwire.review.feed import open_board
 from groundwire.review.model import SORTS, Backlog, Neighbours, Query, SourceRecord, risk_at, risk_of
 from groundwire.review.permissions import Permissions, Person, ViewScope
 from groundwire.review.records import in_one_line
@@ -797,6 +799,24 @@ def test_a_kept_board_is_read_on_unless_more_is_wanted_than_it_holds(tmp_path):
         board.forget(NOW - day / 2)
         assert board.resume(NOW - day / 2) == {review: 4}
         assert board.resume(NOW - day) == {}, "what it forgot is read again"
+
+
+async def test_a_kept_board_is_one_cluster_s_and_in_a_folder_that_nobody_else_uses(monkeypatch, tmp_path):
+    async def cluster_of(brokers, _seconds):
+        return {"a:1": "one", "a:1,b:1": "one", "c:1": "two"}.get(brokers)
+
+    async def kept(brokers: str) -> bool:
+        with await open_board(None, brokers, "p.", 1.0) as board:
+            held = board.resume(NOW) != {}
+            board.add([record(decision("a"), 3)])
+            return held
+
+    monkeypatch.setattr(feed, "cluster_of", cluster_of)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert [await kept(brokers) for brokers in ("a:1", "a:1,b:1", "c:1")] == [False, True, False]
+    assert [await kept("without an id") for _ in range(2)] == [False, False]
+    (tmp_path / "groundwire").chmod(0o750)
+    assert not await kept("a:1")
 
 
 def test_what_a_user_said_before_their_erasure_leaves_a_kept_board_in_whatever_order_it_is_read():
