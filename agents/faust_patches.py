@@ -46,7 +46,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import faust
 import structlog
 from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import ConsumerStoppedError, UnsupportedCodecError
+from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.structs import OffsetAndMetadata
 from faust.tables.manager import TableManager
 from faust.transport.drivers import aiokafka as driver
@@ -355,7 +357,10 @@ class FetchConsumer(driver.Consumer):
 
     async def missing(self, topics: Sequence[str]) -> list[str]:
         """Return those of the topics that do not exist. Raises: KafkaError."""
-        cluster = await self._thread._ensure_consumer()._client.fetch_all_metadata()
+        client, cluster = self._thread._ensure_consumer()._client, ClusterMetadata()
+        # of these alone: an estate may have thousands
+        asked = MetadataRequest(list(topics), allow_auto_topic_creation=False)
+        cluster.update_metadata(await client.send(client.get_random_node(), asked))
         return [topic for topic in topics if not cluster.partitions_for_topic(topic)]
 
     def _has_room(self, tp: TP) -> bool:

@@ -39,9 +39,6 @@ TELL: Final = 60.0
 ACK_SECONDS: Final = 30.0
 """Seconds until an acknowledgement counts as missing, and all is published again."""
 
-_KEPT: Final = 86_400_000 * (TopicName.DEAD_LETTER.retention_days or 0)
-"""Milliseconds of the oldest time that a dead letter keeps: its topic would remove an older one."""
-
 _METADATA_SECONDS: Final = 5.0
 
 _NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidMessageError)
@@ -65,9 +62,11 @@ class Publisher:
 
     Attributes:
         letter_bytes: of the largest dead letter; what exceeds them is published without its value.
+        letter_age: milliseconds of the oldest time that one keeps; its topic would refuse or remove an older one.
     """
 
     letter_bytes = MAX_LETTER_BYTES
+    letter_age = 86_400_000 * (TopicName.DEAD_LETTER.retention_days or 0)
 
     def __init__(self, app: WorkerApp, prefix: str) -> None:
         self._app: Any = app
@@ -101,7 +100,9 @@ class Publisher:
         refused: list[tuple[Output, str]] = []
         for output in outputs:
             if output.topic is TopicName.DEAD_LETTER:
-                fitting.append(next(one for one in reductions(output) if _size(one) <= self.letter_bytes))
+                letter = next(one for one in reductions(output) if _size(one) <= self.letter_bytes)
+                letter.timestamp = self._kept(output.timestamp)
+                fitting.append(letter)
             elif _size(output) <= MAX_RECORD_BYTES:
                 fitting.append(output)
             else:
@@ -133,16 +134,16 @@ class Publisher:
             refused += result
         return refused
 
+    def _kept(self, timestamp: int | None) -> int | None:
+        """Return the time of a record that its letter keeps: none that the broker refuses or retention removes."""
+        now = time.time() * 1000
+        keeps = timestamp is not None and now - self.letter_age < timestamp < now + MAX_AHEAD
+        return timestamp if keeps else None
+
 
 def _size(output: Output) -> int:
     headers: Any = output.headers
     return DefaultRecordBatchBuilder.estimate_size_in_bytes(output.key, output.value, headers)
-
-
-def _timestamp(output: Output) -> int | None:
-    """Return the time of a record that keeps its input's, but none that the broker refuses or retention removes."""
-    kept, now = output.timestamp, time.time() * 1000
-    return kept if kept is not None and now - _KEPT < kept < now + MAX_AHEAD else None
 
 
 async def _partitions_for(producer: AIOKafkaProducer, topic: str) -> list[int]:
@@ -164,7 +165,7 @@ async def _send(
     batches: list[tuple[Any, list[Output]]] = []
     for output in outputs:
         record = {
-            "timestamp": _timestamp(output),
+            "timestamp": output.timestamp,
             "key": output.key,
             "value": output.value,
             "headers": output.headers,
@@ -192,7 +193,8 @@ async def _send(
 class AuditPublisher(Hook):
     """Publishes audit events of a worker, signed with its seal key, once it can, and holds commits back until then.
 
-    It keeps the last 100 events until the broker has them; unpublished ones are lost with the process.
+    It keeps the last 10,000 events until the broker has them, as one start may find losses in as many partitions;
+    unpublished ones are lost with the process.
     """
 
     def __init__(
@@ -201,7 +203,7 @@ class AuditPublisher(Hook):
         self._publisher = publisher
         self._signer = signer
         self._now = now
-        self._pending: deque[AuditEvent] = deque(maxlen=100)
+        self._pending: deque[AuditEvent] = deque(maxlen=10_000)
 
     def note(self, kind: AuditType, cause: dict[str, Any], *, recurs: bool = False) -> None:
         """Queue an event; `cause` names it, together with the time if it `recurs`."""

@@ -60,7 +60,7 @@ from groundwire.verify.models import HttpModel, load_model
 from groundwire.verify.pacing import Pacer, PacingLimits
 from groundwire.verify.results import RedisCache
 from groundwire.verify.url import UrlChecker
-from topics.declare import largest_letter
+from topics.declare import letter_limits
 
 log = structlog.get_logger()
 
@@ -206,7 +206,7 @@ class Worker:
         if self.state.is_cluster:
             refuse_other_number(settings.partitions, partitions)
         self.policies.put_in_folder(policy)
-        self.publisher.letter_bytes = await largest_letter(settings)
+        self.publisher.letter_bytes, self.publisher.letter_age = await letter_limits(settings)
         try:
             if self.model is not None:
                 await self.model.open()

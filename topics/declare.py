@@ -30,6 +30,8 @@ _STATE = "state (GROUNDWIRE_REDIS_URL)"
 _TIME = "message.timestamp.type"
 _RETENTION = ("retention.ms", "retention.bytes")
 _LARGEST = "max.message.bytes"
+_AGES = ("retention.ms", "message.timestamp.before.max.ms", "message.timestamp.difference.max.ms")
+_TRANSIT = 100_000  # milliseconds until a record is on its topic, and between two clocks
 _BATCH = 1_000  # bytes of a record batch besides key, value and headers
 _WAIT = 30.0  # seconds until a created topic must be known to the cluster
 
@@ -131,8 +133,11 @@ def _larger_than_letters(prefix: str, configs: Mapping[str, Mapping[str, str]]) 
             yield TopicFinding(prefix + topic, problem, fatal=False)
 
 
-async def largest_letter(settings: Settings) -> int:
-    """Return the bytes of a dead letter that its topic takes; of Kafka's default if the broker does not tell."""
+async def letter_limits(settings: Settings) -> tuple[int, int]:
+    """Return the bytes of a dead letter that its topic takes, and the milliseconds for which it keeps an old one.
+
+    Those of Kafka's default and of the catalogue if the broker does not tell.
+    """
     topic, configs = settings.topic_prefix + TopicName.DEAD_LETTER, dict[str, dict[str, str]]()
     with suppress(BrokerUnavailable):
         admin = await _connect(settings)
@@ -140,7 +145,10 @@ async def largest_letter(settings: Settings) -> int:
             configs = await _configs(admin, [topic])
         finally:
             await admin.close()
-    return int(configs.get(topic, {}).get(_LARGEST) or MAX_MESSAGE_BYTES) - _BATCH
+    config = configs.get(topic, {})
+    ages = [86_400_000 * (TopicName.DEAD_LETTER.retention_days or 0)]
+    ages += [int(config[name]) for name in _AGES if int(config.get(name) or -1) >= 0]
+    return int(config.get(_LARGEST) or MAX_MESSAGE_BYTES) - _BATCH, min(ages) - _TRANSIT
 
 
 async def _configs(admin: AIOKafkaAdminClient, topics: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -102,7 +102,7 @@ async def test_records_that_retention_deletes_before_they_are_read_are_named_by_
     assert "2 lost" in err
 
 
-async def test_a_letter_that_is_too_large_for_its_topic_goes_without_its_value_and_stops_nothing(
+async def test_a_letter_that_is_too_large_or_old_for_its_topic_goes_without_its_value_or_time_and_stops_nothing(
     deployment: Deployment,
 ):
     name, limit = deployment.prefix + "dead-letter", 200_000
@@ -113,7 +113,8 @@ async def test_a_letter_that_is_too_large_for_its_topic_goes_without_its_value_a
             name,
             deployment.partitions,
             deployment.broker.replication,
-            topic_configs=config | {"max.message.bytes": str(limit)},
+            topic_configs=config
+            | {"max.message.bytes": str(limit), "message.timestamp.before.max.ms": "3600000"},
         )
         await eventually(lambda: _create(admin, topic))
 
@@ -134,17 +135,19 @@ async def test_a_letter_that_is_too_large_for_its_topic_goes_without_its_value_a
     (place,) = await deployment.produce([broken], key=b"acme:ann", partition=0, headers=headers)
     await deployment.produce([b"{"], key=b"acme:ann", partition=0, headers=[("h", b"y" * 250_000)])
     await deployment.produce([b"{"], key=b"k" * 250_000, partition=0)
+    old = place.timestamp - 7_200_000
+    await deployment.produce([b"{"], key=b"acme:ann", partition=0, timestamp_ms=old)
     await deployment.produce(of_one(1), partition=0)
     await deployment.decision("c1")
 
-    async def three_letters() -> None:
-        assert len(await deployment.stored("dead-letter")) == 3
+    async def four_letters() -> None:
+        assert len(await deployment.stored("dead-letter")) == 4
 
-    await eventually(three_letters)
+    await eventually(four_letters)
     letters = sorted(
         await deployment.stored("dead-letter"), key=lambda one: one.header("__connect.errors.offset")
     )
-    large, of_headers, of_key = letters
+    large, of_headers, of_key, of_time = letters
     assert (large.value, large.key, large.header("gw-error")) == (None, b"acme:ann", "invalid_json")
     assert large.header("gw-value-omitted") == f"{hashlib.sha256(broken).hexdigest()} {len(broken)}"
     assert large.header("traceparent") == "00-1"
@@ -156,6 +159,7 @@ async def test_a_letter_that_is_too_large_for_its_topic_goes_without_its_value_a
         None,
     )
     assert (of_key.key, of_key.header("gw-error")) == (None, "invalid_json")
+    assert (of_time.timestamp > old, of_time.header("__connect.errors.timestamp")) == (True, str(old))
     assert "partition.failed" not in worker.text
 
     where = ("--brokers", deployment.broker.bootstrap, "--prefix", deployment.prefix)

@@ -13,13 +13,14 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from typing import Any, Final, NamedTuple
 
 import click
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from rich.console import Console
 from rich.text import Text
@@ -40,6 +41,8 @@ from groundwire.review.records import read_dead_letter
 
 _BATCH: Final = 20
 """Records sent before their acknowledgements are awaited."""
+
+_REFUSALS: Final = (InvalidTimestampError, MessageSizeTooLargeError)
 
 _SKEW: Final = timedelta(hours=1, minutes=5)
 """By how much a letter's time may exceed that of its redrive: it is the record's, which may be an hour ahead."""
@@ -137,9 +140,10 @@ class Selection(NamedTuple):
     names: AbstractSet[str] = frozenset()
 
     def has(self, letter: Letter) -> bool:
-        record, failed, end = letter.record, letter.failed, self.end
+        record, failed, start, end = letter.record, letter.failed, self.start, self.end
+        begun = record.timestamp >= to_milliseconds(start) if isinstance(start, datetime) else True
         ended = record.timestamp >= to_milliseconds(end) if isinstance(end, datetime) else False
-        return not (
+        return begun and not (
             ended
             or (isinstance(end, int) and record.offset >= end)
             or (self.codes and failed.code not in self.codes)
@@ -168,9 +172,10 @@ class Log:
                 self._on_read()
                 yield record
 
-    async def send(self, records: Sequence[InboundRecord]) -> list[RecordPlace]:
+    async def send(self, records: Sequence[InboundRecord]) -> list[RecordPlace | None]:
         """Send records to their topics, partitions and times, -1 for any, and return where they are.
 
+        None: it is larger than its topic takes. One that is older has the time of sending.
         Raises: BrokerUnavailable: some may be on their topic all the same.
         """
         sender: Any = self._sender  # None in a dry run, which sends nothing
@@ -184,12 +189,21 @@ class Log:
                         place["timestamp_ms"] = one.timestamp
                     sending = sender.send(one.topic, one.value, one.key, headers=list(one.headers), **place)
                     futures.append(await sending)
-                done = await asyncio.gather(*futures)
+                done = await asyncio.gather(*futures, return_exceptions=True)
+                for n, (one, each) in enumerate(zip(records, done, strict=True)):
+                    if isinstance(each, _REFUSALS) and len(records) > 1:  # with others of its batch
+                        (done[n],) = await self.send([one])
+                    elif isinstance(each, InvalidTimestampError) and one.timestamp >= 0:
+                        (done[n],) = await self.send([replace(one, timestamp=-1)])
+                    elif isinstance(each, MessageSizeTooLargeError):
+                        done[n] = None
+                    elif isinstance(each, BaseException):
+                        raise each
         except TimeoutError as exc:
             raise unavailable(self._where.brokers, self._where.seconds, "acknowledge records") from exc
         except KafkaError as exc:
             raise BrokerUnavailable(f"the broker does not take a record: {type(exc).__name__}") from exc
-        return [RecordPlace(each.topic, each.partition, each.offset) for each in done]
+        return [each and RecordPlace(each.topic, each.partition, each.offset) for each in done]
 
 
 async def selected(log: Log, selection: Selection) -> AsyncGenerator[Letter, None]:
@@ -231,8 +245,11 @@ async def redrive_letters(
     async def send(letters: Sequence[Letter]) -> None:
         at = datetime.now(UTC)
         for letter, place in zip(letters, await log.send([one.again for one in letters]), strict=True):
-            letter.outcome, letter.redriven = "redriven", {"at": at, "actor": actor, **place._asdict()}
-        await log.send([letter.note(f"{log.prefix}{TopicName.AUDIT}") for letter in letters])
+            letter.outcome, letter.why = ("redriven", "") if place else ("refused", "too_large")
+            letter.redriven = {"at": at, "actor": actor, **place._asdict()} if place else None
+        notes = [one.note(f"{log.prefix}{TopicName.AUDIT}") for one in letters if one.redriven]
+        if None in await log.send(notes):
+            raise BrokerUnavailable("audit does not take the note of a redrive: its max.message.bytes is too low")
 
     chosen, batch = set[str](), list[Letter]()
     async with aclosing(selected(log, selection)) as letters:
@@ -453,7 +470,7 @@ def _print(
     async def main(reading: ReadProgress) -> None:
         nonlocal count
         async with AsyncExitStack() as stack:
-            opened = producer(deployment.brokers, deployment.seconds)
+            opened = producer(deployment.brokers, deployment.seconds, idempotent=False)
             log = Log(deployment, await stack.enter_async_context(opened) if sends else None, reading.advance)
             async for letter in await stack.enter_async_context(aclosing(read(log, selection))):
                 if shown(letter):

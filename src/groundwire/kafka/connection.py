@@ -90,12 +90,18 @@ def codec_missing(error: UnsupportedCodecError) -> UsageError:
     )
 
 
-def producer(brokers: str, seconds: float) -> AbstractAsyncContextManager[AIOKafkaProducer]:
-    """Open an idempotent producer. Raises: UsageError, BrokerUnavailable."""
+def producer(
+    brokers: str, seconds: float, *, idempotent: bool = True
+) -> AbstractAsyncContextManager[AIOKafkaProducer]:
+    """Open a producer; an idempotent one sends nothing to a partition after a record that the broker refused.
+
+    Raises: UsageError, BrokerUnavailable.
+    """
     return _open(
         lambda: AIOKafkaProducer(
             **_common(brokers, seconds),
-            enable_idempotence=True,  # which takes acks=all
+            acks="all",
+            enable_idempotence=idempotent,
             max_request_size=MAX_RECORD_BYTES,
         ),
         brokers,

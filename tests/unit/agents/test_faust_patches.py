@@ -18,6 +18,7 @@ from aiokafka.producer import message_accumulator
 from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.protocol.commit import OffsetCommitResponse_v3
 from aiokafka.protocol.group import HeartbeatResponse_v1
+from aiokafka.protocol.metadata import MetadataRequest_v4, MetadataResponse_v1
 from aiokafka.structs import OffsetAndMetadata
 from faust.app.base import App
 from faust.tables.manager import TableManager
@@ -350,3 +351,19 @@ async def test_the_done_prefix_is_committed_once_and_what_could_not_be_sealed_at
     assert await consumer.force_commit()
     assert committed == [{A: 5}, {A: 7}]
     assert consumer._thread.commits == {A: (7, "0" * 64)}
+
+
+async def test_whether_topics_are_there_is_asked_of_these_alone_and_makes_none():
+    asked = []
+
+    async def send(_node, request):
+        asked.append(request.build(MetadataRequest_v4))
+        partitions = [(0, 0, 1, [1], [1])]
+        topics = [(0, "claims", False, partitions), (3, "gone", False, [])]
+        return MetadataResponse_v1([(1, "host", 9092, None)], 1, topics)
+
+    client = SimpleNamespace(get_random_node=lambda: 1, send=send)
+    consumer = SimpleNamespace(_client=client)
+    thread = SimpleNamespace(_ensure_consumer=lambda: consumer)
+    assert await FetchConsumer.missing(SimpleNamespace(_thread=thread), ["claims", "gone"]) == ["gone"]
+    assert [(one.topics, one.allow_auto_topic_creation) for one in asked] == [(["claims", "gone"], False)]

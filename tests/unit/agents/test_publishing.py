@@ -750,16 +750,15 @@ async def test_nothing_is_asked_of_state_until_the_topics_are_read_and_the_polic
 
 
 async def test_nothing_is_committed_past_a_loss_of_which_the_audit_does_not_know(publisher, producer):
-    audit, commits = (
-        AuditPublisher(publisher, None, now=lambda: datetime.now(UTC)),
-        {TP("claims", 0): (9, "")},
-    )
-    audit.note("records_lost", {"topic": "claims", "partition": 0, "first": 2, "end": 9})
+    audit = AuditPublisher(publisher, None, now=lambda: datetime.now(UTC))
+    commits = {TP("claims", 0): (9, "")}
+    for partition in range(500):  # at one start
+        audit.note("records_lost", {"topic": "claims", "partition": partition, "first": 2, "end": 9})
     publisher.publish = AsyncMock(side_effect=BrokerUnavailable("away"))
     assert await audit.before_commit(commits) == {}
     del publisher.publish
     assert await audit.before_commit(commits) == commits
-    assert [topic for topic, _ in producer.sent] == ["p.audit"]
+    assert [topic for topic, _ in producer.sent] == ["p.audit"] * 500
 
 
 async def test_a_dead_letter_keeps_its_records_time_unless_the_broker_would_refuse_or_remove_it(
@@ -782,3 +781,9 @@ async def test_a_dead_letter_keeps_its_records_time_unless_the_broker_would_refu
         await publisher.publish([Output(TopicName.DEAD_LETTER, b"k", b"v", [], cause, at)])
     await publisher.publish([output(b"v")])
     assert times == [now, now - 29 * day, now + hour // 2, *[None] * 6]
+    times.clear()
+    publisher.letter_age = day  # of a topic that refuses or removes earlier what is old
+    for at in (now - hour, now - 2 * day):
+        cause = InboundRecord("p.claims", 0, 0, at, b"k", b"v")
+        await publisher.publish([Output(TopicName.DEAD_LETTER, b"k", b"v", [], cause, at)])
+    assert times == [now - hour, None]

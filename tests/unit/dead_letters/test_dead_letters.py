@@ -1,23 +1,27 @@
 """Runs over a dead-letter topic in memory; `groundwire dead-letters`: what it selects and prints, how it ends."""
 
+import asyncio
 import json
 from collections import Counter
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import click
 import pytest
+from aiokafka.errors import InvalidTimestampError, MessageSizeTooLargeError
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.outputs import Output, outputs, reductions, unpublishable
 from groundwire.cli import dead_letters as command
-from groundwire.cli.dead_letters import Letter, NameParam, Selection, redrive_letters
+from groundwire.cli.dead_letters import Letter, Log, NameParam, Selection, redrive_letters
 from groundwire.cli.main import main
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError
 from groundwire.gate.types import DeadLetter
+from groundwire.kafka.reader import RecordPlace
 from groundwire.messages.decisions import AuditEvent
 from groundwire.messages.headers import InboundRecord, deferred_headers, deferred_record, header
 from groundwire.messages.topics import TopicName
@@ -203,6 +207,45 @@ async def test_a_run_keeps_to_its_selection_and_rate_and_its_limit_counts_what_i
     assert [letter.outcome for letter in letters] == ["refused", "redriven"]
 
 
+async def test_a_record_that_its_topic_refuses_holds_up_no_other_and_an_old_one_goes_with_the_time_of_sending():
+    sent = []
+
+    class Sender:
+        async def partitions_for(self, _topic):
+            return {0, 1}
+
+        async def send(self, topic, value, key, **place):
+            sent.append((value, place.get("timestamp_ms")))
+            answer = asyncio.get_running_loop().create_future()
+            refusals = [InvalidTimestampError()] * (place.get("timestamp_ms") == 1)
+            refusals += [MessageSizeTooLargeError()] * (value == b"large")
+            # the first of those that are sent together is in one batch with the second
+            if refusals or (value == b"good" and len(sent) == 1):
+                answer.set_exception(refusals[0] if refusals else InvalidTimestampError())
+            else:
+                answer.set_result(RecordPlace(topic, 0, len(sent)))
+            return answer
+
+    records = [
+        InboundRecord(CLAIMS, 0, 0, at, b"k", value)
+        for at, value in ((5000, b"good"), (1, b"old"), (5000, b"large"), (6000, b"last"))
+    ]
+    where = SimpleNamespace(prefix=PREFIX, brokers="b", seconds=5.0)
+    places = await Log(where, Sender(), lambda: None).send(records)
+    assert [place and place.topic for place in places] == [CLAIMS, CLAIMS, None, CLAIMS]
+    assert sent[4:] == [(b"good", 5000), (b"old", 1), (b"old", None), (b"large", 5000)]
+
+    log = log_of(b"large", b"good")
+    send = log.send
+
+    async def refusing(records):
+        return [None if one.value == b"large" else (await send([one]))[0] for one in records]
+
+    log.send = refusing
+    assert outcomes(await run(log)) == [("refused", "too_large"), REDRIVEN]
+    assert len(log.topics[AUDIT]) == 1
+
+
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e[red]x[/red]\r\nnew line"
 SECRET = "my salary is 1234"
 AWAY = {"at": "2026-01-02T00:00:00Z", "actor": HOSTILE, "topic": "t.claims", "partition": 1, "offset": 5}
@@ -212,7 +255,7 @@ AWAY = {"at": "2026-01-02T00:00:00Z", "actor": HOSTILE, "topic": "t.claims", "pa
 def log(monkeypatch):
     fake = FakeLog()
     monkeypatch.setattr(command, "Log", lambda *_: fake)
-    monkeypatch.setattr(command, "producer", lambda *_: nullcontext())
+    monkeypatch.setattr(command, "producer", lambda *_, **__: nullcontext())
     fake.bury(SECRET.encode())
     fake.bury(b"{", code="invalid_json", headers=[("gw-attempts", b"2")])
     fake.bury(b"elsewhere", topic="t.approved", code="invalid_record")
@@ -300,6 +343,8 @@ def test_a_letter_is_selected_if_every_condition_holds():
         *((Selection(key=key), key == b"acme:ann") for key in (b"acme:ann", b"acme:an")),
         *((Selection(names={name}), name == "0@0") for name in ("0@0", "0@1")),
         *((Selection(end=offset), offset > 0) for offset in (0, 1)),
+        (Selection(start=datetime(2026, 1, 1, 0, 0, 2, tzinfo=UTC)), False),  # behind a later one
+        (Selection(start=datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)), True),
         (Selection(end=datetime(2026, 1, 1, 0, 0, 2, tzinfo=UTC)), True),
         (Selection(end=datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)), False),
         (Selection(codes={"worker_crash"}, tenant="globex"), False),
