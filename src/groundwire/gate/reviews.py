@@ -36,6 +36,7 @@ from groundwire.messages.records import Retraction, ReviewDecision
 from groundwire.policy import Policy
 from groundwire.state.lifecycle import wrong_state
 from groundwire.state.model import (
+    NOTING,
     HeldEntry,
     Noted,
     RefusedAction,
@@ -82,8 +83,6 @@ class Finder:
         self._missed.discard(decision.decision_id)
         self._known[decision.decision_id] = decision
 
-
-_NOTING: Final = {ReviewAction.COMMENT, ReviewAction.UNSURE}
 
 GATE: Final = "groundwire"
 """The reviewer of what expires."""
@@ -178,9 +177,8 @@ class ReviewGate:
             own = expires and review.reviewer == GATE and key_id == self._own_key
             expiry = expire_id(decision_id(review.subject, review.expected_revision))
             return "" if own and review.action_id == expiry else "reserved"
-        if review.action == "overrule" and self._keys.produces(
-            key_id
-        ):  # nobody puts back what they sent themselves
+        if review.action == "overrule" and self._keys.produces(key_id):
+            # nobody puts back what they sent themselves
             return "producer_key"
         owner = review.reviewer == review.user_id
         return "" if owner or self._keys.delegated(review.tenant_id, review.reviewer) else "unauthorized"
@@ -191,7 +189,7 @@ class ReviewGate:
         queries = [
             self._of_kind(entry).query(entry, found)
             for entry, found in entries
-            if found and entry.action not in _NOTING and not _already_refused(entry, found)
+            if found and entry.action not in NOTING and not _already_refused(entry, found)
         ]
         published = await self._find([query for query in queries if query])
         before = [
@@ -209,7 +207,7 @@ class ReviewGate:
         if held is None or refused:
             parents = self._of_kind(entry).parents(held) if held else ()
             return entry.request(refused, only_recorded=bool(entry.refused), parents=parents)
-        if entry.action in _NOTING:
+        if entry.action in NOTING:
             return entry.request()
         return self._of_kind(entry).request(entry, held, before)
 

@@ -16,7 +16,7 @@ from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, decision_id, fingerprint, subject_of_decision
 from groundwire.messages.records import Claim, LlmResponse, ReviewDecision
 from groundwire.policy import Policy
-from groundwire.state.model import RecordOrigin
+from groundwire.state.model import NOTING, RecordOrigin, ReviewAction
 
 
 def origin_of(recorded: Decision, value: bytes) -> Origin:
@@ -160,6 +160,8 @@ def gather(decision: Decision, records: Records) -> Inputs:
             if named(first) != named(record) or fingerprint(first) != fingerprint(record):
                 raise Mismatch("$.subject_origin.sha256", "the first record is not of what was decided")
         return Inputs(value, record)
+    if ReviewAction(record.action) in NOTING:
+        raise Mismatch("$.origin", f"a {record.action} decides nothing")
     if decision.subject_origin is None:
         raise Mismatch("$.subject_origin", "a person decided, so the first record is named")
     first = _first(decision.subject_origin.sha256, records)

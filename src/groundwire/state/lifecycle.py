@@ -14,6 +14,7 @@ from groundwire.messages.identity import Subject
 from groundwire.state.matching import Match, MatchKind, choose
 from groundwire.state.model import (
     CANDIDATE_BYTES,
+    NOTING,
     Conflict,
     GivenUp,
     Noted,
@@ -35,7 +36,6 @@ from groundwire.state.workspace import RecordedAction, StoredEntry, Workspace, p
 
 _APPROVING: Final = {ReviewAction.APPROVE, ReviewAction.EDIT}
 _REJECTING: Final = {ReviewAction.REJECT, ReviewAction.RETRACT}
-_NOTING: Final = {ReviewAction.COMMENT, ReviewAction.UNSURE}
 _NEEDS: Final = {
     ReviewAction.RETRACT: (SubjectState.APPROVED, "not_approved"),
     ReviewAction.OVERRULE: (SubjectState.BLOCKED, "not_overrulable"),
@@ -243,7 +243,7 @@ def review(work: Workspace, request: ReviewRequest, key: bytes, limits: QueueLim
             refused = replace(refused, at=request.origin.timestamp)
             work.remember(key, _action(request, refused))
         return refused
-    if request.action in _NOTING:
+    if request.action in NOTING:
         work.remember(key, _action(request, None, entry))
         return Noted(SubjectStatus(entry.state, entry.revision), request.origin.timestamp)
     _carry_out(work, request, entry, entry.outcome)
@@ -274,7 +274,7 @@ def _recorded_action(
             return RefusedAction("action_id_reused", None)
         if before.refused:
             return before.refused
-        if before.action in _NOTING:
+        if before.action in NOTING:
             return Noted(SubjectStatus(before.state, before.revision), before.origin.timestamp)
         if decided:
             own, stands = _as_left(before, decided, work.earlier.get(before.subject))
@@ -333,7 +333,7 @@ def _obstacle(request: ReviewRequest, entry: StoredEntry | None) -> str:
     if code := wrong_state(request.action, entry.state):
         return code
     # no payload: it was decided after the requester looked it up
-    return "" if request.payload or request.action in _NOTING else "unknown"
+    return "" if request.payload or request.action in NOTING else "unknown"
 
 
 def wrong_state(action: ReviewAction, state: SubjectState) -> str:

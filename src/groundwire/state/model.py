@@ -49,6 +49,10 @@ class ReviewAction(StrEnum):
     UNSURE = "pass"
 
 
+NOTING: Final = {ReviewAction.COMMENT, ReviewAction.UNSURE}
+"""Actions that decide nothing."""
+
+
 class SubjectState(StrEnum):
     """The state of a subject; the value is stored. JOINED follows a pending claim; REVIEW has no place and is final."""
 

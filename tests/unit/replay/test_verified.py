@@ -249,6 +249,20 @@ async def test_a_claim_is_followed_from_its_block_through_its_review(tmp_path):
     assert "$.facts.place" in found.paths
 
 
+async def test_a_comment_carries_no_decision_though_the_audit_tells_of_it(tmp_path):
+    place, pending = await one_claim(tmp_path, source="ai_synthesis")
+    comments = [place.action(action, pending, note="Who says so?") for action in ("comment", "pass")]
+    await place.act(*comments, place.action("approve", pending))
+    approved = place.latest("c")
+    for comment in comments:
+        said = json.loads(comment.value)
+        review = approved.facts.review | {name: said[name] for name in ("action", "action_id")}
+        facts = approved.facts.model_copy(update={"review": review, "clock": comment.origin.timestamp})
+        forged = approved.model_copy(update={"origin": comment.origin, "facts": facts})
+        true, found = await place.on_topics([pending.to_bytes(), forged.to_bytes()])
+        assert (true.status, found.status) == (EQUAL, DIFFERS), found
+
+
 async def test_without_a_record_or_a_revision_that_a_decision_needs_it_is_missing(tmp_path):
     place, three = await one_claim(tmp_path / "a", "edit", "retract", source="ai_synthesis")
     (alone,) = await place.in_files(tmp_path / "a", [three.to_bytes()])
