@@ -249,7 +249,9 @@ async def redrive_letters(
             letter.redriven = {"at": at, "actor": actor, **place._asdict()} if place else None
         notes = [one.note(f"{log.prefix}{TopicName.AUDIT}") for one in letters if one.redriven]
         if None in await log.send(notes):
-            raise BrokerUnavailable("audit does not take the note of a redrive: its max.message.bytes is too low")
+            raise BrokerUnavailable(
+                "audit does not take the note of a redrive: its max.message.bytes is too low"
+            )
 
     chosen, batch = set[str](), list[Letter]()
     async with aclosing(selected(log, selection)) as letters:
