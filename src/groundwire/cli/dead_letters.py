@@ -189,7 +189,7 @@ class Log:
                         place["timestamp_ms"] = one.timestamp
                     sending = sender.send(one.topic, one.value, one.key, headers=list(one.headers), **place)
                     futures.append(await sending)
-                done = await asyncio.gather(*futures, return_exceptions=True)
+                done: list[Any] = await asyncio.gather(*futures, return_exceptions=True)
                 for n, (one, each) in enumerate(zip(records, done, strict=True)):
                     if isinstance(each, _REFUSALS) and len(records) > 1:  # with others of its batch
                         (done[n],) = await self.send([one])
