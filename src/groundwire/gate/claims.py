@@ -357,6 +357,9 @@ class ClaimReviews:
         overrules = entry.action is ReviewAction.OVERRULE
         if overrules and (published is None or published.reason_code not in OVERRULABLE):
             return entry.request("not_overrulable")
+        if overrules and sha256_hex(canonical_form(first)) != held.fingerprint:
+            # somebody else's, with the id of ours
+            return entry.request("not_published", forget=True)
         payload = self._next_payload(entry, before, first)
         claim = payload.as_decided(first)
         reading, dedup, failed = self._read(claim, self._policy)

@@ -214,7 +214,7 @@ async def test_a_record_that_its_topic_refuses_holds_up_no_other_and_an_old_one_
         async def partitions_for(self, _topic):
             return {0, 1}
 
-        async def send(self, topic, value, key, **place):  # noqa: ARG002 - as aiokafka's
+        async def send(self, topic, value, _key, **place):
             sent.append((value, place.get("timestamp_ms")))
             answer = asyncio.get_running_loop().create_future()
             refusals = [InvalidTimestampError()] * (place.get("timestamp_ms") == 1)

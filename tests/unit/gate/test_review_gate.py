@@ -121,6 +121,19 @@ async def test_only_a_block_of_the_gate_is_overruled_and_never_by_who_signs_clai
     assert (await office.refused("overrule", speculative)).code == "review_queue_full"
 
 
+async def test_a_text_that_the_gate_did_not_block_is_not_put_back_for_review_in_the_place_of_one_that_it_did():
+    office = Office()
+    (blocked,) = await office.decide(office.claim("a", f"I guess that {TEXT}", source="user"))
+    evidence = replace(blocked.evidence, claim="Uploads are never checked")
+    for published, code in (
+        (blocked.model_copy(update={"evidence": evidence}), "not_published"),
+        (blocked, ""),
+    ):
+        office.published[blocked.verdict, blocked.decision_id] = published
+        (result,) = await office.carry_out(office.action("overrule", blocked, action_id="one"))
+        assert getattr(result, "code", "") == code
+
+
 async def test_a_comment_is_audited_without_its_text_and_changes_nothing():
     office = Office()
     pending = await pending_claim(office)
