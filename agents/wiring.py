@@ -135,7 +135,7 @@ class Worker:
         marks = CrashMarks(self.state, handler)
         hooks: list[Hook] = [health, self.audit, InternalErrors(health), BatchMetrics(role.topic)]
         if opened := registry():
-            use_registry(opened.read)
+            use_registry(opened.read_known)
             hooks.append(Schemas(opened, health))
         hooks.append(marks)
         if signer is not None:
