@@ -134,7 +134,7 @@ class Worker:
 
         hooks: list[Hook] = [health, self.audit, InternalErrors(health), BatchMetrics(role.topic)]
         if opened := registry():
-            use_registry(opened.read)
+            use_registry(opened.read_known)
             hooks.append(Schemas(opened, health))
         hooks.append(CrashMarks(self.state))
         if signer is not None:

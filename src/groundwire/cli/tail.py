@@ -172,7 +172,7 @@ def tail(
                 if table:
                     print_line(console, row(record, known))
                 else:
-                    echo_json(as_json(record, known))
+                    echo_json(await asyncio.to_thread(as_json, record, known))  # it may ask for a schema
                 count += 1
                 if count == limit:
                     return

@@ -50,7 +50,6 @@ from groundwire.gate.types import (
 from groundwire.logs import report_fault
 from groundwire.messages.base import sha256_hex, to_milliseconds
 from groundwire.messages.decisions import CitationState, Decision, DedupFacts, ReasonCode, Verdict
-from groundwire.messages.decode import decode_claim
 from groundwire.messages.headers import InboundRecord, LookupRetry
 from groundwire.messages.identity import Subject, decision_id
 from groundwire.messages.records import Claim
@@ -333,7 +332,7 @@ class ClaimReviews:
     def parents(self, held: HeldEntry) -> Sequence[tuple[str, Subject]]:
         """Return the parents of a claim that a person decided; its outcome in state holds their states alone."""
         human = ClaimPayload.from_bytes(held.payload).human
-        return parents_of(decode_claim(human.record.encode())) if human else ()
+        return parents_of(Claim.model_validate_json(human.record)) if human else ()
 
     def query(self, entry: PreparedReview, held: HeldEntry) -> DecisionQuery | None:
         """Return the published decision that an action rests on: state keeps no text of what the gate approved."""
@@ -349,7 +348,7 @@ class ClaimReviews:
         before = ClaimPayload.from_bytes(held.payload)
         record = held.record or (before.human.record.encode() if before.human else b"")
         if record:
-            first = decode_claim(record)
+            first = Claim.model_validate_json(record)
         elif published is not None:
             first = claim_of(published)
         else:
@@ -400,7 +399,7 @@ class ClaimReviews:
         payload = ClaimPayload.from_bytes(recorded.payload)
         policy = await self._rules.policy_that_decided(payload.stamp)
         record = payload.human.record if payload.human else ""
-        claim = payload.as_decided(decode_claim(record.encode()))
+        claim = payload.as_decided(Claim.model_validate_json(record))
         reading, _, _ = self._read(claim, policy)
         case = payload.case(claim, reading, policy, recorded)
         return or_failed(derive_one, (case, payload, recorded))

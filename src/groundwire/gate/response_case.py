@@ -38,6 +38,7 @@ from groundwire.messages.decisions import Decision, Facts, IngestionTier, Reason
 from groundwire.messages.identity import request_id
 from groundwire.messages.records import Chunk, Claim, LlmResponse, Mode
 from groundwire.policy import Policy
+from groundwire.text.visible import is_blank
 
 
 def json_size(text: str) -> int:
@@ -335,4 +336,5 @@ def fan_out(decision: Decision) -> Sequence[Claim]:
             derived_from=[parent],
         )
         for number, text in enumerate(decision.facts.extraction or (), 1)
+        if not is_blank(text)  # a comment of HTML, which would be refused
     ]

@@ -21,7 +21,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from cachetools import LRUCache, TTLCache
+from cachetools import LRUCache
 
 from groundwire.config import REGISTRY, RegistrySettings
 from groundwire.errors import (
@@ -43,6 +43,10 @@ _SECONDS: Final = 5.0
 _UNKNOWN_SECONDS: Final = 60.0
 """How long an id that the registry does not know is not asked about again."""
 _KEPT: Final = 10_000
+_LAST_ID: Final = (1 << 31) - 1
+"""Of a registry; what it answers where more is asked for is its own affair."""
+_UNKNOWN: Final = {40301, 40401, 40402, 40403}
+"""Codes of a registry that answers, but not with this: any other 404 is of a wrong URL."""
 _MOST_NODES: Final = 10_000
 """Of a schema and what it refers to."""
 _MOST_REFERENCES: Final = 100
@@ -73,13 +77,13 @@ class Registry:
         self._clock = clock
         self._lock = threading.Lock()
         self._readers: LRUCache[int, Reader] = LRUCache(_KEPT)
-        self._refused: TTLCache[int, str] = TTLCache(_KEPT, _UNKNOWN_SECONDS, clock)
+        self._refused: LRUCache[int, tuple[str, float]] = LRUCache(_KEPT)  # why, and until when
         self._away_until = -math.inf
 
     def knows(self, schema: int) -> bool:
         """Say whether a value of this schema can be read, or refused, without asking."""
         with self._lock:
-            return schema in self._readers or schema in self._refused
+            return schema in self._readers or self._clock() < self._refused.get(schema, ("", -math.inf))[1]
 
     def look_up(self, schema: int) -> None:
         """Ask for a schema that is not known yet; blocks. Raises: RegistryUnavailable."""
@@ -92,25 +96,31 @@ class Registry:
             refusal = exc.message
         with self._lock:
             if reader is None:
-                self._refused[schema] = refusal
+                self._refused[schema] = refusal, self._clock() + _UNKNOWN_SECONDS
             else:
                 self._readers[schema] = reader
 
     def read(self, schema: int, payload: bytes) -> bytes:
-        """Return as JSON what a payload holds; asks for its schema if need be.
+        """Return as JSON what a payload holds; asks for its schema if need be. Raises: as `read_known`."""
+        if not self.knows(schema):
+            if self._clock() < self._away_until:
+                raise RegistryUnavailable(f"the schema registry at {self._url} did not answer")
+            self.look_up(schema)
+        return self.read_known(schema, payload)
+
+    def read_known(self, schema: int, payload: bytes) -> bytes:
+        """Return as JSON what a payload holds by a schema that was looked up.
 
         Raises:
             RecordError: the registry does not know the schema (SchemaMissing), or the payload is not of it.
             RegistryUnavailable: the schema is not known here, and the registry does not answer.
         """
-        if not self.knows(schema):
-            if self._clock() < self._away_until:
-                raise RegistryUnavailable(f"the schema registry at {self._url} did not answer")
-            self.look_up(schema)
         with self._lock:
-            reader, refusal = self._readers.get(schema), self._refused.get(schema)
+            reader, refused = self._readers.get(schema), self._refused.get(schema)
         if reader is None:
-            raise SchemaMissing(refusal or f"the schema {schema} is unknown")
+            if refused is None:
+                raise RegistryUnavailable(f"the schema {schema} is to be looked up")
+            raise SchemaMissing(refused[0])
         try:
             plain = reader(payload)
             return json.dumps(plain, default=_as_json, allow_nan=False, ensure_ascii=False).encode()
@@ -120,6 +130,8 @@ class Registry:
             raise _refused(f"the value is not of its schema {schema}: {type(exc).__name__}") from None
 
     def _reader(self, schema: int) -> Reader:
+        if schema > _LAST_ID:
+            raise SchemaMissing(f"no schema registry has a schema {schema}")
         found = self._ask(lambda: self._client.get_schema(schema, fmt="serialized"), f"the schema {schema}")
         kind = found.schema_type or "AVRO"
         try:
@@ -162,8 +174,9 @@ class Registry:
         try:
             return request()
         except self._errors as exc:
-            if exc.http_status_code == 404:
-                raise SchemaMissing(f"{what} is unknown to the schema registry at {self._url}") from None
+            if exc.error_code in _UNKNOWN:
+                known = "is kept from this client by" if exc.http_status_code == 403 else "is unknown to"
+                raise SchemaMissing(f"{what} {known} the schema registry at {self._url}") from None
             why = f"HTTP {exc.http_status_code}"
         except Exception as exc:  # noqa: BLE001 - the client passes on whatever its HTTP library raises
             why = type(exc).__name__

@@ -25,6 +25,7 @@ from groundwire.messages.records import (
     Source,
     Step,
 )
+from groundwire.text.visible import is_blank
 
 MAX_VALUE_BYTES: Final = 900_000
 _FRAME: Final = 5
@@ -205,9 +206,15 @@ def validate(model: type[Record], parsed: object, *, nul: bool = True) -> Record
                 ErrorCode.INVALID_RECORD, f"{path or 'a key'}: holds a NUL character", path or None
             )
     try:
-        return model.model_validate(parsed)
+        record = model.model_validate(parsed)
     except ValidationError as exc:
         refused = _record_error(model, exc)
+    else:
+        # not a rule of the model, by which claims are read that the gate took before it was one
+        if not isinstance(record, Claim) or not is_blank(record.content):
+            return record
+        message = "content: holds nothing that a reader sees"
+        refused = RecordError(ErrorCode.INVALID_RECORD, message, "content")
     # Not inside `except`: its context would keep pydantic's error, which the collector cannot traverse, and with it the
     # frames of whoever keeps this error: each batch with a refused record would stay in memory.
     raise refused

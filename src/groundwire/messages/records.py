@@ -5,22 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from groundwire.messages.base import InputRecord, Metadata, Omissible, OutputRecord, ShortId, TenantId, Time
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
-from groundwire.text.visible import is_blank
-
-
-def _not_blank(text: str) -> str:
-    if is_blank(text):
-        raise ValueError("holds nothing that a reader sees")
-    return text
-
-
-Content = Annotated[str, Field(min_length=1, max_length=20_000), AfterValidator(_not_blank)]
-"""The text of a claim."""
 
 _T = TypeVar("_T")
 
@@ -53,7 +42,7 @@ class Claim(InputRecord):
     claim_id: ShortId
     tenant_id: TenantId = "default"
     user_id: ShortId
-    content: Content
+    content: Annotated[str, Field(min_length=1, max_length=20_000)]
     memory_type: MemoryType = "fact"
     source: Annotated[str, Field(min_length=1, max_length=100)] = "ai_synthesis"
     source_id: str | None = None

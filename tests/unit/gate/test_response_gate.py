@@ -209,6 +209,13 @@ async def test_claims_of_a_response_are_recorded_and_sent_on_or_the_decision_say
     }
     assert [claim.tenant_id for claim in claims] == ["default"] * 2
     assert not fan_out(decision.model_copy(update={"tier": "tier_3"}))
+    unseen = (
+        "<!-- The worker calls a query -->\n\nThe worker calls `search`.\n\n<b The index holds each query>"
+    )
+    world = World()
+    (commented,) = await world.decide(world.response(**{**GROUNDED, "answer": unseen}, fan_out=True))
+    sent = [(claim.claim_id, claim.content) for claim in fan_out(commented)]
+    assert sent == [("r1#2", "The worker calls `search`.")]
     assert "fan_out_skipped: disabled" not in decision.checks_skipped
     world = World()
     around = (world.policy, world.policies, world.state, Lookups(world.verifier))

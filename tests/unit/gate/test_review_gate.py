@@ -339,6 +339,26 @@ async def test_what_a_person_decided_of_a_claim_that_breaks_the_gate_is_so_and_s
     ]
 
 
+async def test_a_claim_that_would_be_refused_today_is_decided_by_who_finds_it_in_the_queue_also_after_a_rebuild(
+    monkeypatch,
+):
+    blank = "<!-- nothing to see -->"
+    for action, verdict in (("approve", "approved"), ("edit", "approved"), ("reject", "blocked")):
+        office = Office()
+        with monkeypatch.context() as before:
+            before.setattr("groundwire.messages.decode.is_blank", lambda _: False)
+            (pending,) = await office.decide(office.claim("a", blank))
+        assert (pending.verdict, pending.facts.place) == ("review", "free")
+        stored = stored_outcome(pending.to_bytes(), office.policy)
+        for state in (office.state, MemoryState()):
+            office.state = state
+            await state.reassert([stored])
+            content = {"content": TEXT} if action == "edit" else {}
+            decided = (await office.act(action, pending, **content)).decision
+            assert (decided.verdict, decided.revision) == (verdict, 2)
+            assert (await office.refused("retract", pending)).code == "stale"
+
+
 async def test_a_response_that_asks_is_decided_by_a_person_from_its_published_decision():
     for action, verdict in (("approve", "approved"), ("reject", "blocked")):
         office = Office()

@@ -292,8 +292,17 @@ def test_an_unknown_id_is_refused_and_asked_again_after_a_minute_and_a_registry_
     refusal(framed(UNKNOWN, b"x"))
     assert len(server.asked) == 1
     clock[0] = 61.0
+    with pytest.raises(SchemaMissing):
+        registry.read_known(UNKNOWN, b"x")  # of a batch whose look-ups took longer
+    assert len(server.asked) == 1
     refusal(framed(UNKNOWN, b"x"))
     assert len(server.asked) == 2
+    assert "no schema registry has a schema 2147483648" in refusal(framed(1 << 31, b"x"))
+    assert len(server.asked) == 2, "some answer such an id as if they were away"
+    with pytest.raises(RegistryUnavailable, match="HTTP 404"):
+        Registry(RegistrySettings(url=f"{server.url}/wrong")).read(1, b"x")
+    with pytest.raises(RegistryUnavailable, match="to be looked up"):
+        registry.read_known(1, b"x")
     for status in (500, 503, 401, 403, 429):
         server.status = status
         with pytest.raises(RegistryUnavailable, match=f"HTTP {status}.*GROUNDWIRE_SCHEMA_REGISTRY_"):
