@@ -347,7 +347,8 @@ class AuditEvent(OutputRecord):
     @classmethod
     def of_type(cls, value: bytes | None, *types: AuditType) -> Self | None:
         """Return the event of a value; None where it has none of these types, or cannot be read."""
-        if value is None or not any(f'"{one}"'.encode() in value for one in types):  # most need not be parsed
+        # most need not be parsed; with a backslash a name can be written otherwise
+        if value is None or not (b"\\" in value or any(f'"{one}"'.encode() in value for one in types)):
             return None
         event = cls.try_parse(value)
         return event if event is not None and event.type in types else None

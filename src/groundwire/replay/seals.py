@@ -17,7 +17,7 @@
 | a seal of another key, deployment or partition of `audit` | `bad_seal` | `_reason_bad` |
 | a seal back-dated by a stolen, expired key, or a second start | `bad_seal` | `_reason_bad`, `leave_out_forks` |
 | the end of a chain cut off | `broken_chain` | committed offsets in `faults` |
-| all of a partition cut, its offsets too | `broken_chain` | `_missing_heads` |
+| all of a partition cut, its offsets too, or these set back to a fork | `broken_chain` | `_missing_heads` |
 | the heads cut as well | `unanchored` | `_missing_heads` |
 
 `tests/unit/replay/test_seals.py` has a test of each row, `tests/stream/test_seals.py` most of them on a broker.
@@ -53,7 +53,7 @@ from groundwire.kafka.store import SCRATCH, Store
 from groundwire.keys.attestation import AttestationState
 from groundwire.keys.seal_keys import SealKeys
 from groundwire.messages.base import from_microseconds, from_milliseconds, to_microseconds, to_milliseconds
-from groundwire.messages.decisions import AuditEvent, AuditType, Decision, RegenerateRequest
+from groundwire.messages.decisions import AuditEvent, AuditType, Decision, Origin, RegenerateRequest
 from groundwire.messages.erasure import Erasures
 from groundwire.messages.headers import InboundRecord, deferred_record, header, misfitting
 from groundwire.messages.identity import decision_id, event_id, retraction_id, subject_of_decision
@@ -102,7 +102,9 @@ CREATE INDEX IF NOT EXISTS seals_by_end ON seals (topic, part, end);
 CREATE INDEX IF NOT EXISTS seals_by_number ON seals (topic, part);
 CREATE INDEX IF NOT EXISTS seals_by_before ON seals (before);
 CREATE TABLE IF NOT EXISTS forks (number INTEGER PRIMARY KEY);
-CREATE TABLE IF NOT EXISTS dropped (hash TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS dropped (
+  hash TEXT PRIMARY KEY, topic TEXT, part INTEGER, end INTEGER, time INTEGER
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS heads (hash TEXT PRIMARY KEY, topic TEXT, part INTEGER, time INTEGER) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS waiting (topic TEXT, part INTEGER, at INTEGER, PRIMARY KEY (topic, part, at)) WITHOUT ROWID;
 """
@@ -112,6 +114,7 @@ _SUPERSEDES: Final = re.compile(
 )
 """Begins every decision that the gate wrote of a revision from 2 on."""
 _ORIGIN: Final = re.compile(rb'"origin":(\{[^{}]*\})')
+"""Of a decision that the gate wrote; of other records it may be anything."""
 
 _LATER: Final = """
 WITH RECURSIVE later (id, sha) AS (
@@ -188,6 +191,7 @@ class SealEvidence:
         self.home = home
         self._latest: datetime | None = None
         self._faults: list[SealFault] = []
+        self._unsigned_events: list[SealFault] = []
         self._tombstones: set[str] = set()
         self._first_sealed: dict[tuple[str, int], int | None] = {}
         self._erasures = Erasures()
@@ -198,10 +202,9 @@ class SealEvidence:
     def note_published(self, record: InboundRecord, *, late: bool = False) -> None:
         """Add a record of an output topic; of a repeated record the first position of a partition counts."""
         topic = TopicName((record.topic or "").removeprefix(self._prefix))
-        if topic is TopicName.RETRACTIONS:
-            erasure = self._erasures.note(record)
-            self._tombstones |= {erasure.id} if erasure else set()
-        if record.value is None:
+        erasure = self._erasures.note(record) if topic is TopicName.RETRACTIONS else None
+        self._tombstones |= {erasure.id} if erasure else set()
+        if erasure:
             return
         if topic is TopicName.AUDIT and self.note_seal(record):
             return
@@ -209,18 +212,19 @@ class SealEvidence:
         place = topic.value, record.partition, record.offset, record.timestamp
         wrong = _misfits(topic, record) or self._unsigned(topic, record)
         causes = () if late or wrong else self._causes(topic, record)
-        digest, more = bytes.fromhex(record.sha256), None
+        digest, value, more = bytes.fromhex(record.sha256), record.value or b"", None
         if topic is TopicName.AUDIT:
-            event = AuditEvent.of_type(record.value, *_OF_DECISIONS)
+            event = AuditEvent.of_type(value, *_OF_DECISIONS)
             more = event.decision_id if event else None
-        elif found := _SUPERSEDES.match(record.value):
+        elif found := _SUPERSEDES.match(value):
             later, earlier = found.groups()
             self._store.put("superseded", earlier.decode(), later.decode(), digest)
-        elif origin := _ORIGIN.search(record.value):
-            more = origin[1].decode()
+        elif origin := _ORIGIN.search(value):
+            more = origin[1]
         self._store.put("published", name, digest, *place, " ".join(causes), more)
         if wrong:
-            self._faults.append(SealFault("unsealed", str(RecordPlace.of(record)), name[:100], wrong))
+            faults = self._unsigned_events if wrong == _UNSIGNED else self._faults
+            faults.append(SealFault("unsealed", str(RecordPlace.of(record)), name[:100], wrong))
 
     def note_waiting(self, record: InboundRecord) -> None:
         """Add a record of `deferred` that no seal has reached: its decision may just have been published."""
@@ -260,7 +264,7 @@ class SealEvidence:
 
     def _drop(self, numbers: str, *values: object) -> None:
         self._store.rows(f"DELETE FROM sealed WHERE seal IN ({numbers})", *values)  # noqa: S608 - our own words only
-        names = f"SELECT hash FROM seals WHERE number IN ({numbers})"  # noqa: S608 - as above
+        names = f"SELECT hash, topic, part, end, time FROM seals WHERE number IN ({numbers})"  # noqa: S608 - as above
         self._store.rows(f"INSERT OR IGNORE INTO dropped {names}", *values)
         self._store.rows(f"DELETE FROM seals WHERE number IN ({numbers})", *values)  # noqa: S608 - as above
 
@@ -278,7 +282,13 @@ class SealEvidence:
 
     def faults(self) -> Iterator[SealFault]:
         """Yield all faults, but for unsealed decisions: `explain` reports those."""
+        # seals of the version before name no partition
+        self._store.rows(
+            "UPDATE OR REPLACE sealed SET part = published.part FROM published WHERE sealed.part = -1"
+            " AND (published.id, published.sha, published.topic) = (sealed.id, sealed.sha, sealed.topic)"
+        )
         yield from self._faults
+        yield from self._unsigned_events
         yield from self._missing_heads()
         for topic, part in self._partitions():
             yield from self._broken_chain(topic, part)
@@ -325,8 +335,9 @@ class SealEvidence:
             "SELECT published.more FROM published LEFT JOIN sealed USING (id, sha, topic, part)"
             " WHERE published.id = ? AND published.topic <> 'audit' AND sealed.id IS NULL AND more IS NOT NULL"
         )
-        origins = [json.loads(origin) for (origin,) in self._store.rows(query, decision)]
-        names = {event_id(kind, origin) for kind in _OF_DECISIONS for origin in origins}
+        origins = [Origin.try_parse(origin) for (origin,) in self._store.rows(query, decision)]
+        causes = [origin.model_dump(mode="json") for origin in origins if origin]
+        names = {event_id(kind, cause) for kind in _OF_DECISIONS for cause in causes}
         return event in names and self._row(_LATER, decision) is not None
 
     def explain(self, place: RecordPlace, value: bytes) -> tuple[str, str] | None:
@@ -395,9 +406,10 @@ class SealEvidence:
         """Yield heads that `audit` no longer holds, and the chains that a cut without a trace could shorten."""
         kept = self._now - timedelta(days=TopicName.AUDIT.retention_days or 0)
         query = (
-            "SELECT hash, topic, part, time FROM heads"
-            " WHERE hash NOT IN (SELECT hash FROM seals) AND hash NOT IN (SELECT hash FROM dropped)"
-        )
+            "SELECT hash, topic, part, time FROM heads WHERE hash NOT IN (SELECT hash FROM seals) AND NOT EXISTS ("
+            " SELECT 1 FROM dropped JOIN seals USING (topic, part)"
+            " WHERE dropped.hash = heads.hash AND (seals.end >= dropped.end OR seals.time >= dropped.time))"
+        )  # those of a crash were sealed again, and later
         for name, topic, part, time in self._store.rows(query):
             if not self.audit_is_cut or from_microseconds(time) > kept:
                 detail = f"the seal {name}, whose head is kept elsewhere, is gone"
@@ -413,7 +425,7 @@ class SealEvidence:
         """Return the positions of a sealed decision and of its seal; None: no seal covers this id."""
         query = (
             "SELECT published.topic, published.part, at, audit_at FROM sealed"
-            " JOIN published USING (id, sha, topic, part) JOIN seals ON seals.number = sealed.seal WHERE sealed.id = ?"
+            " JOIN published USING (id, sha, topic) JOIN seals ON seals.number = sealed.seal WHERE sealed.id = ?"
         )
         row = self._row(query, name)
         if row is None:
@@ -442,8 +454,10 @@ class SealEvidence:
         if self._store.put("seals", None, *row):
             (number,) = self._row("SELECT number FROM seals WHERE hash = ?", head.sha256)
             for each in seal.outputs:
-                place = each.topic, each.partition
+                place = each.topic, -1 if each.partition is None else each.partition
                 self._store.put("sealed", each.id, bytes.fromhex(each.sha256), *place, number)
+            if any(each.partition is None for each in seal.outputs):
+                self._unsigned_events.clear()  # by the version before, whose events had no signature
         return True
 
     def _reason_bad(self, seal: Seal, event: AuditEvent, partition: int) -> str | None:
@@ -477,7 +491,7 @@ class SealEvidence:
             return ""
         key, state = self._keys.check_event(event)
         if state is not AttestationState.VALID:
-            return f"{_WHY[state]} (key {key[:100]})" if key else "no worker has signed it"
+            return f"{_WHY[state]} (key {key[:100]})" if key else _UNSIGNED
         if record.partition != self.home:
             return f"it is elsewhere: events of workers are on partition {self.home}"
         return _BACK_DATED if self._latest and self._is_beyond(key, self._latest) else ""
@@ -485,7 +499,7 @@ class SealEvidence:
     def _is_beyond(self, key: str, time: datetime) -> bool:
         """Say whether a key had expired; tolerates clock skew, from which nobody gains."""
         until = self._keys.not_after(key)
-        return until is not None and time - CLOCK_SKEW > until
+        return until is not None and time - until > CLOCK_SKEW
 
     def _place_of_seal(self, offset: int) -> RecordPlace:
         return RecordPlace(self._prefix + TopicName.AUDIT, self.home, offset)
@@ -521,7 +535,10 @@ class SealEvidence:
             if event is None:
                 return _INPUTS
             tombstone = event.detail.get("tombstone")
-            erases = tombstone in self._tombstones and event.event_id == event_id("retraction", tombstone)
+            erases = tombstone in self._tombstones and (event.type, event.event_id) == (
+                "retraction",
+                event_id("retraction", tombstone),
+            )
             # `groundwire dead-letters redrive` has no seal key, and no decision rests on what it notes
             redrives = event.type == "dead_letter" and {"letter", "action"} <= event.detail.keys()
             if erases or redrives or event.type in _OF_WORKERS:
@@ -569,6 +586,7 @@ _RECORDS: Final[dict[TopicName, type[Retraction | RegenerateRequest | AuditEvent
     TopicName.REGENERATE: RegenerateRequest,
     TopicName.AUDIT: AuditEvent,
 }
+_UNSIGNED: Final = "no worker has signed it"
 _BACK_DATED: Final = "it is back-dated: seals before it are later than its key holds"
 _WHY: Final = {
     AttestationState.UNKNOWN_KEY: "it is signed by an unknown key",

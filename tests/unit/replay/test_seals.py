@@ -219,6 +219,8 @@ def test_the_seals_of_workers_that_crash_verify_and_no_seal_or_record_can_be_rem
         history, rng = desk.history(seed), Random(seed)
         evidence = desk.evidence(history)
         assert list(evidence.faults()) == [], seed
+        every = [seal_of(each.value).signed.model_dump_json().encode() for each in history.audit]
+        assert desk.faults(history, heads=every) == [], "a crash left heads that were never committed"
         last = [history.chains[partition][-1] for partition in sorted(history.heads)]
         assert [each.offset for each in evidence.heads()] == last
         for place in (place for chain in history.chains.values() for place in chain):
@@ -295,6 +297,40 @@ def test_a_cut_that_left_nothing_to_compare_is_named_by_a_head_and_without_one_t
     assert [(fault.kind, fault.where) for fault in desk.faults(history, heads=others)] == [
         ("unanchored", f"{CLAIMS}/{partition}")
     ]
+
+
+def test_an_offset_set_back_to_what_a_crash_left_hides_no_seal_whose_head_is_kept(desk):
+    history = History(desk.key)
+    for committed in (True, False, True, True, True):
+        first = history.heads[0].end if history.heads else 0
+        history.seal(0, first + 1, [history.publish(0, first)], committed=committed)
+    head, left = head_of(history, 0), seal_of(history.audit[1].value).head
+    assert desk.faults(history, heads=[head]) == []
+    history.heads = {0: left}
+    (fault,) = desk.faults(history, approved=history.approved[:3], heads=[head])
+    assert (fault.kind, "head is kept elsewhere" in fault.detail) == ("broken_chain", True)
+
+
+def test_seals_and_events_of_the_version_before_hold_until_its_last_seal_as_they_did_there(desk):
+    history, events = (
+        History(desk.key),
+        [replace(event_record(kind), key=b"acme") for kind in ("enqueue", "state_lost")],
+    )
+    for offset in range(2):  # its outputs name no partition, and its workers signed no event
+        outputs = [history.publish(0, offset)._replace(partition=None)]
+        outputs += [SealedOutput(offset, "audit", None, str(UUID(int=7)), events[0].sha256)] * (not offset)
+        history.seal(0, offset + 1, outputs, committed=True)
+    history.seal(0, 3, [history.publish(0, 2)], committed=True)
+    seals = history.audit
+    assert desk.faults(history, [seals[0], *events, *seals[1:]]) == []
+    assert desk.evidence(history).place_of_decision(header(history.approved[0].headers, "ce_id"))
+    for why, audit, approved in (
+        ("removed", [*events, *seals], history.approved[1:]),
+        ("unsealed", [*events, *seals], [*history.approved, replace(history.approved[0], partition=1)]),
+        ("unsealed", [events[0], *seals, events[1]], history.approved),
+        ("unsealed", [events[0], *seals, events[1], replace(seals[0], offset=9)], history.approved),
+    ):
+        assert desk.kinds(history, audit, approved) == {why}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -377,6 +413,12 @@ def test_a_decision_is_unsealed_once_a_seal_or_commit_has_passed_it_unless_reten
     evidence = desk.evidence(history)
     assert evidence.explain(RecordPlace("t.approved", 0, 0), first) is None
     assert evidence.explain(RecordPlace("t.approved", 0, 1), forged) == ("unsealed", "no seal covers it")
+
+
+def test_a_seal_of_the_first_day_of_the_calendar_ends_no_verification(tmp_path):
+    chain = Chain(tmp_path)
+    start = datetime(1, 1, 1, tzinfo=UTC)
+    assert chain.faults(chain.seal("old", start), chain.seal("old", start)) == []
 
 
 def test_clock_skew_key_rotation_copies_and_crashes_break_no_chain(tmp_path):
@@ -486,6 +528,7 @@ def test_what_consumers_act_on_beside_the_value_is_sealed_or_follows_from_the_va
             for headers in (second, other):
                 assert ("unsealed", header_name) in named(replace(record, headers=headers, offset=70))
         assert ("unsealed", "key") in named(replace(record, key=b"globex:ann", offset=70))
+    assert named(replace(audited, value=None, offset=70)) == [("unsealed", "it cannot be read")]
 
 
 def test_an_event_of_any_type_is_named_unless_a_seal_or_its_workers_own_signature_covers_it(desk, tmp_path):
@@ -497,6 +540,11 @@ def test_an_event_of_any_type_is_named_unless_a_seal_or_its_workers_own_signatur
         place = "audit", 0, header(event.headers, "ce_id"), event.sha256
         history.seal(0, 1, [SealedOutput(0, *place)], committed=True)
         assert desk.kinds(history, None, [event]) == ({"unsealed"} if kind in of_workers else set()), kind
+
+    event = event_record("policy_loaded")
+    escaped = replace(event, value=event.value.replace(b'"policy_', b'"policy\\u005f'))
+    assert AuditEvent.try_parse(escaped.value).type == "policy_loaded"
+    assert "unsealed" in desk.kinds(desk.sealed(), None, [escaped])
 
     # a worker that was killed before it sealed; meanwhile a person has decided
     first = json.loads(decided(1, 0))
@@ -514,6 +562,10 @@ def test_an_event_of_any_type_is_named_unless_a_seal_or_its_workers_own_signatur
         event = event_record(kind, event_id(kind, cause), of=name)
         named = "unsealed" in desk.kinds(history, None, [*history.approved, *published, event])
         wrong += [(why, kind)] * (named is excused)
+    for origin in (b"{\xff}", b"{x}", b'{"a":NaN}', b'{"a":' + b"[" * 100_000 + b"}"):
+        forged = replace(left, value=b'{"origin":%s}' % origin)
+        event = event_record("enqueue", "8", of=name)
+        wrong += [origin[:9]] * ("unsealed" not in desk.kinds(desk.sealed(), None, [forged, event]))
     history = desk.sealed(decided(1, 0))
     event = event_record("enqueue", event_id("enqueue", first["origin"]), of=name)
     wrong += ["its decision is sealed"] * (
@@ -570,8 +622,10 @@ def test_a_tombstone_excuses_what_it_erases_of_its_own_user_up_to_its_time_alone
         for name, value in retraction().headers
     )
 
+    told = {"action": "erase", "tombstone": own.id}
+
     def erased(kind):
-        return event_record(kind, event_id(kind, own.id), {"action": "erase", "tombstone": own.id})
+        return event_record(kind, event_id(kind, own.id), told)
 
     wrong = []
     for why, erasure, record, named in (
@@ -581,6 +635,7 @@ def test_a_tombstone_excuses_what_it_erases_of_its_own_user_up_to_its_time_alone
         ("its own event", own, erased("retraction"), False),
         ("an event of another user's", Erasure("acme", "bob", NOW), erased("retraction"), True),
         ("another event", own, erased("refused_action"), True),
+        ("of another type", own, event_record("review_action", event_id("retraction", own.id), told), True),
         ("a dead letter's event", own, event_record("dead_letter", "1", {"code": "invalid_json"}), True),
         (
             "a redrive's event",
