@@ -1,6 +1,7 @@
 """Reads Avro and Protobuf as JSON, by the schemas of a registry that speaks the REST API of Confluent's.
 
-What it is given is hostile: schemas are limited so that a value of N bytes holds at most N values, nested 64 deep.
+What it is given is hostile: schemas are limited so that a value of N bytes holds at most N values, nested 64 deep, and
+of a value no more is read than JSON may hold.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from groundwire.errors import (
     naming_extra,
 )
 from groundwire.messages.base import format_time
-from groundwire.messages.decode import MAX_DEPTH
+from groundwire.messages.decode import MAX_DEPTH, MAX_ELEMENTS
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema
@@ -221,6 +222,21 @@ def _as_json(value: object) -> object:
             raise TypeError(type(value).__name__)
 
 
+class _Budget(BytesIO):
+    """Bytes that are read piece by piece; each piece, and each field that is looked at, counts."""
+
+    left = MAX_ELEMENTS
+
+    def spend(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise RecordError(ErrorCode.TOO_LARGE, f"the value has more than {MAX_ELEMENTS} elements")
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.spend(1)
+        return super().read(size)
+
+
 # Avro ------------------------------------------------------------------------------------------------------
 
 
@@ -237,7 +253,7 @@ def _avro(schema: Schema, references: Mapping[str, Schema]) -> Reader:
     _limit(parsed, named, [0], ())
 
     def read(payload: bytes) -> object:
-        stream = BytesIO(payload)
+        stream = _Budget(payload)
         value: Any = schemaless_reader(stream, parsed, None)
         if stream.tell() != len(payload):
             raise ValueError
@@ -328,7 +344,7 @@ def _protobuf(schema: Schema, references: Mapping[str, Schema]) -> Reader:
         for index in indexes[1:]:
             kind = kind.nested_type[index]
             path.append(kind.name)
-        return _plain(GetMessageClass(pool.FindMessageTypeByName(".".join(path))).FromString(rest))
+        return _plain(GetMessageClass(pool.FindMessageTypeByName(".".join(path))).FromString(rest), _Budget())
 
     return read
 
@@ -358,9 +374,10 @@ def _message_indexes(payload: bytes) -> tuple[list[int], bytes]:
     return indexes, payload[at:]
 
 
-def _plain(message: Any) -> Any:  # noqa: ANN401 - Protobuf makes its classes at run time
+def _plain(message: Any, budget: _Budget) -> Any:  # noqa: ANN401 - Protobuf makes its classes at run time
     """Return a message as the contract would have it: by its fields' own names, without those that are not set."""
     kind = message.DESCRIPTOR.full_name
+    budget.spend(1 + len(message.DESCRIPTOR.fields))
     if kind.startswith("google.protobuf."):
         if list(message.DESCRIPTOR.fields_by_name) == ["value"]:  # a number or text that may be absent
             return message.value
@@ -379,12 +396,12 @@ def _plain(message: Any) -> Any:  # noqa: ANN401 - Protobuf makes its classes at
         if of is not None and of.GetOptions().map_entry:
             inner = of.fields_by_name["value"]
             if value:
-                fields[field.name] = {str(key): _single(inner, item) for key, item in value.items()}
+                fields[field.name] = {str(key): _single(inner, item, budget) for key, item in value.items()}
         elif field.is_repeated:
             if value:  # a list without items and none are the same to Protobuf
-                fields[field.name] = [_single(field, item) for item in value]
+                fields[field.name] = [_single(field, item, budget) for item in value]
         elif message.HasField(field.name) if field.has_presence else value or field.cpp_type in _NUMBERS:
-            fields[field.name] = _single(field, value)
+            fields[field.name] = _single(field, value, budget)
     return fields
 
 
@@ -392,9 +409,9 @@ _NUMBERS: Final = range(1, 8)
 """Protobuf's numbers and truth values: one without presence is 0 where it is not set, and 0 fails closed."""
 
 
-def _single(field: Any, value: Any) -> Any:  # noqa: ANN401 - as `_plain`
+def _single(field: Any, value: Any, budget: _Budget) -> Any:  # noqa: ANN401 - as `_plain`
     if field.message_type is not None:
-        return _plain(value)
+        return _plain(value, budget)
     if field.enum_type is not None:
         named = field.enum_type.values_by_number.get(value)
         return named.name if named else value

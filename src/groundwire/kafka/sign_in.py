@@ -18,7 +18,7 @@ _SECONDS: Final = 10.0
 _DEFAULT_LIFE: Final = 300.0
 """Seconds that a token lives whose provider does not say."""
 _USED_FOR: Final = 0.8
-"""Of its life: a token is never sent that expires on the way."""
+"""Of its life, unless its provider is away: then until it might expire on the way."""
 
 Token = tuple[str, float]
 """A token, and when it expires, in seconds since 1970."""
@@ -40,7 +40,7 @@ class Tokens(AbstractTokenProvider):
         self._fetch = fetch
         self._extensions = dict(extensions or {})
         self._clock = clock
-        self._token, self._renewed_at = "", 0.0
+        self._token, self._renewed_at, self._expires = "", 0.0, 0.0
         self.failure = ""
 
     async def token(self) -> str:
@@ -49,11 +49,13 @@ class Tokens(AbstractTokenProvider):
         if now >= self._renewed_at:
             try:
                 async with asyncio.timeout(_SECONDS):
-                    self._token, expires = await self._fetch()
+                    self._token, self._expires = await self._fetch()
             except Exception as exc:  # noqa: BLE001 - whatever a provider fails by, the client tries again
                 self.failure = f"no token: {type(exc).__name__}: {exc!s:.200}"
-                raise ConnectionError(self.failure) from None
-            self.failure, self._renewed_at = "", now + _USED_FOR * (expires - now)
+                if now + _SECONDS >= self._expires:
+                    raise ConnectionError(self.failure) from None
+            else:
+                self.failure, self._renewed_at = "", now + _USED_FOR * (self._expires - now)
         return self._token
 
     def extensions(self) -> dict[str, str]:

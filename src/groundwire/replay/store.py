@@ -343,7 +343,7 @@ class ReplayOrder:
     output: str | None
     facts_from: str = "earliest"
     engine: str = __version__
-    layout: int = 6
+    layout: int = 7
 
 
 class Job(RecordStore):

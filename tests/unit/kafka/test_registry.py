@@ -364,6 +364,16 @@ def test_hostile_avro_is_refused_before_it_takes_memory_or_time(registry: Regist
         (record(("s", ["null", "int"])), zigzag(7)),
     ):
         assert "not of its schema" in refusal(framed(registered(server, schema), payload))
+    many = record(("items", {"type": "array", "items": record(("f", "boolean"), name="Item")}))
+    with pytest.raises(RecordError, match="more than 100000 elements"):
+        decode_claim(framed(registered(server, many), zigzag(880_000) + b"\0" * 880_001))
+    file = compiled((ROOT / "schemas/llm-response/1.0.proto").read_text("utf-8"))
+    text = b64encode(file.SerializeToString()).decode()
+    number = server.register("p", {"schema": text, "schemaType": "PROTOBUF"})
+    response = [message.name for message in file.message_type].index("LlmResponse")
+    chunks = next(field.number for field in file.message_type[response].field if field.name == "chunks")
+    with pytest.raises(RecordError, match="more than 100000 elements"):
+        decode_response(framed(number, b"\x02" + zigzag(response) + bytes([chunks << 3 | 2, 0]) * 440_000))
     assert "GIVES AWAY" not in refusal(avro(server, record(("contant", "string")), {"contant": "GIVES AWAY"}))
 
 
