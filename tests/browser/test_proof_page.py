@@ -80,6 +80,7 @@ def test_the_page_says_of_a_proof_what_the_program_says_whatever_was_changed(pro
     )]  # fmt: skip
     for line in (
         "not_after = 2026-01-01T00:00:00Z",
+        "not_after=2026-01-01T00:00:00Z",
         "not_before = 2027-01-01T00:00:00Z",
         "not_before = 2026-01-01T00:00:00Z",
     ):
@@ -99,8 +100,16 @@ def test_the_page_says_of_a_proof_what_the_program_says_whatever_was_changed(pro
         expect(shown).to_contain_text("" if wrong else "Tjänsten använder Redis.")
         assert shown.is_visible() is not bool(wrong)
     assert len(said) == 7, "each fault, and none"
-    for text in ("", "[]", "{}", '{"output": 7}', "<script>"):
+    # what ends a key is read, or nothing is proved
+    after = "[keys.gate]\nnot_after = 2026-01-01T00:00:00Z  # stolen\n"
+    unread = [
+        (json.dumps(true), public.replace("[keys.gate]\n", after)),
+        (json.dumps(true), public + "not_after = 7 o'clock\n"),
+    ]
+    unread += [(text, public) for text in ("", "[]", "{}", '{"output": 7}', "<script>")]
+    for text, held in unread:
         (tmp_path / "proof.json").write_text(text)
+        (tmp_path / "public.toml").write_text(held)
         proof_page.reload()
         for name, field in (("proof.json", "#proof"), ("public.toml", "#public")):
             proof_page.locator(field).set_input_files(tmp_path / name)

@@ -212,7 +212,8 @@ class SealEvidence:
         place = topic.value, record.partition, record.offset, record.timestamp
         wrong = _misfits(topic, record) or self._unsigned(topic, record)
         causes = () if late or wrong else self._causes(topic, record)
-        digest, value, more = bytes.fromhex(record.sha256), record.value or b"", None
+        digest, value = bytes.fromhex(record.sha256), record.value or b""
+        more: str | bytes | None = None
         if topic is TopicName.AUDIT:
             event = AuditEvent.of_type(value, *_OF_DECISIONS)
             more = event.decision_id if event else None

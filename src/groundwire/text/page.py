@@ -56,7 +56,7 @@ def unseen(text: str, places: Sequence[int]) -> set[int]:
 def _page(text: str) -> Iterator[str]:
     """Yield the texts that a page shows, and the addresses of its links."""
     document, _ = _parsers()
-    hidden: list[str] = []  # the elements that are open, from the first one that hides
+    hidden: list[str] = []  # the element that hides, and those of its name that are open in it
     address = ""
     for token in _inline(document.parse(text)):
         match token.type:
@@ -69,15 +69,15 @@ def _page(text: str) -> Iterator[str]:
                 address = str(token.attrs.get("href", ""))
             case "link_close":
                 address = ""
-            case "s_open":
+            case "s_open" if hidden[:1] in ([], ["s"]):
                 hidden.append("s")
-            case "s_close":
-                _close(hidden, "s")
+            case "s_close" if hidden[:1] == ["s"]:
+                hidden.pop()
             case "html_inline" if tag := _TAG.match(token.content):
                 name = tag[2].lower()
-                if tag[1]:
-                    _close(hidden, name)
-                elif name not in _VOID and (hidden or _hides(name, token.content)):
+                if name in hidden[:1]:
+                    hidden.pop() if tag[1] else hidden.append(name)
+                elif not (hidden or tag[1] or name in _VOID) and _hides(name, token.content):
                     hidden.append(name)
 
 
@@ -108,20 +108,14 @@ def _parsers() -> tuple[MarkdownIt, MarkdownIt]:
     return document, html
 
 
-def _close(hidden: list[str], name: str) -> None:
-    """Close an element, and what is open in it; a tag that closes none is ignored."""
-    if name in hidden:
-        while hidden.pop() != name:
-            pass
-
-
 def _hides(name: str, tag: str) -> bool:
     attributes = {
         found[1].lower(): unescape(found[2] or "").strip("\"'").lower() for found in _ATTRIBUTE.finditer(tag)
     }
-    if name in _UNSEEN_TAGS or "hidden" in attributes:
+    written = attributes.get("style", "")
+    if name in _UNSEEN_TAGS or "hidden" in attributes or "\\" in written or "/*" in written:
         return True
-    declared = (part.partition(":") for part in attributes.get("style", "").split(";"))
+    declared = (part.partition(":") for part in written.split(";"))
     style = {key.strip(): "".join(value.split()).removesuffix("!important") for key, _, value in declared}
     colour = style.get("color", attributes.get("color", ""))
     ground = style.get("background-color", style.get("background", attributes.get("bgcolor", "")))
