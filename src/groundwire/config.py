@@ -247,12 +247,6 @@ class KafkaSecurity(BaseSettings):
         return self.security.startswith("sasl_") and self.sasl_mechanism in ("OAUTHBEARER", "AWS_MSK_IAM")
 
     @property
-    def extensions(self) -> dict[str, str]:
-        """`oauth_extensions` as names and values."""
-        pairs = (part.partition("=") for part in comma_separated(self.oauth_extensions))
-        return {name: value for name, _, value in pairs}
-
-    @property
     def variables(self) -> str:
         """What else to look at where a broker does not answer: it may be the credentials."""
         return "" if self.security == "plaintext" else f" and {PREFIX}... ({self.security})"

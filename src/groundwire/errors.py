@@ -99,7 +99,6 @@ _EXTRAS: Final = {
     **dict.fromkeys(("authlib", "itsdangerous", "jinja2", "starlette", "uvicorn"), "console"),
     **dict.fromkeys(("aiokafka", "cryptography"), "client"),
     **dict.fromkeys(("confluent_kafka", "fastavro", "google"), "registry"),
-    "aws_msk_iam_sasl_signer": "msk",
     "mcp": "mcp",
 }
 """Packages that `pip install groundwire` leaves out, and the extra that has them (X-18)."""

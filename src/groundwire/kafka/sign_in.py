@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from aiokafka.abc import AbstractTokenProvider
 
 from groundwire.config import PREFIX, KafkaSecurity, kafka_security
 from groundwire.errors import UsageError
+from groundwire.messages.base import comma_separated
 
 _SECONDS: Final = 10.0
 """How long a token may take: a connection waits for it."""
@@ -34,11 +35,11 @@ class Tokens(AbstractTokenProvider):
     def __init__(
         self,
         fetch: Callable[[], Awaitable[Token]],
-        extensions: Mapping[str, str] | None = None,
+        extensions: dict[str, str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._fetch = fetch
-        self._extensions = dict(extensions or {})
+        self._extensions = extensions or {}
         self._clock = clock
         self._token, self._renewed_at, self._expires = "", 0.0, 0.0
         self.failure = ""
@@ -100,7 +101,7 @@ def _oidc(security: KafkaSecurity) -> Tokens:
             found = await client.fetch_token(security.oauth_token_url, grant_type="client_credentials")
         return found["access_token"], float(found.get("expires_at") or time.time() + _DEFAULT_LIFE)
 
-    return Tokens(fetch, security.extensions)
+    return Tokens(fetch, dict(part.split("=", 1) for part in comma_separated(security.oauth_extensions)))
 
 
 def _msk(security: KafkaSecurity) -> Tokens:
