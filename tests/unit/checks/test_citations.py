@@ -209,7 +209,7 @@ def test_a_citation_gives_credit_only_where_the_claim_rests_on_it():
             "It goes by post. <b style='position:absolute;left:-9999px'>per ADR-7</b>",
             "It goes by post. <b style='font-size:0.0em'>per ADR-7</b>", "<title>per ADR-7</title> It goes by post.",
             "It goes by post. <b style='color:rgba(1, 2, 3, 0)'>per ADR-7</b>", "It goes by post. <?x per ADR-7?>",
-            "It goes by post. <b style='/**/display:none'>per ADR-7</b>", "By post. <b style='color:whit\\65'>ADR-7</b>",
+            "It goes by post. <b style='/**/display:none'>per ADR-7</b>", "By it. <b style='color:whit\\65'>ADR-7</b>",
             "It goes by post.\n\n<div title='per ADR-7", "```per-ADR-7\nIt goes by post.\n```",
             "<div hidden>\n\nIt goes by post, per ADR-7.\n\n</div>", "<del>It goes\n\nby post, per ADR-7.</del>",
         ]),
