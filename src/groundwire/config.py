@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import ssl
 import stat
 from functools import cache
@@ -22,6 +23,11 @@ logger = logging.getLogger(__name__)
 def _are_networks(value: str) -> str:
     for network in comma_separated(value):
         ip_network(network)
+    return value
+
+
+def _is_command(value: str) -> str:
+    shlex.split(value)
     return value
 
 
@@ -59,7 +65,7 @@ class Settings(BaseSettings):
     heads_file: Path | None = Field(
         None, description="File to which workers append heads of their seals, beside the topic `heads`."
     )
-    heads_command: str = Field(
+    heads_command: Annotated[str, AfterValidator(_is_command)] = Field(
         "", description="Program that keeps what it reads, heads, e.g. in an object store."
     )
     require_seals: bool = Field(

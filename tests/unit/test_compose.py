@@ -185,6 +185,7 @@ def test_the_keys_are_made_once_name_who_may_review_and_the_console_s_private_on
         return {one for one in SERVICES[name]["volumes"] if isinstance(one, str)}
 
     assert volume("console") == {"console-keys:/var/lib/groundwire"}
+    assert volume("topics") == set()
     assert all(volume(role) == {"gate-keys:/var/lib/groundwire"} for role in ROLES)
 
 

@@ -234,6 +234,7 @@ def test_an_effective_policy_reads_back_as_itself(policy):
 def test_a_wrong_setting_names_its_variable_and_settings_have_the_published_defaults(monkeypatch):
     for name, value in [
         *(("ALLOW_PORTS", ports) for ports in ("80,http", "0", "65536")),
+        ("HEADS_COMMAND", "put 'heads"),
         *(("ALLOW_NETWORKS", networks) for networks in ("10.0.0.1/8", "intranet")),
         *(("PARTITIONS", "0"), ("SESSION_TIMEOUT", "soon"), ("NO_NETWORK", "perhaps")),
         *(("TOPIC_PREFIX", "a b"), ("LOG_FORMAT", "xml")),
