@@ -265,7 +265,7 @@ def _sentence(row: Row, outcome: ActionOutcome, notes: OutcomeNotes) -> str:
 
 def _next(row: Row, outcome: ActionOutcome) -> str | None:
     code = outcome.code
-    if code in {"human_approved", "human_rejected", "review_expired", "expired", "duplicate"}:
+    if code in {"human_approved", "human_rejected", "review_expired", "expired", "duplicate", "commented", "passed"}:
         return None
     if code in {"unauthorized", "reserved", "not_editable", "action_id_reused"}:
         return None
