@@ -267,7 +267,7 @@ def _next(row: Row, outcome: ActionOutcome) -> str | None:
     code = outcome.code
     if code in {"human_approved", "human_rejected", "review_expired", "expired", "duplicate"}:
         return None
-    if code in {"unauthorized", "reserved", "not_editable", "action_id_reused"}:
+    if code in {"commented", "passed", "unauthorized", "reserved", "not_editable", "action_id_reused"}:
         return None
     if row.kind == Kind.RESPONSE and code != "unattested":
         return f"groundwire review show {row.decision_id}"  # a response has no claim id to be found by

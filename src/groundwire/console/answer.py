@@ -276,7 +276,8 @@ class _Judged:
             instead = [
                 old["text"].strip()
                 for old, new in pairwise(changes)
-                if (old["operation"], new["operation"]) == ("delete", "insert")
+                if (claim.invented or claim.misplaced)
+                and (old["operation"], new["operation"]) == ("delete", "insert")
                 and re.search(r"\b[A-Z]", new["text"])
                 and len(old["text"]) <= _NAME
             ][:_TRUTHS]

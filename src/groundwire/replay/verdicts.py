@@ -17,7 +17,6 @@ from groundwire.messages.identity import subject_of_decision
 from groundwire.messages.topics import TopicName, record_key
 
 TOPICS: Final = (TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED, TopicName.DEAD_LETTER)
-MOST_REASONS: Final = 10
 
 _SCHEMA: Final = """
 CREATE TABLE decided (
@@ -146,7 +145,7 @@ class PeriodVerdicts(Store):
         reasons = self.rows(
             # of an aggregate with max() SQLite takes the bare columns from that row
             f"SELECT kind, reason, id, subject_id, max(at), {_COUNTS} {_OF}"
-            f" GROUP BY kind, reason ORDER BY count(*) DESC, kind, reason LIMIT {MOST_REASONS}"
+            f" GROUP BY kind, reason ORDER BY count(*) DESC, kind, reason"
         )
         return PeriodReport(
             since=since,

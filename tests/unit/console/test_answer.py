@@ -170,6 +170,14 @@ def test_what_the_corpus_holds_is_shown_beside_an_id_that_it_lacks_and_a_relatio
     assert view["relations"][0]["holds"] == ["kiln stands in Gouda"]
 
 
+def test_a_word_of_the_source_is_no_name_in_place_of_another() -> None:
+    chunk = CHUNK | {"file": "search.py", "content": "def search(query, top_k=10): return find(query)"}
+    view = shown(answer="Pass `top_k` or `fuzziness` to `search` [source:1].", chunks=[chunk], context=None)
+    fault = fault_of(view, "Pass")
+    assert (fault["why"], fault["instead"]) == ("partial_support", [])
+    assert fault["says"]
+
+
 def test_fields_and_files_that_no_source_has_are_marked_where_they_stand_as_words_and_listed_once() -> None:
     chunk = {"chunk_id": "k", "file": "kiln.py", "content": "def fire(): ...", "start_line": 1, "end_line": 1}
     view = shown(answer="Invalid heat is `id`, and id again. Set the `id` first.", chunks=[chunk])

@@ -1,10 +1,12 @@
 """`groundwire report` counts what the gate decided, and what people made of it, from the output topics."""
 
+import json
 import random
 
 from groundwire.messages.headers import InboundRecord
 from groundwire.policy import Limits, Policy
 from groundwire.replay.verdicts import PeriodVerdicts
+from tests.unit.console.rooms import make_decision
 from tests.unit.gate.world import NOW, claim_bytes
 from tests.unit.replay.town import Town
 
@@ -50,6 +52,16 @@ async def test_each_subject_counts_once_by_the_gates_decision_and_over_hold_is_w
     assert reasons["review_queue_full"] == (1, "c4")
     assert reasons["ungrounded"][0] == 4
     assert found.no_place == {"user": 1}
+
+
+def test_every_reason_is_listed():
+    codes = [f"reason_{n}" for n in range(12)]
+    with PeriodVerdicts() as verdicts:
+        for code in codes:
+            value = json.dumps(make_decision(code, reason_code=code)).encode()
+            verdicts.add(InboundRecord("groundwire.review", 0, 0, 0, b"acme:ana", value))
+        found = verdicts.report(NOW)
+    assert {each.reason_code for each in found.by_reason} == {*codes}
 
 
 async def test_of_a_tenant_alone_only_its_decisions_and_letters_count():
