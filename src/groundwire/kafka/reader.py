@@ -422,7 +422,7 @@ async def cluster_of(brokers: str, seconds: float) -> str | None:
             found: str | None = (await client.describe_cluster()).get("cluster_id")
             return found
     except (KafkaError, OSError, TimeoutError) as exc:
-        raise BrokerUnavailable(f"the cluster cannot be asked: {type(exc).__name__}") from exc
+        raise unavailable(brokers, seconds, "answer") from exc
 
 
 async def committed_of(

@@ -17,7 +17,7 @@ import structlog
 from aiokafka import TopicPartition
 
 from groundwire.config import Settings
-from groundwire.errors import StateError, StateLost, StateUnavailable, UsageError
+from groundwire.errors import BrokerUnavailable, StateError, StateLost, StateUnavailable, UsageError
 from groundwire.gate.claim_case import dedup_scheme
 from groundwire.kafka.reader import Start, TopicFollower, cluster_of, open_reader
 from groundwire.kafka.store import SCRATCH
@@ -184,11 +184,13 @@ async def fill(board: Board, brokers: str, prefix: str, window: timedelta, secon
 async def open_board(path: Path | None, brokers: str, prefix: str, seconds: float) -> Board:
     """Open the board that is kept in a file; by default in the user's cache, and where that cannot be, a temporary one.
 
-    Raises: UsageError: the named file is no board, or cannot be written; BrokerUnavailable.
+    Raises: UsageError: the named file is no board, or cannot be written.
     """
     if path is not None:
         return Board(path)
-    cluster = await cluster_of(brokers, seconds)  # an address may come to be another one's
+    cluster = None
+    with suppress(BrokerUnavailable):  # whoever reads the topics says so
+        cluster = await cluster_of(brokers, seconds)  # an address may come to be another one's
     return Board(SCRATCH) if cluster is None else _cached(f"{cluster}\0{prefix}")
 
 
