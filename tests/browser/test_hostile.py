@@ -43,6 +43,8 @@ def test_list_and_page_of_a_hostile_text_show_it_as_text_as_wide_as_the_window_a
         assert reader.fits(), name
         addresses = page.locator("a").evaluate_all("all => all.map(a => a.href)")
         assert [one for one in addresses if not one.startswith(console.url)] == []
+        if name == "turned":  # a text that hides characters is not approved
+            continue
         reader.press("e")
         assert page.locator("#content").input_value() == text
         assert reader.fits(), name
@@ -51,7 +53,9 @@ def test_list_and_page_of_a_hostile_text_show_it_as_text_as_wide_as_the_window_a
         reader.go("Control+Enter")
     consoles.stop(console)
     sent = {one.subject_id: one.content for one in console.reviews.sent}
-    assert sent == {name: f"{text}!" for name, text in HOSTILE.items()}
+    assert sent == {name: f"{text}!" for name, text in HOSTILE.items() if name != "turned"}, (
+        "it hides characters"
+    )
     assert reader.complaints == []
 
 

@@ -212,6 +212,7 @@ version = "faults"
 review_per_user = {LIMITS.user}
 review_per_tenant = {LIMITS.tenant}
 review_total = {LIMITS.total}
+review_reserved = 0
 
 [verification]
 on_failure = "ask"

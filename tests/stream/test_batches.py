@@ -34,6 +34,7 @@ class Member:
         self.held: set[int] = set()
         self.app: WorkerApp = build_app("claims", settings)
         self.app.partitions = self  # type: ignore[assignment]
+        self.app.broker_answered = lambda: None
         self.finishing = asyncio.Event()
         self.finishing.set()
         self.release: Callable[[], Any] = lambda: None

@@ -313,7 +313,7 @@ async def test_review_commands_show_the_queue_to_whom_it_belongs_and_wait_for_th
         assert [json.loads(line)["subject_id"] for line in lines.stdout.splitlines()] == ["b"]
     item = await run("show", "a", "--user", "ann")
     assert item.exit_code == 0, item.output
-    assert "waits for a person" in item.stdout
+    assert "waiting for a review" in item.stdout
     name, unknown = decision("a").decision_id, "x" * 36
     hidden = await run("show", name, reviewer="bob")
     missing = await run("show", unknown, reviewer="bob")
@@ -365,7 +365,7 @@ async def test_review_commands_show_the_queue_to_whom_it_belongs_and_wait_for_th
         assert third.split() == following.split()
         await newly_sent()
 
-        await publish(topics, record(reviewed("a")))
+        await publish(topics, record(reviewed("a", decided_at=datetime.now(UTC).isoformat())))
         for target, revision in (((name,), 1), (("a", "--user", "ann"), 2)):
             await run("retract", *target)
             (sent,) = await newly_sent()

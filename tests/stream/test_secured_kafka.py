@@ -115,7 +115,7 @@ async def test_over_tls_with_a_password_claims_are_decided_and_wrong_credentials
         )
         reading = ("-c", COMMAND, "tail", "approved", "--from", "earliest", "--limit", "1")
         declared = await run(environment, "-m", "topics", "declare")
-        assert (declared.returncode, "11 topics created" in declared.stdout + declared.stderr) == (0, True)
+        assert (declared.returncode, "12 topics created" in declared.stdout + declared.stderr) == (0, True)
         worker = Worker([sys.executable, "-m", "agents", "claims"], environment, tmp_path / "worker.log", 0)
         try:
             await worker.ready()

@@ -99,7 +99,7 @@ def test_an_installed_wheel_declares_topics_and_decides_claims_and_names_the_ext
         "GROUNDWIRE_NONSENSE": "1",  # unknown: one warning in the log, which stays JSON
     }
     claim = json.dumps({"claim_id": "c1", "user_id": "ann", "content": "Maybe we could try GraphQL"})
-    assert groundwire("topics", "declare") == "11 topics created, 0 were there\n"
+    assert groundwire("topics", "declare") == "12 topics created, 0 were there\n"
     groundwire("topics", "check")
     command = [str(folder / "bin" / "groundwire"), "worker", "claims"]
     worker = ServerProcess("worker", command, tmp_path / "claims.log", bare() | settings, folder)

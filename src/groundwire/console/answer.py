@@ -23,7 +23,6 @@ from groundwire.checks.support.score import ClaimCheck
 from groundwire.checks.support.verify import check_answer
 from groundwire.checks.values.answer import UnsupportedValue
 from groundwire.checks.values.statements import read_statements
-from groundwire.console.markdown import blocks
 from groundwire.console.words import (
     Places,
     TextMark,
@@ -320,6 +319,10 @@ class _Judged:
 
     def blocks(self, runs: Sequence[View]) -> list[View] | None:
         """Return the runs between the tags of the answer's Markdown; None where it is shown as it is written."""
+        try:
+            from groundwire.console.markdown import blocks  # noqa: PLC0415 - the terminal may lack its packages
+        except ModuleNotFoundError:
+            return None
         found = blocks(self.answer, [(mark.start, mark.end) for mark in self.marks()])
         parts = [(run, part) for run in runs for part in run["segments"]]
         starts = [*accumulate((len(part["text"]) for _, part in parts), initial=0)]
