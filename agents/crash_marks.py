@@ -73,7 +73,7 @@ class CrashMarks(Hook):
         alone = InFlightMark(batch.first_offset, batch.first_offset, ALONE)
         try:
             if crashes == GIVEN_UP:  # at the next crash even its identity is not read again
-                is_dead = await batch.handler.abandon(record, self._state.give_up)
+                is_dead = await batch.by.handler.abandon(record, self._state.give_up)
         except RecordError as unreadable:
             error = unreadable
         except StateError:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from faust.types import TP
 
@@ -14,6 +14,7 @@ from agents.book import Entry
 from agents.outputs import Output
 from groundwire.gate.types import Result
 from groundwire.messages.headers import InboundRecord
+from groundwire.messages.identity import Subject
 
 if TYPE_CHECKING:
     from agents.loop import PartitionLoop
@@ -22,12 +23,50 @@ Commits = Mapping[TP, tuple[int, str]]
 """Offsets to commit, with their metadata."""
 
 
+LookUp = Callable[[Any], Coroutine[Any, Any, Any]]
+
+
+class Handler(Protocol):
+    """Decides batches: `groundwire.gate.gate.Gate` or `groundwire.gate.reviews.ReviewGate`; entries are opaque here."""
+
+    async def prepare(self, records: Sequence[InboundRecord]) -> list[Any]: ...
+
+    async def apply_step(self, batch: Sequence[Any], *, deferred: bool = False) -> list[Result]:
+        """Decide prepared records. Raises: StateUnavailable, StateLost."""
+        ...
+
+    async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:
+        """Return whether a record that crashes workers becomes a dead letter: not if state holds its outcome.
+
+        `give_up` releases a waiting subject in state; False if it holds an outcome. Raises: RecordError, no identity.
+        """
+        ...
+
+    def provisional(self, batch: Sequence[Any]) -> list[Result]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """How batches are decided, by one policy.
+
+    Attributes:
+        grace: seconds without state after which records are decided provisionally; None: wait without limit.
+        look_up: asks the network what a prepared record waits for; cancelled when the partition is revoked.
+        ask_model: asks a language model about prepared records; cancelled when the partition is revoked.
+    """
+
+    handler: Handler
+    grace: float | None = None
+    look_up: LookUp | None = None
+    ask_model: Callable[[list[Any]], Coroutine[Any, Any, list[Any]]] | None = None
+
+
 @dataclass(slots=True, eq=False)
 class Batch:
     """Records of a partition that are processed together, and what comes of them.
 
     Attributes:
-        handler, grace, look_up, ask_model: of the loop when it began: one policy decides a batch.
+        by: what decided batches when it began.
         originals: the records to decide: those of `entries`, on `deferred` those that were sent there.
         looked_up: what the handler read of a record that was set aside; empty of others.
         prepared: what the handler read of them, or the dead letter of a record that crashes workers; empty: not yet.
@@ -40,10 +79,7 @@ class Batch:
 
     loop: PartitionLoop
     entries: list[Entry]
-    handler: Any = None
-    grace: float | None = None
-    look_up: Callable[[Any], Coroutine[Any, Any, Any]] | None = None
-    ask_model: Callable[[list[Any]], Coroutine[Any, Any, list[Any]]] | None = None
+    by: Decider
     originals: list[InboundRecord] = field(default_factory=list)
     looked_up: list[Any] = field(default_factory=list)
     prepared: list[Any] = field(default_factory=list)

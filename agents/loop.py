@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 from faust.types import TP
@@ -19,16 +19,15 @@ from faust.types import TP
 from agents.app import WorkerRole
 from agents.book import PartitionBook
 from agents.health import Health
-from agents.hooks import Batch, Hook
+from agents.hooks import Batch, Decider, Hook, LookUp
 from agents.lease import LeaseLost, PartitionLease
 from agents.outputs import followers, outputs
 from agents.publisher import ProducerBroken, Publisher
 from agents.recovery import StateReconciler, StateRecovery
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable, TopicsMissing
-from groundwire.gate.types import Acted, Decided, Deferred, Result
+from groundwire.gate.types import Acted, Decided, Deferred
 from groundwire.logs import report_fault
-from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName, partition_of, record_key
 from groundwire.state.redis import RedisState
@@ -45,43 +44,18 @@ _OF_PRODUCERS: Final = (TopicName.CLAIMS, TopicName.LLM_RESPONSES)
 """Topics whose records others produce, to a partition that their client chooses."""
 
 
-LookUp = Callable[[Any], Coroutine[Any, Any, Any]]
-
-
-class Handler(Protocol):
-    """Decides batches: `groundwire.gate.gate.Gate` or `groundwire.gate.reviews.ReviewGate`; entries are opaque here."""
-
-    async def prepare(self, records: Sequence[InboundRecord]) -> list[Any]: ...
-
-    async def apply_step(self, batch: Sequence[Any], *, deferred: bool = False) -> list[Result]:
-        """Decide prepared records. Raises: StateUnavailable, StateLost."""
-        ...
-
-    async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:
-        """Return whether a record that crashes workers becomes a dead letter: not if state holds its outcome.
-
-        `give_up` releases a waiting subject in state; False if it holds an outcome. Raises: RecordError, no identity.
-        """
-        ...
-
-    def provisional(self, batch: Sequence[Any]) -> list[Result]: ...
-
-
 @dataclass(slots=True)
 class Services:
     """What the loops of a worker share.
 
     Attributes:
-        handler: decides batches that begin now; another one after a change of the policy.
+        decider: of batches that begin now; another one after a change of the policy.
         partitions_of: returns the number of partitions of a topic; 0: unknown.
-        grace: seconds without state after which records are decided provisionally; None: wait without limit.
-        look_up: asks the network what a prepared record waits for; cancelled when the partition is revoked.
-        ask_model: asks a language model about prepared records; cancelled when the partition is revoked.
         large: held while large records are read: those of all partitions are read one batch at a time.
     """
 
     role: WorkerRole
-    handler: Handler
+    decider: Decider
     state: RedisState
     publisher: Publisher
     recovery: StateRecovery
@@ -89,9 +63,6 @@ class Services:
     health: Health
     hooks: Sequence[Hook]
     partitions_of: Callable[[str], int]
-    grace: float | None = None
-    look_up: LookUp | None = None
-    ask_model: Callable[[list[Any]], Coroutine[Any, Any, list[Any]]] | None = None
     clock: Callable[[], float] = time.monotonic
     large: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -174,7 +145,7 @@ class PartitionLoop:
 
         async def run() -> None:
             try:
-                await self._process_or_end(Batch(self, entries))
+                await self._process_or_end(Batch(self, entries, self._services.decider))
             finally:
                 self._busy.remove(large)
 
@@ -195,11 +166,10 @@ class PartitionLoop:
         finally:
             self.wake()
 
-    async def _look_up(self, batch: Batch, prepared: Any) -> None:  # noqa: ANN401 - the handler's
+    async def _look_up(self, batch: Batch, prepared: Any, look_up: LookUp) -> None:  # noqa: ANN401 - the handler's
         """Look up what the record of a batch waits for, then process it on its own."""
         try:
-            if batch.look_up is not None:
-                prepared = await self.lease.wait_for(batch.look_up(prepared))
+            prepared = await self.lease.wait_for(look_up(prepared))
         except LeaseLost:
             self.book.put_back(batch.entries)
             return
@@ -214,10 +184,6 @@ class PartitionLoop:
         Raises: ProducerBroken, MemoryError.
         """
         hooks = self._services.hooks
-        if batch.handler is None:
-            services = self._services
-            batch.handler, batch.grace = services.handler, services.grace
-            batch.look_up, batch.ask_model = services.look_up, services.ask_model
         try:
             for hook in hooks:
                 await hook.before_batch(batch)
@@ -275,13 +241,13 @@ class PartitionLoop:
                 await hook.before_prepare(batch)
             if not batch.prepared:
                 with self._during("prepare", batch):
-                    prepared = batch.looked_up or await batch.handler.prepare(batch.originals)
+                    prepared = batch.looked_up or await batch.by.handler.prepare(batch.originals)
                     batch.prepared = self._in_place(prepared)
-            if batch.look_up is not None and not batch.looked_up:
-                self._set_aside(batch)
+            if batch.by.look_up is not None and not batch.looked_up:
+                self._set_aside(batch, batch.by.look_up)
             batch.looked_up = []  # what fails later is prepared anew
 
-    def _set_aside(self, batch: Batch) -> None:
+    def _set_aside(self, batch: Batch, look_up: LookUp) -> None:
         """Keep of a batch what can be decided now: what waits for a look-up goes on alone, its key behind it."""
         held: set[bytes | None] = set()
         left = list(zip(batch.entries, batch.originals, batch.prepared, strict=True))
@@ -292,9 +258,7 @@ class PartitionLoop:
             elif getattr(prepared, "wait", False):
                 held.add(entry.record.key)
                 self.book.set_aside(entry)
-                decided_by = batch.handler, batch.grace, batch.look_up, batch.ask_model
-                alone = Batch(self, [entry], *decided_by)
-                self._begin(self._look_up(alone, prepared))
+                self._begin(self._look_up(Batch(self, [entry], batch.by), prepared, look_up))
             else:
                 batch.entries.append(entry)
                 batch.originals.append(original)
@@ -321,23 +285,24 @@ class PartitionLoop:
         """Decide by state; past the grace, provisionally without. Raises: StateLost, StateUnavailable, LeaseLost."""
         services, reconciler = self._services, self._services.reconciler
         try:
-            if batch.ask_model is not None:
+            if batch.by.ask_model is not None:
                 batch.asked_at = services.clock()
                 with self._during("model", batch):
-                    batch.prepared = await self.lease.wait_for(batch.ask_model(batch.prepared))
+                    batch.prepared = await self.lease.wait_for(batch.by.ask_model(batch.prepared))
             batch.asked_at = services.clock()
             with self._during("state", batch):
                 await reconciler.before_step(self._partitions_of(batch.prepared), self.lease)
                 deferred = services.role.deferred
-                batch.results = await batch.handler.apply_step(batch.prepared, deferred=deferred)
+                batch.results = await batch.by.handler.apply_step(batch.prepared, deferred=deferred)
         except StateUnavailable as exc:
             reconciler.failed(self._partitions_of(batch.prepared))
             now = services.clock()
             batch.failed_at = now if batch.failed_at is None else batch.failed_at
             # answers to other batches do not end this wait
-            if batch.grace is None or now - min(self._note_outage(exc), batch.failed_at) <= batch.grace:
+            grace = batch.by.grace
+            if grace is None or now - min(self._note_outage(exc), batch.failed_at) <= grace:
                 raise
-            batch.results = batch.handler.provisional(batch.prepared)
+            batch.results = batch.by.handler.provisional(batch.prepared)
             return
         batch.failed_at = None
         services.health.end("state", self)

@@ -22,7 +22,7 @@ from agents.expiry import ReviewExpiry
 from agents.faust_patches import WorkerApp
 from agents.heads import HeadKeeper
 from agents.health import Health
-from agents.hooks import Hook
+from agents.hooks import Decider, Hook
 from agents.loop import Services
 from agents.observability import BatchMetrics, InternalErrors, open_tracing, set_tenant_gauges
 from agents.partitions import Partitions
@@ -123,7 +123,6 @@ class Worker:
 
         self._handler_of = handler_of
         self._grace = settings.state_grace if role.provisional else None
-        handler = handler_of(policy)
         read = partial(published, settings)
         rebuilder = Rebuilder.of(settings, self.state, policy, policies)
         self.recovery = StateRecovery(self.state, rebuilder, read, health, self.audit.note)
@@ -143,7 +142,7 @@ class Worker:
             hooks.append(open_tracing(name))
         self.services = Services(
             role,
-            handler,
+            self._decider_of(policy),
             self.state,
             publisher,
             self.recovery,
@@ -152,20 +151,18 @@ class Worker:
             hooks,
             partitions_of,
         )
-        self._decide_by(policy, handler)
         self.app.broker_answered = partial(health.answered, "broker")
         self.app.partitions = self.partitions = Partitions(self.services, self.audit.note)
         declare_agent(self.app, name, settings.topic_prefix, self.partitions.submit)
 
-    def _decide_by(self, policy: Policy, handler: Gate | ReviewGate) -> None:
-        """Have batches that begin from now on decided by a policy."""
-        self.policy, services = policy, self.services
-        services.handler = handler
-        services.grace = self._grace if policy.state_outage == "defer" else None
-        services.look_up = services.ask_model = None
-        if isinstance(handler, Gate):
-            services.look_up = handler.look_up if self.role.deferred else None
-            services.ask_model = handler.ask_model if self.model is not None else None
+    def _decider_of(self, policy: Policy) -> Decider:
+        """Return what decides batches by a policy."""
+        grace = self._grace if policy.state_outage == "defer" else None
+        handler = self._handler_of(policy)
+        if isinstance(handler, ReviewGate):
+            return Decider(handler, grace)
+        look_up = handler.look_up if self.role.deferred else None
+        return Decider(handler, grace, look_up, handler.ask_model if self.model is not None else None)
 
     def _take_up(self, policy: Policy) -> None:
         """Take up a changed policy file, if state is built for it."""
@@ -178,12 +175,12 @@ class Worker:
             return
         try:
             refuse_other_scheme(policy, before)
-            handler = self._handler_of(policy)
+            decider = self._decider_of(policy)
             self.policies.put_in_folder(policy)
         except UsageError as exc:
             self._refuse(exc, before)
             return
-        self._decide_by(policy, handler)
+        self.policy, self.services.decider = policy, decider
         self.services.reconciler.use(policy)
         named = {"version": policy.version, "sha256": policy.sha256, "before": before.sha256}
         log.info("policy.changed", **named)

@@ -14,6 +14,7 @@ from faust.types import TP
 from agents.app import ROLES
 from agents.crash_marks import CrashMarks
 from agents.health import Health
+from agents.hooks import Decider
 from agents.lease import LeaseLost, PartitionLease
 from agents.loop import PartitionLoop, Services
 from agents.observability import BatchMetrics, InternalErrors
@@ -92,9 +93,10 @@ class Bench:
             BatchMetrics(ROLES[role].topic),
             CrashMarks(self),
         ]  # type: ignore[arg-type]
-        options = {"partitions_of": lambda _topic: 0, "grace": grace, "clock": lambda: self.now, **options}
-        parts: Any = (self,) * 5
-        self.services = Services(ROLES[role], *parts, self.health, hooks, **options)
+        by = {name: options.pop(name) for name in ("look_up", "ask_model") if name in options}
+        options = {"partitions_of": lambda _topic: 0, "clock": lambda: self.now, **options}
+        decider, parts = Decider(self, grace, **by), (self,) * 4  # type: ignore[arg-type]
+        self.services = Services(ROLES[role], decider, *parts, self.health, hooks, **options)  # type: ignore[arg-type]
         self.partitions = Partitions(self.services)
         self.rooms = 0
         self.take_partition()

@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY
 from agents import loop as module
 from agents.book import LARGE
 from agents.crash_marks import GIVEN_UP
-from agents.hooks import Hook
+from agents.hooks import Decider, Hook
 from agents.publisher import ProducerBroken
 from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable, TopicsMissing
 from groundwire.gate.types import DeadLetter, Decided, Deferred, Provisional
@@ -556,10 +556,10 @@ async def test_one_policy_decides_a_batch_also_one_that_waits_while_the_policy_c
         return SimpleNamespace(prepare=prepare, apply_step=apply_step, provisional=bench.provisional)
 
     def take_up() -> None:
-        bench.services.handler, bench.services.grace = deciding(after), 0.0
+        bench.services.decider = Decider(deciding(after), 0.0)
         bench.now += 1
 
-    bench.services.handler = deciding(before)
+    bench.services.decider = Decider(deciding(before), 10.0)
     bench.state_errors = [AWAY] * 3 + [None] * 2
     bench.lease.on_pause = take_up
     await bench.run(record(7))

@@ -16,6 +16,7 @@ from faust.types import TP
 from agents import partitions as module
 from agents.app import ROLES
 from agents.health import Health
+from agents.hooks import Decider
 from agents.loop import PartitionLoop, Services
 from agents.outputs import Output
 from agents.partitions import COPY_AGE, Partitions
@@ -48,10 +49,10 @@ class Topic:
         self.world = World(verifier=verifier(urls=self.urls), patience=patience)
         self.world.now = lambda: datetime.fromtimestamp(self.time, UTC)
         parts = Bench("deferred")
-        stand_ins: Any = (self.world.gate, parts, self, parts, parts)
+        decider = Decider(self.world.gate, look_up=self.world.gate.look_up)
+        stand_ins: Any = (decider, parts, self, parts, parts)
         services = Services(
             *(ROLES["deferred"], *stand_ins, Health(), [], lambda _topic: 1),
-            look_up=self.world.gate.look_up,
             clock=lambda: self.time,
         )
         self.loop = PartitionLoop(TP("groundwire.deferred", 0), Partitions(services).new_book(), services)

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -53,7 +54,7 @@ def published(results: list[Any], fresh: set[str] | None = None) -> Batch:
         else fresh
     )
     loop: Any = None
-    return Batch(loop, [], results=results, fresh=new)
+    return Batch(loop, [], Mock(), results=results, fresh=new)
 
 
 def test_a_hundred_internal_errors_of_ten_keys_are_too_many_until_a_record_is_decided():

@@ -58,7 +58,7 @@ def batch_of(state: Marks, *offsets: int) -> tuple[CrashMarks, Batch]:
     """Return a batch whose loop's lease is over, and the marks that its hook writes."""
     loop: Any = SimpleNamespace(tp=TP("t", 0), book=PartitionBook(), lease=SimpleNamespace(over=True))
     loop.book.add([InboundRecord("t", 0, at, 0, b"%d" % at, b"") for at in offsets], offsets[-1] + 1)
-    return CrashMarks(state), Batch(loop, loop.book.take(large=False))
+    return CrashMarks(state), Batch(loop, loop.book.take(large=False), Mock())
 
 
 async def test_a_mark_is_sent_before_the_work_and_its_answer_is_waited_for_only_on_request():

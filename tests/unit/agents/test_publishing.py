@@ -292,7 +292,7 @@ class Desk:
     def batch(self, tp: TP, first: int) -> Batch:
         lease = Mock(pause=AsyncMock(side_effect=LeaseLost))
         loop: Any = SimpleNamespace(tp=tp, book=SimpleNamespace(first_offset=first), lease=lease)
-        return Batch(loop, [Entry(InboundRecord("t.claims", 0, first, 0, None, b""), 0.0)])
+        return Batch(loop, [Entry(InboundRecord("t.claims", 0, first, 0, None, b""), 0.0)], Mock())
 
     async def has_room(self, first: int) -> bool:
         try:

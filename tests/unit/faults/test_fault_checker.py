@@ -227,7 +227,7 @@ def test_each_revision_reaches_its_topic_however_often_workers_die_even_one_retr
                 gate = self.reviews
                 said = outputs(await gate.apply_step(await gate.prepare(records)))
                 if self.deaths.random() < 0.5:
-                    await self.publish_and_seal(records[-1], said)
+                    await self.publish_and_seal(records, said)
                     return
                 self._some_of(said)
 

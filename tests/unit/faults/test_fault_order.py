@@ -139,7 +139,7 @@ async def test_a_response_of_an_outage_is_overtaken_by_one_of_its_user_that_came
         run.append(RESPONSES, b"acme:u", json.dumps(each | {"user_id": "u", "confidence": 1.0}).encode())
         for each in two
     ]
-    await run.publish_and_seal(late, outputs(run.gate.provisional(await run.gate.prepare([late]))))
+    await run.publish_and_seal([late], outputs(run.gate.provisional(await run.gate.prepare([late]))))
     await run.gate_decides(next_one)
     await run.gate_decides(late)
     history = run.history()

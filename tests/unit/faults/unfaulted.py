@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, Mock
 
 from faust.types import TP
 
@@ -49,7 +49,10 @@ class Run(Office):
     policy: Policy = field(
         default_factory=lambda: Policy(
             limits=PolicyLimits(
-                review_per_user=LIMITS.user, review_per_tenant=LIMITS.tenant, review_total=LIMITS.total
+                review_per_user=LIMITS.user,
+                review_per_tenant=LIMITS.tenant,
+                review_total=LIMITS.total,
+                review_reserved=0,
             ),
             verification=VerificationConfig(on_failure="ask"),
         )
@@ -75,7 +78,7 @@ class Run(Office):
 
     async def gate_decides(self, record: InboundRecord) -> None:
         results = await self.results(record)
-        await self.publish_and_seal(record, [*outputs(results), *followers(results)])
+        await self.publish_and_seal([record], [*outputs(results), *followers(results)])
         for output in followers(results):
             if output.topic == CLAIMS:  # `publish_and_seal` has appended it to the topic
                 await self.gate_decides(self._inbound(self.records[CLAIMS][-1]))
@@ -123,7 +126,7 @@ class Run(Office):
         record = self.action(action, decision, signed=rng.random() < 0.9)
         gate = self.reviews
         results = await gate.apply_step(await gate.prepare([record]), deferred=False)
-        await self.publish_and_seal(record, outputs(results))
+        await self.publish_and_seal([record], outputs(results))
 
     def append(
         self, topic: str, key: bytes, value: bytes | None, headers: Sequence[tuple[str, Any]] = ()
@@ -136,8 +139,8 @@ class Run(Office):
             PREFIX + seen.topic, 0, seen.offset, seen.timestamp, seen.key, seen.value, seen.headers
         )
 
-    async def publish_and_seal(self, record: InboundRecord, those: Sequence[Output]) -> None:
-        """Publish and seal a record's outputs, as its worker does before it commits the offset."""
+    async def publish_and_seal(self, records: Sequence[InboundRecord], those: Sequence[Output]) -> None:
+        """Publish and seal what comes of records, as their worker does before it commits their offsets."""
         self.put(those)
 
         def nothing_committed(_tp: TP) -> Committed:
@@ -160,12 +163,14 @@ class Run(Office):
             self._sealer = Sealer(
                 Signer(), acknowledge, nothing_committed, Health(), keep=AsyncMock(), now=clock
             )
-        tp = TP(record.topic or "", record.partition)
-        loop: Any = SimpleNamespace(tp=tp, book=SimpleNamespace(first_offset=record.offset))
-        batch = Batch(loop, [Entry(record, 0.0)], originals=[record], published=list(those))
+        first, last = records[0], records[-1]
+        tp = TP(first.topic or "", first.partition)
+        loop: Any = SimpleNamespace(tp=tp, book=SimpleNamespace(first_offset=first.offset))
+        entries = [Entry(record, 0.0) for record in records]
+        batch = Batch(loop, entries, Mock(), originals=list(records), published=list(those))
         await self._sealer.before_batch(batch)
         self._sealer.after_publish(batch)
-        await self._sealer.before_commit({tp: (record.offset + 1, "")})
+        await self._sealer.before_commit({tp: (last.offset + 1, "")})
 
     def put(self, those: Sequence[Output]) -> None:
         for output in those:
