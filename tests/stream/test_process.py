@@ -418,7 +418,7 @@ async def test_claims_of_a_long_outage_of_redis_get_revision_0_and_later_revisio
     assert all(decided["default", claim["user_id"], claim["claim_id"]] for claim in during)
     assert sum(seen.topic == "approved" for seen in deployment.decisions) > 30
     assert_one_truth(deployment.decisions)
-    assert (await workers[0].get("/ready"))[0] == 200
+    await workers[0].answers("/ready", 200)
 
 
 @pytest.mark.three_nodes
