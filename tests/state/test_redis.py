@@ -430,14 +430,17 @@ async def test_a_server_that_lost_a_write_between_fetch_and_commit_decides_nothi
         await asyncio.to_thread(lose_last_write)
 
     other = state_at(own_server.url, prefix)
-    reconciler = recovery.StateReconciler(state, Policy(), PolicyStore(None, None), read)
-    await reconciler.before_step([0], PartitionLease())
+    def reconciler() -> recovery.StateReconciler:
+        return recovery.StateReconciler(state, Policy(), PolicyStore(None, None), read)
+
+    await reconciler().before_step([0], PartitionLease())
     await other.open()
     shutil.copytree(log, kept)
     state.overtake = overtake
     with pytest.raises(StateUnavailable):
         await state.step([second], LIMITS)
-    await reconciler.before_step([0], PartitionLease())
+    # a worker that starts now has never seen the run before
+    await reconciler().before_step([0], PartitionLease())
     (answer,) = await state.step([second], LIMITS)
     assert (answer.state, answer.matches[0].subject_id) == (B, "c1")
     await state.close()

@@ -302,6 +302,19 @@ class RedisState:
             raise errors[0]
         return {at for group, error in failed.items() if error is not None for at in group}
 
+    async def remember_run(self, partition: int, run: str, at: float) -> None:
+        """Store the run of a partition's server whose outcomes were compared with the topics at a time, in seconds.
+
+        Raises: StateUnavailable.
+        """
+        await self.server.call("SET", self.prefixes[partition] + "run", f"{run} {at:.3f}")
+
+    async def remembered_run(self, partition: int) -> tuple[str, float] | None:
+        """Return what `remember_run` stored last, by any worker. Raises: StateUnavailable."""
+        value = await self.server.call("GET", self.prefixes[partition] + "run")
+        run, _, at = (value or b"").decode().partition(" ")
+        return (run, float(at)) if at else None
+
     async def waiting_count(self) -> int:
         """See `State`; of a cluster, from the primaries that answer."""
         return await self._queue.count("waiting")

@@ -590,6 +590,7 @@ class Servers:
         self.asked = 0
         self.server, self.epoch, self.tags = self, "first", ("{0}", "{1}")
         self.kept: list[object] = []
+        self.remembered: dict[int, tuple[str, float]] = {}
         self.partition_of, self.partitions_beside = lambda _subject: 0, lambda partition: (partition,)
         self.subject = StateReconciler(self, "policy", self, self.read, clock=lambda: self.now)
 
@@ -605,6 +606,12 @@ class Servers:
         if partition not in self.runs:
             raise StateUnavailable("away")
         return self.runs[partition]
+
+    async def remember_run(self, partition, run, at):
+        self.remembered[partition] = run, at
+
+    async def remembered_run(self, partition):
+        return self.remembered.get(partition)
 
     async def read(self, since):
         self.read_since.append(since.timestamp())
@@ -662,6 +669,26 @@ async def test_what_is_reasserted_depends_on_which_servers_answer_after_an_outag
     assert not unnamed.asserted
     await unnamed.outage("?")
     assert unnamed.asserted == [(b"a", "?"), (b"c", "?")], "a failure counts as another server"
+
+
+async def test_a_worker_that_starts_after_its_server_did_reasserts_what_the_server_may_have_lost(servers):
+    """After a power failure no process is left that knew the run before."""
+    bench = servers()
+    await bench.subject.look()
+    assert bench.remembered == {0: ("one", 10_000.0), 1: ("one", 10_000.0)}
+    for away_at_first in (False, True):
+        bench.now += 3_600.0
+        bench.runs = {1: "one"} if away_at_first else {0: "two", 1: "one"}
+        bench.subject = StateReconciler(bench, "policy", bench, bench.read, clock=lambda: bench.now)
+        bench.asserted.clear()
+        bench.read_since.clear()
+        last = bench.remembered[0][1]
+        await bench.subject.look()
+        bench.runs[0] = "three" if away_at_first else "two"
+        await bench.subject.before_step({0, 1}, PartitionLease())
+        assert bench.read_since == [last - WINDOW]
+        assert {run for _, run in bench.asserted} == {bench.runs[0]}
+        await bench.subject.look()
 
 
 async def test_a_server_that_does_not_answer_is_compared_later_and_nobody_else_waits_for_that(servers):
