@@ -430,6 +430,7 @@ async def test_a_server_that_lost_a_write_between_fetch_and_commit_decides_nothi
         await asyncio.to_thread(lose_last_write)
 
     other = state_at(own_server.url, prefix)
+
     def reconciler() -> recovery.StateReconciler:
         return recovery.StateReconciler(state, Policy(), PolicyStore(None, None), read)
 
