@@ -90,7 +90,7 @@ _AFFIX: Final = re.compile(
     r"|non(?!e$|etheless|ce|sens)[a-z-]{3,}$"
     r"|(?!regard|neverthe|nonethe|wire|harm|blame)[a-z]{3,}less(?:ly|ness)?$"
 )
-_JOINED: Final = re.compile(r"[-_/]")
+_JOINED: Final = re.compile(r"[-/]")
 _PREFIXES: Final = ("dis", "non-", "non", "un", *_PLAIN)
 
 

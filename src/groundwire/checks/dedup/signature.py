@@ -70,7 +70,7 @@ def is_near(inter: int, union: int, points: int) -> bool:
     return union > 0 and WHOLE * inter >= points * union
 
 
-SIGNATURE: Final = "signature-5"
+SIGNATURE: Final = "signature-6"
 """Names format and rules in the dedup scheme. Whoever changes what `signature` returns changes this too."""
 
 _HEADER: Final = Struct("<BB4s4sII")
@@ -272,9 +272,11 @@ def _difference(one: _Parsed, other: _Parsed, *, framed: bool, near: bool) -> Di
         alone = len({_GROUPS[kind] for kind in kinds}) == 1 and not (only_one and only_other)
         alone = alone and not _replaced(one, other, "A") and not _moved(one, other)
         alone = alone and (Difference.DATE in kinds or _is_dated(one) == _is_dated(other))
-        return kinds[0] if near or alone else Difference.NONE
-    if framed and only_one and only_other and only_one <= one.fillers and only_other <= other.fillers:
-        return Difference.VALUE
+        if near or alone:
+            return kinds[0]
+    filled = framed and only_one and only_other and only_one <= one.fillers and only_other <= other.fillers
+    if kinds or filled:
+        return Difference.VALUE if filled and _COUNTS.issuperset(kinds) else Difference.NONE
     if not near and only_one | only_other:
         return Difference.NONE
     moved = near and one.full == other.full and one.values.get("S") != other.values.get("S")
@@ -288,6 +290,7 @@ _KINDS: Final = (
     (Difference.DATE, "M"), (Difference.DATE, "D"), (Difference.DATE, "W"), (Difference.OPPOSITE, "O"),
     (Difference.OPPOSITE, "A"),
 )  # fmt: skip
+_COUNTS: Final = frozenset((Difference.NUMBER, Difference.UNIT))
 _GROUPS: Final = {kind: kind for kind in Difference} | {Difference.UNIT: Difference.NUMBER}
 
 
