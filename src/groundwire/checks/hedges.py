@@ -95,8 +95,8 @@ _SPEAKERS: Final = re.compile(
 _CODE: Final = re.compile(r"[_(){}\[\]=<>$\\/|&+*#@\d]|[a-z][A-Z]|--|\w[.:]\w")
 
 
-def reported(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where a sentence of the text reports words: quotations that are introduced, and code.
+def reported(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Yield where a sentence of the text quotes, and whether it reports those words: introduced quotations, and code.
 
     Words in a quotation that nothing introduces are the speaker's: We "probably" use it. So are those in a code span
     in the place of the sentence's own: I `think` we use it. A whole clause in quotation marks, beside a word for who
@@ -110,13 +110,10 @@ def reported(text: str) -> Iterator[tuple[int, int]]:
         as_code = found["code"] and (_CODE.search(found["code"]) or _DETERMINED.search(before))
         spoken = _SAID.search(found[0]) and _SPEAKERS.search(before + after)
         asked = found[0][-2] == "?" and (before.strip(" *_-") or after.strip(" *_.,"))
-        if (
-            as_code
-            or (" " in found[0] and (spoken or asked))
-            or _INTRODUCED.search(before)
-            or _FOLLOWED.match(after)
-        ):
-            yield start, end
+        told = as_code or _INTRODUCED.search(before) or _FOLLOWED.match(after)
+        clause = " " in found[0]
+        if told or clause:
+            yield start, end, bool(told or spoken or asked)
 
 
 _CAPITALS: Final = re.compile(r"[A-Z][\w']*(?:[\s-][A-Z][\w']*)*")
@@ -349,9 +346,12 @@ class HedgeDetector:
             spans = list(reported(shown)) if matches else []
             for category, action, first, last in matches:
                 start, end = reading.span(first, last)
-                before = bisect_right(spans, (first, last)) - 1
-                silent = (before >= 0 and last <= spans[before][1]) or is_name(shown, first, last)
-                done = HedgeAction.CONTINUE if silent else action
+                before = bisect_right(spans, (first, last, True)) - 1
+                quoted = before >= 0 and last <= spans[before][1]
+                silent = (quoted and spans[before][2]) or is_name(shown, first, last)
+                # a clause in quotation marks may be another's words: it is seen by a person
+                done = HedgeAction.REVIEW if quoted and action is HedgeAction.BLOCK else action
+                done = HedgeAction.CONTINUE if silent else done
                 words = " ".join(visible(text[start:end], split=split).split())
                 found.append((Hedge(text[start:end], category, done, start, end), words))
         kept: list[tuple[Hedge, str]] = []

@@ -351,12 +351,14 @@ def test_notes_conflict_where_one_label_state_or_choice_has_another_value():
 
 def test_notes_of_another_release_ticket_count_entry_or_day_are_no_conflict():
     pairs = [
-        ("Created tag `v1.2.2`.", "Created tag `v1.2.3`."), ("The job pushed tag `2.1.7`.", "The job pushed tag `2.1.8`."),
+        ("Created tag `v1.2.2`.", "Created tag `v1.2.3`."),
+        ("The job pushed tag `2.1.7`.", "The job pushed tag `2.1.8`."),
         ("Bump `lib` from 1.2 to 1.3.", "Bump `lib` from 1.3 to 1.4."), ("BUG-12: fixed.", "BUG-13: fixed."),
         ("- [x] Phase 1 done", "- [x] Phase 2 done"), ("Option 1: keep Redis.", "Option 2: keep Redis."),
         ("Reviewed PR 12.", "Reviewed PR 13."), ("State: good. 13/13 tests pass.", "State: good. 81/81 tests pass."),
         ("All 12 tests pass.", "All 13 tests pass."), ("See `a/1.md`.", "See `a/2.md`."),
-        ("[#14](https://x.io/14)", "[#27](https://x.io/27)"), ("2025-03-01: fixed the tap", "2025-03-02: fixed the tap"),
+        ("[#14](https://x.io/14)", "[#27](https://x.io/27)"),
+        ("2025-03-01: fixed the tap", "2025-03-02: fixed the tap"),
         ("[2025-04-01 20:22] Added tests.", "[2025-04-02 09:10] Added tests."),
         ("Purpose: parses rows", "Purpose: draws rows"), ("**Date:** 2025-01-10", "**Date:** 2025-02-12"),
         ("[x] Core: Layout", "[x] Core: Storage"), ("Docs: add examples", "Docs: update the index"),

@@ -389,6 +389,13 @@ def test_only_the_speakers_own_doubt_blocks_and_what_is_open_waits_for_review():
         ]),
         "the same, of the speaker's own doubt": (BLOCK, ["I `think` we use it.", '"Maybe" we use it.', 'I "think" so']),
         "letters that look like others or are drawn out": (BLOCK, ["M\u0430yb\u0435 so", "I th\u00ednk so"]),
+        "a clause in quotation marks that may be another's": (REVIEW, [
+            '"I don\'t remember that visit"', 'Keep the rows for now ("not sure if they stay").',
+        ]),
+        "a rough number that is all there is to the claim": (REVIEW, ["~6 MB", "Size: ~6 MB", "It has ~500 litres."]),
+        "a rounded number beside what is claimed": (CONTINUE, [
+            "The small model is ~6 MB.", "The bake took ~30 min.", "~60 frames drop at start.", "Adds ~10 lines to it.",
+        ]),
         "a shrug": (REVIEW, ["It ends on Monday \U0001f937"]),
         "digits for letters are missed, as documented": (CONTINUE, ["I th1nk so"]),
         "other words with these letters": (CONTINUE, ["M\u00e1y ch\u1ee7 ch\u1ea1y", "Henry III ruled"]),
@@ -412,6 +419,8 @@ def test_only_the_speakers_own_doubt_blocks_and_what_is_open_waits_for_review():
             "Every TODO has an owner.", "The TODO scanner runs at night.",
             "The placeholder text of the form is grey.", "Low-confidence rows are dropped.",
             "The permit is filed (not approved yet).", "Expected output: 5 loaves.",
+            "Second pass, low-confidence (0.25-0.5) rows.", "The lamp lights normally.", "Use speculative decoding.",
+            "Unsure which key fits → read the tag first", "The new lamp will look good.",
         ]),
         "parts of identifiers, other speakers, facts": (nothing, [
             "The AI thinks so", "might_be and is_maybe and i_think", "We are supposed to", "It couldn't end",
