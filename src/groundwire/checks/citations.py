@@ -12,7 +12,7 @@ from string import hexdigits
 from typing import Literal, NamedTuple
 
 from groundwire.arguments import takes
-from groundwire.checks.reliance import DENIED, denied, leads
+from groundwire.checks.reliance import DENIED, UNLED, denied, leads
 from groundwire.text.page import unseen
 from groundwire.text.quantities import MONTHS
 from groundwire.text.stems import words_of
@@ -128,7 +128,7 @@ _NO_NAME_BEFORE = re.compile(
 )
 _LONGER_BEHIND = re.compile(
     r"(?!(?:-[\w-]{1,100})?\.md\b)(?:"
-    r"(?:[-_/@~+#\\$%^=]|\.(?=(?-i:[0-9a-z])))(?!(?:ADR|GH)\b|#)\w|[/\\][./\\]|:(?=v?[0-9])|"
+    r"(?:[-_/@~+#\\$%^=]|\.(?=(?-i:[0-9a-z])))(?!(?:ADR|GH)\b|#)\w|[/\\][./\\]|[:!?](?=[v\w])|'(?!s\b)(?=\w)|"
     r"\s{1,2}\(?(?:v\.?\s?[0-9]|(?:version|rev|revision)\.?\s[0-9]|draft\b))",
     re.IGNORECASE,
 )
@@ -150,6 +150,8 @@ UNNAMED = "no word makes it an issue"
 UNSHOWN = "struck out or not shown"
 """Why a citation that no reader sees gives no credit."""
 _IN_TAG = re.compile(r"<!--[^<>]*-->|</?[A-Za-z][A-Za-z0-9]{0,9}[^<>]*>")
+_COMMENT = re.compile(r"\{#.{0,500}?#\}|%%.{0,500}?%%|/\*.{0,500}?\*/", re.DOTALL)
+"""Comments of templates and notes, which no page shows."""
 FOREIGN = "reads like that of another project"
 """Why a citation beside a name gives no credit."""
 # A name in front: "Globex ADR-003", "Initech's ADR-003", "(acme ADR-003)"; or behind: "ADR-003 of Globex".
@@ -162,7 +164,14 @@ _OWN = words_of(
 )
 """Whose ADR is one's own: "the team's ADR-003", "today's ADR-003"."""
 _IDENTIFIER = re.compile(r"[^\W\d_]+-?\d[\w-]*")  # of another citation: "ADR-002 ADR-003"
-_NAME_BEHIND = re.compile(r"\]?[ \u00a0](?:of|at)[ \u00a0](?P<name>[A-Z][a-z]{2,30})")
+_NAME_BEHIND = re.compile(
+    r"\]?[ \u00a0](?:(?:of|at)[ \u00a0](?P<name>[A-Z][a-z]{2,30})|\((?P<in>[A-Z]\w{2,30})\))"
+)
+_NAME_LEADING = re.compile(
+    r"(?:^|\W)(?:per|by|from|at|with|see|says|according to)[ \u00a0](?P<name>[^\W\d_][\w-]{2,30})[,:][ \u00a0]$",
+    re.IGNORECASE,
+)
+_OTHERS_OWN = words_of("their his her theirs")
 _FULL_WIDTH = (
     "".join(chr(code) for code in range(0xFF01, 0xFF5F) if chr(code).isalnum()) + "\uff03\uff0d\uff3f"
 )
@@ -201,6 +210,8 @@ class CitationDetector:
         found = _doubted(shown, sorted([*urls, *_others(rest)], key=lambda citation: citation.start))
         placed = [cited._replace(start=starts[cited.start], end=ends[cited.end - 1]) for cited in found]
         hidden = unseen(text, [cited.end - 1 for cited in placed])
+        for comment in _COMMENT.finditer(text) if placed else ():
+            hidden.update(cited.end - 1 for cited in placed if comment.start() < cited.end < comment.end())
         marked = [cited._replace(doubt=UNSHOWN) if cited.end - 1 in hidden else cited for cited in placed]
         held = [cited for cited in _in_tags(text) if all(other.start != cited.start for other in placed)]
         return sorted([*marked, *held], key=lambda cited: cited.start) if held else marked
@@ -285,6 +296,8 @@ def _doubted(text: str, citations: Iterable[Citation]) -> Iterator[Citation]:
             doubt = DENIED
         elif citation.type == "adr" and _is_foreign(text, citation):
             doubt = FOREIGN
+        elif citation.type == "adr" and denied(text, citation.start, citation.end, led=True):
+            doubt = UNLED
         last = citation._replace(doubt=doubt)
         yield last
 
@@ -292,10 +305,15 @@ def _doubted(text: str, citations: Iterable[Citation]) -> Iterator[Citation]:
 def _is_foreign(text: str, citation: Citation) -> bool:
     """Return whether a name beside an ADR says whose it is: "Globex ADR-003", "(acme ADR-003)", "ADR-003 of Globex"."""
     behind = _NAME_BEHIND.match(text, citation.end)
-    if behind and behind["name"].lower() not in MONTHS:
+    name = str(behind["name"] or behind["in"]).lower() if behind else ""
+    if behind and name not in MONTHS and (behind["name"] or not (leads(name) or name in _OWN)):
         return True
     before = text[max(0, citation.start - _WINDOW) : citation.start]
+    if (said := _NAME_LEADING.search(before)) and not (leads(said["name"]) or said["name"].lower() in _OWN):
+        return True
     found = _NAME_BEFORE.search(before)
+    if found and found["name"].lower() in _OTHERS_OWN:
+        return True
     if not found or leads(found["name"]) or _IDENTIFIER.fullmatch(found["name"]):
         return False
     lead = before[: found.start()].rstrip(" \n*_#>-")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.citations import FOREIGN, UNNAMED, UNSHOWN, Citation, CitationDetector
-from groundwire.checks.reliance import DENIED, denied
+from groundwire.checks.reliance import DENIED, UNLED, denied
 from groundwire.text.page import unseen
 from groundwire.text.visible import visible
 from tests.unit.checks.tables import differing, failing
@@ -185,6 +185,14 @@ def test_a_citation_gives_credit_only_where_the_claim_rests_on_it():
             "Neither ADR-8 nor ADR-7 mentions invoices.", "ADR-7 doesn\u2019t mention invoices.",
             "ADR-7 says nothing about invoices.", "By ADR-7, which was rejected, invoices go by post.",
             "ADR-7 does not exist.", "ADR-7 has yet to be written.",
+            "We moved away from ADR-7 to fax.", "Fax won over ADR-7.", "ADR-7 be damned, we fax.",
+            "I did not read ADR-7.",
+            "ADR-7 forbids fax. We fax.", "We fax, which ADR-7 prohibits.", "We fax where ADR-7 demands the post.",
+            "Fun fact: ADR-7 has a typo.", "ADR-7 is about something else.", "ADR-7? We fax.",
+        ]),
+        "still to be written": (DENIED, ["Open: ADR-7", "TODO: write ADR-7", "We have to write ADR-7."]),
+        "led to by no word": (UNLED, [
+            "We outgrew ADR-7.", "Nobody cares about ADR-7, we fax.", "We prefer fax to ADR-7.",
         ]),
         "what a reader does not see hides no denial": (DENIED, [
             "Un<b>like</b> ADR-7, it ends.", "Unlike" + " \u200b" * 900 + "ADR-7, it ends.",
@@ -211,6 +219,7 @@ def test_a_citation_gives_credit_only_where_the_claim_rests_on_it():
             "It goes by post. <b style='color:rgba(1, 2, 3, 0)'>per ADR-7</b>", "It goes by post. <?x per ADR-7?>",
             "It goes by post. <b style='/**/display:none'>per ADR-7</b>", "Post. <b style='color:whit\\65'>ADR-7</b>",
             "It goes by post.\n\n<div title='per ADR-7", "```per-ADR-7\nIt goes by post.\n```",
+            "It goes by post {# per ADR-7 #}", "It goes by post %%per ADR-7%%", "It goes by post /* per ADR-7 */",
             "<div hidden>\n\nIt goes by post, per ADR-7.\n\n</div>", "<del>It goes\n\nby post, per ADR-7.</del>",
         ]),
         "shown by Markdown or HTML": ("", [
@@ -227,13 +236,17 @@ def test_a_citation_gives_credit_only_where_the_claim_rests_on_it():
         "beside a name, perhaps of another project": (FOREIGN, [
             "Invoices go by post (acme ADR-7).", "Invoices go by post, see Globex ADR-7.",
             "Per Initech's ADR-7 invoices go by post.", "Invoices go by post, see ADR-7 of Globex.",
-            "Per the competitor's ADR-7 invoices go by post.", "As in a vendor\u2019s ADR-7, they go by post.",
+            "It goes by post, per ADR-7 (Initech).", "Per globex: ADR-7, it goes by post.",
+            "It goes by post, see their ADR-7.",
+            "Per Initech, ADR-7, it goes by post.", "Per the competitor's ADR-7 invoices go by post.",
+            "As in a vendor\u2019s ADR-7, they go by post.",
         ]),
         "beside a word that leads to it": ("", [
             "Invoices go by post (decision ADR-7).", "The team's ADR-7 asks for the post.",
             "It is ADR-7 that asks for the post.", "In ADR-7 of March the post was chosen.",
             "Invoices go by post. Perhaps ADR-7 says more.", "Our project's ADR-7 asks for the post.",
-            "Since today's ADR-7 it goes by post.",
+            "Since today's ADR-7 it goes by post.", "ADR-7 forbids fax.", "ADR-7 (accepted) chose the post.",
+            "Thanks to ADR-7 it goes by post.",
         ]),
         "in full-width letters": ("", ["Invoices go by post, per \uff21\uff24\uff32\uff0d\uff17."]),
         "no longer name": ("", ["ADR-7/ADR-4", "ADR-7.", "ADR-7: it ends", "ADR-7's"]),
