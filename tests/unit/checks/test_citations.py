@@ -102,6 +102,29 @@ def test_a_url_ends_where_the_sentence_takes_over_and_holds_no_other_citation():
     assert [path for path in paths if labels(f"https://x.io/{path}") != [f"url:https://x.io/{path}"]] == []
 
 
+def test_works_standards_flaws_files_log_entries_and_tickets_are_citations():
+    detector = CitationDetector(["PLAT=https://t.example/browse/{key}"])
+    cases = {
+        "See doi:10.1000/XYZ-1.": "doi:10.1000/xyz-1", "(10.1000/182)": "doi:10.1000/182",
+        "per arXiv:2401.01234v2": "arxiv:2401.01234v2", "PMID: 123": "pmid:123", "as RFC 7231 says": "rfc:7231",
+        "cve-2021-44228 is closed": "cve:CVE-2021-44228", "Fixed in acme/api#12.": "issue:acme/api#12",
+        "docs/adr/0003-postgres.md": "adr:0003-postgres.md", "see decisionLog.md#use-oak": "adr:decisionLog.md#use-oak",
+        "decision-log.md (2025-04-01)": "adr:decision-log.md#2025-04-01", "PLAT-12 asks": "ticket:PLAT-12",
+    }  # fmt: skip
+    found = {text: [one.label for one in detector.detect(text)] for text in cases}
+    assert found == {text: [label] for text, label in cases.items()}
+    [ticket] = detector.detect("PLAT-12 asks")
+    assert ticket.url == "https://t.example/browse/PLAT-12"
+    # other words are none, nor are tickets of a project that no policy names
+    others = [
+        "10.5 GB of 10.1000", "10.10.10.10/24", "RFC-12x", "X-PLAT-12", "PLAT-12a", "PMIDs", "0003-postgres.md",
+        "src/main.py#12a", "CVE-21-1", "decisionLog.md", "QA-12",
+    ]  # fmt: skip
+    assert [text for text in others if detector.detect(text)] == []
+    assert labels("PLAT-12 asks") == []
+    assert doubts("It is not in RFC 7231.") == {"rfc:7231": DENIED}
+
+
 def test_citations_come_in_text_order_with_their_names():
     # citations come in text order and the summary has all four types
     text = "ADR-003 (see https://e.com, #12)"
