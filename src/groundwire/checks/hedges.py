@@ -329,7 +329,7 @@ class HedgeDetector:
                 lambda word: "".join(
                     char if char.isascii() else normalize("NFD", char)[0] for char in word[0]
                 ),
-                _MARKS.sub("\u200b", text).translate(_LOOKS),
+                _MARKS.sub("\u200b", _ACUTE.sub("'\u200b", text)).translate(_LOOKS),
             )
             if len(ways) == 1 and not self._added and not may_begin(plain(without_markup(bare))):
                 return []  # saves the map of positions, which costs most in other scripts
@@ -391,6 +391,8 @@ def built_in(text: str) -> Iterator[_Match]:
 
 _MARKS: Final = re.compile("[\u0300-\u036f\u20d0-\u20f0]")
 """Marks that letters carry one by one: "m\\u0301aybe" reads as the word without them."""
+_ACUTE: Final = re.compile("(?<=n) \u0301(?=t\\b)")
+"""The apostrophe of "don\u00b4t" as NFKC writes it."""
 _LOOKS: Final = str.maketrans(
     "\u0410\u0412\u0415\u0406\u0408\u041a\u041c\u041d\u041e\u0420\u0405\u0421\u0422\u0423\u0425\u0430\u0432\u0435\u0456\u0458\u043a"
     "\u043c\u043d\u043e\u0440\u0455\u0441\u0442\u0443\u0445\u0501\u04bb\u0391\u0392\u0395\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4"

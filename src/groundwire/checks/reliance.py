@@ -12,6 +12,7 @@ from itertools import dropwhile
 from typing import Final
 
 from groundwire.text.lists import words_in
+from groundwire.text.normalise import nfkc
 from groundwire.text.stems import stem, words_of
 
 DENIED: Final = "denied or set against"
@@ -164,7 +165,7 @@ def _blank(text: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    return [word.lower().replace("\u2019", "'") for word in _WORD.findall(text)]
+    return [word.lower().replace("\u2019", "'") for word in _WORD.findall(nfkc(text))]
 
 
 def _negates(word: str) -> bool:

@@ -5,11 +5,15 @@ Requirements S0-78..S0-94, S0-96..S0-103, C-01, C-21..C-25.
 
 import re
 from itertools import pairwise, product
+from unicodedata import normalize
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from groundwire.checks.citations import CitationDetector
+from groundwire.checks.dedup.form import read_form
+from groundwire.checks.dedup.signature import signature
 from groundwire.checks.hedge_rules import RULES, HedgeTokens, edge
 from groundwire.checks.hedges import (
     LEXICONS,
@@ -23,6 +27,7 @@ from groundwire.checks.hedges import (
 from groundwire.gate.claim_case import read_claim
 from groundwire.policy import Policy
 from groundwire.text.normalise import normalise, tidy
+from groundwire.text.visible import hidden
 from tests.unit.checks.tables import ANY_TEXT, failing
 
 DETECTOR = HedgeDetector()
@@ -94,6 +99,21 @@ def test_characters_without_width_and_compatible_letters_hide_nothing():
     assert [
         (text, got) for text, words in cases if (got := DETECTOR.analyze(text).hedge_words) != words
     ] == []
+
+
+@given(st.lists(st.sampled_from([
+    "caf\u00e9", "I", "th\u00ednk", "\u0163hink", "maybe", "\ufb01nal", "per", "ADR-003", "don\u00b4t", "know",
+    "\uff21\uff24\uff32\uff0d\uff17", "5", "\u00b5g", "\u338f", "\u2167", "\u212b", "\uac00", "\u017fo", "\u2026",
+    "5\u2103", "\uff4d\uff41\uff59", "not", "n\u00ba", "\u2011", "\u1e9e",
+]), max_size=8))  # fmt: skip
+def test_the_normal_forms_of_unicode_get_one_reading(words):
+    """But for powers, fractions and the trade mark, which NFKC writes as other digits and letters."""
+    readings = set()
+    for name in ("NFC", "NFD", "NFKC", "NFKD"):
+        text = normalize(name, " ".join(words))
+        cited = tuple((one.label, one.doubt) for one in CitationDetector().detect(text))
+        readings.add((outcome(text), cited, signature(read_form(text)), bool(hidden(text))))
+    assert len(readings) == 1
 
 
 def test_an_operators_words_are_literal_whole_words_and_make_nothing_milder():

@@ -109,7 +109,7 @@ class ClaimForm(NamedTuple):
 
 
 # Each begins with the character that is looked for, which the engine finds quickly.
-_SENTENCE_END: Final = re.compile(r"[\n.!?;](?:(?<=\n)|(?<!\s\w.)(?<!\b[DMS][rst].)\s)")
+_SENTENCE_END: Final = re.compile(r"[\n.!?;\u2026](?:(?<=\n)|(?<!\s\w.)(?<!\b[DMS][rst].)\s)")
 _NAME: Final = re.compile(r"[A-Z](?<!\w.)[\w'-]*")
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _NO_NAMES: Final = frozenset(("", "st", "nd", "rd", "th", "x", "v", "am", "pm"))
