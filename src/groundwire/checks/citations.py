@@ -12,7 +12,8 @@ from string import hexdigits
 from typing import Literal, NamedTuple
 
 from groundwire.arguments import takes
-from groundwire.checks.reliance import DENIED, UNLED, denied, leads
+from groundwire.checks.reliance import DENIED, denied, leads
+from groundwire.text.normalise import nfkc
 from groundwire.text.page import unseen
 from groundwire.text.quantities import MONTHS
 from groundwire.text.stems import words_of
@@ -251,7 +252,8 @@ class CitationDetector:
         found = _doubted(shown, sorted([*urls, *public, *_others(rest)], key=lambda citation: citation.start))
         placed = [cited._replace(start=starts[cited.start], end=ends[cited.end - 1]) for cited in found]
         hidden = unseen(text, [cited.end - 1 for cited in placed])
-        for comment in _COMMENT.finditer(text) if placed else ():
+        commented = placed and any(mark in text for mark in ("{#", "%%", "/*"))
+        for comment in _COMMENT.finditer(text) if commented else ():
             hidden.update(cited.end - 1 for cited in placed if comment.start() < cited.end < comment.end())
         marked = [cited._replace(doubt=UNSHOWN) if cited.end - 1 in hidden else cited for cited in placed]
         held = [cited for cited in _in_tags(text) if all(other.start != cited.start for other in placed)]
@@ -352,13 +354,10 @@ def _doubted(text: str, citations: Iterable[Citation]) -> Iterator[Citation]:
             and last.doubt == DENIED
             and _SHARES.fullmatch(text, last.end, citation.start) is not None
         )
-        doubt = citation.doubt
-        if joined or denied(text, citation.start, citation.end):
-            doubt = DENIED
-        elif citation.type == "adr" and _is_foreign(text, citation):
+        named = citation.type == "adr"
+        doubt = DENIED if joined else denied(text, citation.start, citation.end, led=named) or citation.doubt
+        if named and doubt != DENIED and _is_foreign(text, citation):
             doubt = FOREIGN
-        elif citation.type == "adr" and denied(text, citation.start, citation.end, led=True):
-            doubt = UNLED
         last = citation._replace(doubt=doubt)
         yield last
 
@@ -369,7 +368,7 @@ def _is_foreign(text: str, citation: Citation) -> bool:
     name = str(behind["name"] or behind["in"]).lower() if behind else ""
     if behind and name not in MONTHS and (behind["name"] or not (leads(name) or name in _OWN)):
         return True
-    before = text[max(0, citation.start - _WINDOW) : citation.start]
+    before = nfkc(text[max(0, citation.start - _WINDOW) : citation.start])
     if (said := _NAME_LEADING.search(before)) and not (leads(said["name"]) or said["name"].lower() in _OWN):
         return True
     found = _NAME_BEFORE.search(before)

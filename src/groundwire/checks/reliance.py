@@ -99,10 +99,10 @@ _LEADING: Final = words_in(__package__, "leading")
 _LEADING_STEMS: Final = _SAYS | _AGAINST | _DIRECTLY_AGAINST | _VOID | _COUNTERS
 
 
-def denied(text: str, start: int, end: int, *, led: bool = False) -> bool:
-    """Return whether a text denies what it cites, or sets itself against it.
+def denied(text: str, start: int, end: int, *, led: bool = False) -> str:
+    """Return `DENIED` where a text denies what it cites, or sets itself against it; else an empty text.
 
-    `led`: also where no word leads to the citation: "we outgrew ADR-003", "nobody cares about ADR-003".
+    With `led` also `UNLED`, where no word leads to the citation: "we outgrew ADR-003", "nobody cares about ADR-003".
     """
     reach = _WINDOW  # blanks push no word out of it
     while reach < min(start, _FAR) and _blank(text[start - reach : start]):
@@ -113,16 +113,19 @@ def denied(text: str, start: int, end: int, *, led: bool = False) -> bool:
         width *= 2
     behind = [*dropwhile(_MARKS.__contains__, _words(text[end : end + width]))]
     if not (before or behind) and max(start, len(text) - end) >= _FAR:
-        return True
-    if _leads_against(before) or before[:1] in _WRITING:
-        return True
-    if led and not text[max(0, start - 2) : start].isspace() and not _is_led(before, behind):
-        return True
-    if behind[:1] == ["?"] and len(behind) > 1:
+        return DENIED
+    if _is_denied(before, behind):
+        return DENIED
+    apart = text[max(0, start - 2) : start].isspace()
+    return UNLED if led and not apart and not _is_led(before, behind) else ""
+
+
+def _is_denied(before: Sequence[str], behind: Sequence[str]) -> bool:
+    if _leads_against(before) or before[:1] in _WRITING or (behind[:1] == ["?"] and len(behind) > 1):
         return True
     said = stem(behind[0]) if behind else ""
-    if said in _FORBIDS and (before or _goes_on(behind)):  # "we use it, which ADR-003 forbids"
-        return True
+    if said in _FORBIDS and (before or any(word in ".!?;" for word in behind[:-1])):
+        return True  # "we use it, which ADR-003 forbids"
     if before[:1] == ["where"] and said in _DEMANDS:
         return True
     if behind[:1] in ([","], ["("]):
@@ -140,10 +143,6 @@ def _is_led(before: Sequence[str], behind: Sequence[str]) -> bool:
     if word in _WEAK:
         return not earlier.isalpha() or leads(earlier) or earlier in _BEFORE_WEAK
     return not word.isalpha() or word in _ONLY_BEHIND or leads(word)
-
-
-def _goes_on(behind: Sequence[str]) -> bool:
-    return any(word in ".!?;" for word in behind[:-1])
 
 
 def leads(word: str) -> bool:

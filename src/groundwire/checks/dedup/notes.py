@@ -24,6 +24,7 @@ _LABEL: Final = re.compile(
 )
 _TASK: Final = re.compile(r"\s*(?:[-*+]\s)?\s*(\[[xX ]\]|[\u2705\u2b1c\u274c\u2714\u2611])")
 _HEADING: Final = re.compile(r".{1,80}:[*_`]{0,3}|(?:\*\*|__)[^*_]{1,80}(?:\*\*|__)")
+_FAR: Final = 100  # characters in which a label ends
 _MOST: Final = 7  # words of a label
 _ENTRY_LABELS: Final = words_in(__package__, "entry_labels")
 LABELS: Final = words_in(__package__, "labels")
@@ -66,7 +67,8 @@ _BEFORE_STAGE: Final = frozenset(
 
 def label_of(shown: str) -> int:
     """Return how many words of a text label the rest; 0 for none."""
-    found = _LABEL.match(shown)
+    head = shown[:_FAR]
+    found = _LABEL.match(shown) if ":" in head or " =" in head or "-" in head[:20] else None
     if found is None or shown.lstrip()[:1] in {'"', "{"}:  # a line of JSON
         return 0
     words = tokenize(shown[: max(found.end("label"), found.end("date"), found.end("heading"))])
@@ -76,12 +78,12 @@ def label_of(shown: str) -> int:
 
 def task_mark(shown: str) -> str:
     """Return the mark in front of a task of a list, "[ ]" where it is not done; empty for other texts."""
-    found = _TASK.match(shown)
+    found = _TASK.match(shown) if not shown[:1].isalnum() else None
     return found[1].lower() if found else ""
 
 
 def is_heading(shown: str) -> bool:
-    return _HEADING.fullmatch(shown.strip()) is not None
+    return shown[-3:].strip()[-1:] in {":", "*", "_", "`"} and _HEADING.fullmatch(shown.strip()) is not None
 
 
 def is_of_entry(label: Sequence[str]) -> bool:
