@@ -346,6 +346,9 @@ def test_notes_conflict_where_one_label_state_or_choice_has_another_value():
         ("Default model: llm-5-mini", "Default model: llm-5.4-nano"),
     ]  # fmt: skip
     assert differing(compared, [(*pair, "value") for pair in pairs if "not" not in pair[0]]) == []
+    bounded = [("The gate opens at 5:00.", "The gate opens before 5:00."),
+               ("Ada runs the mill since 2019.", "Ada runs the mill until 2019.")]  # fmt: skip
+    assert differing(compared, bounded, "date") == []
     assert [compared(*pair) for pair in pairs if "not" in pair[0]] == ["negation"]
 
 
@@ -367,7 +370,13 @@ def test_notes_of_another_release_ticket_count_entry_or_day_are_no_conflict():
     ]  # fmt: skip
     assert differing(compared, pairs, None) == []
     # and what says the same in another form is no conflict either
-    same = [("Port: 8080", "The port is 8080."), ("The import is done.", "The import is completed.")]
+    same = [
+        ("Port: 8080", "The port is 8080."), ("The import is done.", "The import is completed."),
+        ("The mill cost $5 million.", "The mill cost $5,000,000."),
+        ("The mill cost 5 million dollars.", "The mill cost $5,000,000."),
+        ("The office of Acme is in the U.S.A.", "The office of Acme is in the USA"),
+        ("Do not forget to lock the mill.", "Lock the mill."),
+    ]  # fmt: skip
     assert differing(compared, same, None) == []
 
 

@@ -115,6 +115,7 @@ _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _NO_NAMES: Final = frozenset(("", "st", "nd", "rd", "th", "x", "v", "am", "pm"))
 _SYMMETRIC: Final = words_in(__package__, "symmetric")
 _NUMBERED: Final = re.compile(r"[a-z][a-z_.-]*\d[\w.-]*")
+_BOUNDS: Final = {"before": "<", "after": ">", "until": "<=", "till": "<=", "since": ">="}
 _REACH: Final = 6  # words behind a negation among which the one that it denies is looked for
 _BEFORE_AMOUNT: Final = 4  # words that bound a number: "up to", "at least a"
 _TRUE: Final = words_of("true false correct incorrect untrue wrong case fact")
@@ -342,6 +343,7 @@ class _FormReader:
         values = found + [("T", kind + value) for kind, value in leading if kind != "n"]
         if self._flags & (_SIDED | _PARTICLE):
             values += self._signed()
+        values += self._bounds(words)
         values += self._order(words, values)
         frame = self._frame(words, denied=bool(denied))
         if not frame and self._sides:
@@ -437,6 +439,16 @@ class _FormReader:
             if head:
                 return f"{head}\0{side.pair}", [(kind, f"{side.pair}{'+' if side.first else '-'}")]
         return "", []
+
+    def _bounds(self, words: list[Word]) -> Iterator[tuple[str, str]]:
+        """Yield how the times that a claim states are bounded: "before 5:00", "since 2019"; the word is no content."""
+        timed = clock_times(self._tokens) if self._flags & _CLOCK else ()
+        for place in sorted({*timed, *self._dated}):
+            if place and place - 1 not in self._dated and not self._is_about(place):
+                word = self._tokens[place - 1]
+                if word in _BOUNDS:
+                    words[place - 1] = self._kinds[place - 1].blank
+                yield "B", _BOUNDS.get(word, "=")
 
     def _order(self, words: Sequence[Word], values: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         numbers = [value for kind, value in values if kind in "NQ"]

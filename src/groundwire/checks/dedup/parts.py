@@ -47,8 +47,13 @@ _STEMS: Final = {
 
 
 def same_stem(stem: str) -> str:
-    """Return the stem by which a word is compared that others share: "cost" for "price"."""
+    """Return the stem by which a word is compared that others share: "cost" for "price", "usa" for "u.s.a"."""
+    if "." in stem and _DOTTED.fullmatch(stem):
+        stem = stem.replace(".", "")
     return _STEMS.get(stem, stem)
+
+
+_DOTTED: Final = re.compile(r"(?:[a-z]\.){1,8}[a-z]")
 
 
 _LONGEST_NUMBER: Final = 40  # characters of a number that is converted

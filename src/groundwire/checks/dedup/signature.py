@@ -12,10 +12,10 @@ compared:
     then         9 bytes per token: the content words by role, then in text order; then all others in text order
 
 The kinds of values: N number, n number with a unit as it is written, Q number with its unit, U unit of no number, Y M
-D W part of a date; of opposites O what the claim says, A what names something else; P and F the side of the thing in
-the frame, as it is said ("is free") or as it names the thing ("a free pool"); T any of these before the verb, which
-tell what the claim is about; S the order of several. A token is one byte of marks (128: before the verb, 64: fills the
-frame, else its role; 0: no content), 4 bytes of digest of its stem and 4 of the token itself.
+D W part of a date, B how a time is bounded; of opposites O what the claim says, A what names something else; P and F
+the side of the thing in the frame, as it is said ("is free") or as it names the thing ("a free pool"); T any of these
+before the verb, which tell what the claim is about; S the order of several. A token is one byte of marks (128: before
+the verb, 64: fills the frame, else its role; 0: no content), 4 bytes of digest of its stem and 4 of the token itself.
 `groundwire.checks.dedup.form` says what all these are. Words that say the same give the same value ("30s", "thirty
 seconds"; "1 May 2024", "2024-05-01").
 """
@@ -288,7 +288,7 @@ def _difference(one: _Parsed, other: _Parsed, *, framed: bool, near: bool) -> Di
 _KINDS: Final = (
     (Difference.NUMBER, "N"), (Difference.NUMBER, "Q"), (Difference.UNIT, "U"), (Difference.DATE, "Y"),
     (Difference.DATE, "M"), (Difference.DATE, "D"), (Difference.DATE, "W"), (Difference.OPPOSITE, "O"),
-    (Difference.OPPOSITE, "A"),
+    (Difference.OPPOSITE, "A"), (Difference.DATE, "B"),
 )  # fmt: skip
 _COUNTS: Final = frozenset((Difference.NUMBER, Difference.UNIT))
 _GROUPS: Final = {kind: kind for kind in Difference} | {Difference.UNIT: Difference.NUMBER}
