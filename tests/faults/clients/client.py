@@ -109,6 +109,7 @@ async def aiokafka(brokers: str, identity: str) -> None:
             await (made.commit_transaction if said[2] == "commit" else made.abort_transaction)()
     for made in producers.values():
         await made.stop()
+    await asyncio.gather(*pending)
 
 
 if __name__ == "__main__":
