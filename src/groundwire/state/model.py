@@ -343,7 +343,7 @@ class Noted:
 ReviewAnswer = Reviewed | RefusedAction | Noted
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StoredOutcome:
     """An outcome read from the output topics, to load.
 

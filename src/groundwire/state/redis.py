@@ -15,6 +15,7 @@ import struct
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from itertools import chain
 from typing import Any, Final
 
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable
@@ -22,7 +23,7 @@ from groundwire.messages.identity import Subject
 from groundwire.state import lifecycle
 from groundwire.state.cluster import server_of
 from groundwire.state.codec import Argument, action_digest, pack, read_held, read_status, short_bytes
-from groundwire.state.exchange import Batch, Contexts, Fetched, Named, counters_of, wanted
+from groundwire.state.exchange import Batch, Contexts, Fetched, Named, wanted
 from groundwire.state.model import (
     CANDIDATE_BYTES,
     DEFAULT_LIMITS,
@@ -41,7 +42,7 @@ from groundwire.state.model import (
 )
 from groundwire.state.queue_use import QueueUse
 from groundwire.state.server import HIDDEN, PATIENCE, Client, Command, script
-from groundwire.state.workspace import user_name
+from groundwire.state.workspace import counter_names, user_name
 
 IDEMPOTENCY_TTL: Final = 31 * 86_400
 """Seconds: the retention of the claims topic and a day."""
@@ -416,8 +417,9 @@ class RedisState:
     ) -> dict[int, Any]:
         """Fetch, decide and commit once, on one run of a server; return the answers that were written, by position."""
         allowed = guard(partition) if guard else await self._deciding(partition)
-        names = _unique(map(counters_of, asked))
-        users = _unique([(user_name(one.subject),) for one in asked])
+        owners = {one.subject[:2]: one.subject for one in asked}.values()
+        names = list(dict.fromkeys(chain.from_iterable(map(counter_names, owners))))
+        users = list(dict.fromkeys(map(user_name, owners)))
         remote: dict[str, int] = {}
         most = len(asked)
         if limits:
@@ -525,10 +527,6 @@ class RedisState:
 def _shown(run: str) -> str:
     """Return what scripts compare a run with: nothing if the server hides it."""
     return "" if run.startswith(HIDDEN) else run
-
-
-def _unique(names: Iterable[Sequence[str]]) -> list[str]:
-    return list(dict.fromkeys(name for some in names for name in some))
 
 
 class Rebuild:
