@@ -96,7 +96,7 @@ class ClaimGate(KindGate[PreparedClaim, ClaimCase, ClaimPayload]):
         except RecordError as error:
             return DeadLetter(record, error)
         entry = PreparedClaim(record, claim, fingerprint, UNREAD, None, ClaimInputs({}))
-        return self._attested(entry, self._rules.clock(record))
+        return self._attested(entry)
 
     def _read(self, entries: Sequence[PreparedClaim]) -> list[PreparedClaim]:
         """Read texts, each step for all claims: what it needs stays in the processor's caches, which saves a fifth."""

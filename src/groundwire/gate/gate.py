@@ -138,7 +138,7 @@ class Gate:
         steps: list[Step[Any, Any, Any]] = []
         answers: list[StepAnswer] = []
         due: list[Prepared] = of_kind(batch, PreparedClaim, PreparedResponse)
-        for portion in portions(due, _replaced):
+        for portion in portions(due, _replaced) if any(map(_replaced, due)) else [due]:
             responses = await self._responses.look_up(of_kind(portion, PreparedResponse), self._state)
             looked_up = put_back(portion, responses, PreparedResponse)
             taken = [

@@ -81,7 +81,7 @@ class ResponseGate(KindGate[PreparedResponse, ResponseCase, ResponsePayload]):
 
     def prepare(self, record: InboundRecord, response: LlmResponse) -> PreparedResponse:
         """Return a response of which only the signature is checked. Raises: RecordError without a canonical form."""
-        return self._attested(prepare_response(record, response), self._rules.clock(record))
+        return self._attested(prepare_response(record, response))
 
     async def check(
         self,
