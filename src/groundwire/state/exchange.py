@@ -114,13 +114,16 @@ def _name_in(value: bytes) -> bytes:
 def wanted(request: Request) -> bytes:
     """Encode for fetch.lua what to read for a request."""
     query, record, parents, probed, action, derived = request.dedup, b"", b"", b"", b"", b""
+    failed = True  # what is loaded is compared with nothing
     if isinstance(request, StepRequest):
         record = write_place(request.origin)
         parents = b"".join([short_bytes(parent.digest) for _, parent in request.parents])
-    if isinstance(request, ReviewRequest):
+        failed = request.dedup_failed
+    elif isinstance(request, ReviewRequest):
         action = short_bytes(action_digest(request))
         derived = b"1" if request.action is ReviewAction.RETRACT else b""
-    if query and isinstance(request, StepRequest | ReviewRequest) and not request.dedup_failed:
+        failed = request.dedup_failed
+    if query and not failed:
         probed = index_keys(query.probed)
     scope = short_bytes(query.scope) if query else b""
     digest = short_bytes(request.subject.digest)
