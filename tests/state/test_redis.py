@@ -124,7 +124,7 @@ async def test_every_key_has_the_prefix_and_a_documented_form(redis_state, redis
     await redis_state.step(asks, LIMITS)
     acts = [("retract", response), ("reject", asks[3])]
     await redis_state.review([People(claims).act(action, ask) for action, ask in acts])
-    await (await redis_state.mark("groundwire.claims", 3, InFlightMark(1, 2, 0)))
+    await redis_state.mark("groundwire.claims", 3, InFlightMark(1, 2, 0))
     await redis_state.put_policy("0" * 64, b"{}")
     names = [key.decode().removeprefix(prefix) for key in await redis.keys(f"{prefix}*")]
     assert {form for form in forms for name in names if re.fullmatch(form, name)} == set(forms)
@@ -236,7 +236,7 @@ async def test_two_prefixes_share_nothing_and_clearing_leaves_what_is_not_rebuil
             await each.step([child, claims.ask("c3", wait=True)], LIMITS)
         await redis.set("g[a]*.citation:x", "kept")
         await state.put_policy("0" * 64, b"kept")
-        await (await state.mark("t", 0, InFlightMark(1, 2, 0)))
+        await state.mark("t", 0, InFlightMark(1, 2, 0))
         left = {key for key in await redis.keys("*") if key.startswith(b"ga.")}
         async with state.rebuilding() as rebuilding:
             await rebuilding.clear()
@@ -656,12 +656,12 @@ async def test_who_lost_the_lock_changes_and_releases_nothing(
 
 async def test_marks_and_policies_are_kept(redis_state, redis, prefix):
     assert await redis_state.marks("groundwire.claims", 0) is None
-    await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 19, 0))
-    await (await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 10, 2)))
+    await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 19, 0), answered=False)
+    await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 10, 2))
     assert await redis_state.marks("groundwire.claims", 0) == InFlightMark(10, 10, 2)
     assert await redis_state.marks("groundwire.claims", 1) is None
     assert DAY - 60 < await redis.ttl(f"{prefix}f:groundwire.claims:0") <= DAY
-    await (await redis_state.mark("groundwire.claims", 0, None))
+    await redis_state.mark("groundwire.claims", 0, None)
     assert await redis_state.marks("groundwire.claims", 0) is None
     assert await redis_state.get_policy("0" * 64) is None
     await redis_state.put_policy("0" * 64, b'{"version":"default"}')
@@ -723,7 +723,7 @@ async def test_commands_take_effect_in_order_each_gets_its_own_answer_and_a_brok
     redis_server, prefix
 ):
     async def call(*command: str) -> object:
-        return await (await line.send(*command))
+        return await line.send(*command)
 
     redis = connect(redis_server.url.removesuffix("/0") + "/7", patience=20.0)
     line = SharedConnection(redis, 20.0)
@@ -731,6 +731,9 @@ async def test_commands_take_effect_in_order_each_gets_its_own_answer_and_a_brok
     assert await asyncio.gather(*tasks) == list(range(1, 101))
     with pytest.raises(StateUnavailable, match="INCR: ResponseError"):
         await call("INCR", prefix)
+    for unread in ("INCR", "GET"):  # a refusal or an answer that nobody waits for is no other's
+        await line.send(unread, prefix, answered=False)
+        assert await call("ECHO", unread) == unread.encode()
     for turns in range(12):
         first = asyncio.create_task(call("ECHO", "mine"))
         second = asyncio.create_task(call("GET", prefix))
@@ -757,9 +760,9 @@ from groundwire.state.server import SharedConnection, connect
 
 async def main():
     line = SharedConnection(connect(sys.argv[1]))
-    await (await line.send("GET", "x"))  # connects: the next command is not held up
+    await line.send("GET", "x")  # connects: the next command is not held up
     die = lambda: os.kill(os.getpid(), 9)
-    await line.send("SET", sys.argv[2], "note")
+    await line.send("SET", sys.argv[2], "note", answered=False)
     die()
 
 if sys.argv[3] == "uvloop":

@@ -469,7 +469,11 @@ class Batch(Workspace):
 def _full(subject: Subject, place: Place) -> tuple[str, ...]:
     """Return the counters for which a place was refused."""
     total, tenant, user, in_bytes = counter_names(subject)
-    full = {Place.USER_FULL: (user,), Place.TENANT_FULL: (tenant, in_bytes), Place.TOTAL_FULL: (total, tenant)}
+    full = {
+        Place.USER_FULL: (user,),
+        Place.TENANT_FULL: (tenant, in_bytes),
+        Place.TOTAL_FULL: (total, tenant),
+    }
     return full[place]
 
 

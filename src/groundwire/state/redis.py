@@ -245,16 +245,18 @@ class RedisState:
         """Hold the rebuild lock; None if another worker does. A dead worker's lock expires after `ttl` seconds."""
         return Rebuild(self, ttl).held()
 
-    async def mark(self, topic: str, partition: int, mark: InFlightMark | None) -> asyncio.Future[Any]:
+    async def mark(
+        self, topic: str, partition: int, mark: InFlightMark | None, *, answered: bool = True
+    ) -> None:
         """Set the in-flight mark of a partition, or clear it (None); marks take effect in the order of calls.
 
-        State's answer may be late: the mark is sent even if this process dies.
+        `answered`: wait for state's answer; if not, the mark is sent on return, even if this process dies then.
         """
         key = self._mark_key(topic, partition)
-        if mark is None:
-            return await self.server.send_in_order("DEL", key)
-        value = f"{mark.first} {mark.last} {mark.crashes}"
-        return await self.server.send_in_order("SET", key, value, "EX", 86_400)
+        command: list[Argument] = ["DEL", key]
+        if mark is not None:
+            command = ["SET", key, f"{mark.first} {mark.last} {mark.crashes}", "EX", 86_400]
+        await self.server.send_in_order(*command, answered=answered)
 
     async def marks(self, topic: str, partition: int) -> InFlightMark | None:
         value = await self.server.call("GET", self._mark_key(topic, partition))
