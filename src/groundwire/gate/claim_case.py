@@ -224,7 +224,7 @@ class ClaimCase(Case):
         self.policy = policy
         self.findings = findings
         self.facts = facts
-        self.matches = self._matches()
+        self.matches = matches_of(self)
         outside_ai = claim.source in policy.trusted_sources or claim.source in CONVERSATIONS
         self.unattested = policy.attestation == "hmac" and outside_ai and not facts.attested
         self.source = AI_SYNTHESIS if self.unattested else claim.source
@@ -240,7 +240,7 @@ class ClaimCase(Case):
 
     def with_facts(self, facts: Facts) -> Self:
         case = super().with_facts(facts)
-        case.matches = case._matches()
+        case.matches = matches_of(case)
         return case
 
     def failed(self, error: Exception) -> Self:
@@ -252,10 +252,6 @@ class ClaimCase(Case):
     @property
     def dedup(self) -> DedupFacts:
         return self.facts.dedup or _DISABLED
-
-    def _matches(self) -> dict[MatchKind | None, DedupMatch]:
-        found = self.dedup.matches
-        return first_matches(found, match_rules(self.policy)) if found else {}
 
     @property
     def duplicate(self) -> bool:  # type: ignore[override]
@@ -417,6 +413,12 @@ class ClaimCase(Case):
             return self.matches.get(MatchKind.PENDING)
         deciding = (MatchKind.DUPLICATE, MatchKind.CONFLICT, MatchKind.REJECTED)
         return next(filter(None, map(self.matches.get, deciding)), None) if self.matches else None
+
+
+def matches_of(case: ClaimCase) -> dict[MatchKind | None, DedupMatch]:
+    """Return the first match of each kind in the facts of a case."""
+    found = case.dedup.matches
+    return first_matches(found, match_rules(case.policy)) if found else {}
 
 
 def primary_source(case: ClaimCase) -> str | None:

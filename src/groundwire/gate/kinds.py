@@ -14,10 +14,10 @@ from groundwire.gate.types import Decided, Deferred, Prepared, PreparedClaim, Pr
 from groundwire.keys.attestation import Keys
 from groundwire.logs import report_fault, write_event
 from groundwire.messages.decisions import Decision
-from groundwire.messages.headers import ATTESTATION, InboundRecord, header
+from groundwire.messages.headers import ATTESTATION, header
 from groundwire.messages.identity import Subject, decision_id
 from groundwire.policy import Policy
-from groundwire.state.model import Outcome, StepRequest, SubjectState
+from groundwire.state.model import Outcome, State, StepRequest, SubjectState
 
 _T = TypeVar("_T")
 _Entry = TypeVar("_Entry", PreparedClaim, PreparedResponse)
@@ -99,6 +99,10 @@ class KindGate(ABC, Generic[_Entry, _Case, _Payload]):
 
     @abstractmethod
     async def check(self, entries: Sequence[_Entry], *, ask_network: bool) -> Sequence[_Entry | Deferred]: ...
+
+    async def look_up(self, entries: Sequence[_Entry], state: State) -> Sequence[_Entry]:  # noqa: ARG002 - of responses
+        """Ask what is asked once nothing else is open."""
+        return entries
 
     @abstractmethod
     async def decide(
