@@ -413,10 +413,6 @@ class State(Protocol):
         """Record published outcomes unless the subject has the same or a higher revision; return how many."""
         ...
 
-    async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
-        """Return the payload of each subject's current outcome; None if unknown, expired or waiting."""
-        ...
-
     async def review(
         self, requests: Sequence[ReviewRequest], limits: QueueLimits = DEFAULT_LIMITS
     ) -> list[ReviewAnswer]:

@@ -236,11 +236,6 @@ class RedisState:
         """
         return sum(await self._exchange(outcomes, lifecycle.load, guard=guard))
 
-    async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
-        return [
-            entry.split(b"\n", 3)[2] or None if entry else None for entry in await self._entries_of(subjects)
-        ]
-
     def rebuilding(self, ttl: float = 30.0) -> AbstractAsyncContextManager[Rebuild | None]:
         """Hold the rebuild lock; None if another worker does. A dead worker's lock expires after `ttl` seconds."""
         return Rebuild(self, ttl).held()
