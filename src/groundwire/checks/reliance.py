@@ -61,7 +61,7 @@ _DIRECTLY_AGAINST: Final = _stems(
     "so-called made-up would-be over ditch drop scrap abandon leave left quit screw damn hate mock whereas while"
 )
 # What is still to be written: "Open: write ADR-003".
-_TO_WRITE: Final = words_of("write draft create propose prepare finish author submit file")
+_TO_WRITE: Final = words_of("write create propose prepare finish author submit")
 _WRITING: Final = [[word] for word in sorted(_TO_WRITE)]
 _OPEN: Final = words_of("open todo next planned pending draft proposal idea backlog missing wanted")
 _FORBIDS: Final = _stems("forbid forbids prohibit ban disallow outlaw exclude veto")
