@@ -78,6 +78,9 @@ class Settings(BaseSettings):
     adr_dir: Path | None = Field(
         None, description="Folder of ADR files (`ADR-12-title.md`, `0012-title.md`) for citations."
     )
+    decision_log: Path | None = Field(
+        None, description="File of decisions under headings or dates (`decisionLog.md`) for citations."
+    )
     repo: Path | None = Field(None, description="Git repository for commit citations.")
     corpus: str = Field("", description="Tenants with a corpus in Redis, `acme,...`; `*`: all.")
     no_network: bool = Field(default=False, description="`1`: URLs and issues are not looked up.")
@@ -87,6 +90,10 @@ class Settings(BaseSettings):
     allow_ports: str = Field("80,443", description="Ports that lookups may reach.")
     redirect_hosts: str = Field(
         "", description="Other hosts that redirects may end at, `dl.acm.org,.example.org,...`."
+    )
+    resolvers: str = Field(
+        "",
+        description="Where else to look up `doi`, `arxiv`, `pmid`, `rfc`, `cve`, `issue`: `doi=https://x.org/{id},...`.",
     )
     session_timeout: Annotated[float, Field(ge=1, le=300)] = Field(
         15, description="Seconds until a silent worker loses its partitions."

@@ -28,6 +28,9 @@ TRUSTED_SOURCES: Final = frozenset({"user", "documentation", "adr", "commit", "m
 """Sources trusted by default (S0-18)."""
 
 Words = tuple[Annotated[str, Field(min_length=1, max_length=100)], ...]
+Tracker = Annotated[
+    str, Field(pattern=r"^[A-Z][A-Z0-9_]{1,9}=https?://[^\s{}]*\{key\}[^\s{}]*$", max_length=500)
+]
 Places = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
@@ -70,8 +73,8 @@ class Limits(_Section):
     )
 
 
-_LATER: Final[Mapping[str, Any]] = {"review_reserved": 100, "tenants": []}
-"""Limits that kept policies may lack: at these defaults they are left out of the hash, which stays what it was."""
+_LATER: Final[Mapping[str, Any]] = {"review_reserved": 100, "tenants": [], "trackers": []}
+"""What kept policies may lack: at these defaults it is left out of the hash, which stays what it was."""
 
 
 class Policy(_Section):
@@ -92,6 +95,7 @@ class Policy(_Section):
         grounded_speculation: what personal speculation with a verified citation gets (C-02).
         failed_citation_overrides_trust: one unverified citation sends a claim to review (C-04).
         auto_approve_ai_synthesis: `false`: every AI synthesis goes to review (S0-156).
+        trackers: projects whose tickets count as citations, and where they are looked up: `PLAT=https://x.org/{key}`.
         verify_claim_relevance: the cited source must support the claim (S0-155).
         relevance_minimum: least such support.
         attestation: `hmac`: a source counts only in a signed record (C-34).
@@ -128,6 +132,7 @@ class Policy(_Section):
     grounded_speculation: Literal["block", "review"] = "block"
     failed_citation_overrides_trust: bool = False
     auto_approve_ai_synthesis: bool = True
+    trackers: tuple[Tracker, ...] = ()
     verify_claim_relevance: bool = False
     relevance_minimum: Annotated[float, Field(ge=0, le=1)] = 0.5
     attestation: Literal["off", "hmac"] = "off"
@@ -156,15 +161,17 @@ class Policy(_Section):
     def canonical(self) -> bytes:
         """The effective policy in canonical JSON: what is hashed, and what its file holds."""
         plain = self.model_dump(mode="json")
-        limits = {
-            key: value for key, value in plain["limits"].items() if key not in _LATER or value != _LATER[key]
-        }
-        return canonical_json(plain | {"trusted_sources": sorted(self.trusted_sources), "limits": limits})
+        plain |= {"trusted_sources": sorted(self.trusted_sources), "limits": _kept(plain["limits"])}
+        return canonical_json(_kept(plain))
 
     @cached_property
     def sha256(self) -> str:
         """The hash that decisions name."""
         return sha256_hex(self.canonical)
+
+
+def _kept(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in _LATER or value != _LATER[key]}
 
 
 _SECTIONS: Final[Mapping[str, tuple[type[BaseModel], str]]] = {
@@ -173,6 +180,8 @@ _SECTIONS: Final[Mapping[str, tuple[type[BaseModel], str]]] = {
     "verification": (VerificationConfig, "VERIFICATION_"),
 }
 """Tables of the file: their model, and what stands before their keys in the environment."""
+
+_LISTS: Final = frozenset(("trusted_sources", "trackers"))
 
 GroundedIngestionConfig = Policy
 """The library's name for a policy (S0-154)."""
@@ -277,7 +286,7 @@ def _overridden(values: dict[str, Any], environment: Mapping[str, str]) -> dict[
     for name in Policy.model_fields:
         raw = environment.get(ENV_PREFIX + name.upper())
         if raw is not None and name not in _SECTIONS:
-            result[name] = comma_separated(raw) if name == "trusted_sources" else raw
+            result[name] = comma_separated(raw) if name in _LISTS else raw
     for section, (model, prefix) in _SECTIONS.items():
         found = {name: environment.get(ENV_PREFIX + prefix + name.upper()) for name in model.model_fields}
         given = {name: raw for name, raw in found.items() if raw is not None}

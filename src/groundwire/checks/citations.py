@@ -13,12 +13,13 @@ from typing import Literal, NamedTuple
 
 from groundwire.arguments import takes
 from groundwire.checks.reliance import DENIED, denied, leads
+from groundwire.text.normalise import nfkc
 from groundwire.text.page import unseen
 from groundwire.text.quantities import MONTHS
 from groundwire.text.stems import words_of
 from groundwire.text.visible import seen
 
-CitationType = Literal["adr", "commit", "url", "issue"]
+CitationType = Literal["adr", "commit", "url", "issue", "doi", "arxiv", "pmid", "rfc", "cve", "ticket"]
 
 MAX_CREDITED = 100
 """Citations of a text that are verified; the rest give no credit."""
@@ -29,9 +30,10 @@ _SHORT_SHA = 7  # characters of a commit in a source id (S0-55)
 class Citation(NamedTuple):
     """One citation; `original[start:end]` is the match as written, positions in characters (S0-53).
 
-    `value` is, for an ADR or an issue, the digits as written; for a commit its hash in lower case (S0-60);
-    for a URL the URL without the punctuation that ends the sentence (S0-62). `doubt` says why it gives no credit
-    whether or not it exists, in a few words: the claim does not rest on it; empty where it may.
+    `value` is, for an ADR or an issue, the digits as written, or the file `0003-x.md`, the entry `decisionLog.md#x` or
+    the issue `owner/repo#4`; for a commit its hash in lower case (S0-60); for a URL the URL without the punctuation
+    that ends the sentence (S0-62); else the id. `doubt` says why it gives no credit whether or not it exists, in a few
+    words: the claim does not rest on it; empty where it may. `url` is where a ticket is looked up.
     """
 
     type: CitationType
@@ -39,6 +41,7 @@ class Citation(NamedTuple):
     start: int
     end: int
     doubt: str = ""
+    url: str = ""
 
     @property
     def label(self) -> str:
@@ -48,13 +51,15 @@ class Citation(NamedTuple):
     def source_id(self) -> str:
         """What evidence calls it: "ADR-003", "commit:a1b2c3d", the URL, or "issue:123" (S0-55)."""
         match self.type:
-            case "adr":
+            case "adr" if self.value.isdigit():
                 return f"ADR-{self.value}"
+            case "adr" | "ticket":
+                return self.value
             case "commit":
                 return f"commit:{self.value[:_SHORT_SHA]}"
             case "url":
                 return self.value
-            case "issue":
+            case _:
                 return self.label
 
 
@@ -99,6 +104,23 @@ _TOKEN = re.compile(
     rf"(?<![{_W}&#/])#(?P<issue>[0-9]{{1,10}})(?![{_W}]|\.[0-9]))",
     re.IGNORECASE,
 )
+# Works, standards, vulnerabilities and issues that anybody can look up; and a decision by its file or log entry.
+_DECISION_FILE = r"[0-9]{1,4}[-_][\w.-]{1,150}?\.(?:md|markdown|adoc|rst)"
+_PUBLIC = re.compile(
+    rf"(?<![{_W}./-])(?:"
+    r"(?:doi:\s?)?(?P<doi>10\.[0-9]{4,9}/[^\s\"<>]{1,200})|"
+    r"arXiv:\s?(?P<arxiv>[0-9]{4}\.[0-9]{4,5}(?:v[0-9]{1,3})?|[a-z-]{2,20}(?:\.[A-Z]{2})?/[0-9]{7})|"
+    r"PMID:?\s?(?P<pmid>[1-9][0-9]{0,8})|"
+    r"RFC[\s-]?(?P<rfc>[1-9][0-9]{0,4})|"
+    r"(?P<cve>CVE-[0-9]{4}-[0-9]{4,19})|"
+    r"(?P<issue>[a-z0-9][a-z0-9-]{0,38}/[a-z0-9_.-]{1,100}#[1-9][0-9]{0,9})|"
+    rf"(?:[\w.-]{{1,100}}/){{0,8}}(?:adrs?|decisions?)/(?P<adr>{_DECISION_FILE})|"
+    r"(?P<log>[a-z_-]{0,40}decision[a-z_-]{0,40}\.(?:md|markdown))"
+    r"(?:#(?P<anchor>[\w-]{1,150})|[,:]?\s\(?(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2}))"
+    rf")(?![{_W}]|[-.][0-9a-z])",
+    re.IGNORECASE,
+)
+_SIGNS_OF_PUBLIC = ("10.", "arxiv", "pmid", "rfc", "cve-", "#", ".md", ".adoc", ".rst", ".markdown")
 _JOINT = (
     r"(?:[\W_]{1,4}(?:is|was|are|in|at|by|as|from|of|with|to|the|id|hash|code|value|set)){0,3}[\W_]{1,4}$"
 )
@@ -128,7 +150,7 @@ _NO_NAME_BEFORE = re.compile(
 )
 _LONGER_BEHIND = re.compile(
     r"(?!(?:-[\w-]{1,100})?\.md\b)(?:"
-    r"(?:[-_/@~+#\\$%^=]|\.(?=(?-i:[0-9a-z])))(?!(?:ADR|GH)\b|#)\w|[/\\][./\\]|:(?=v?[0-9])|"
+    r"(?:[-_/@~+#\\$%^=]|\.(?=(?-i:[0-9a-z])))(?!(?:ADR|GH)\b|#)\w|[/\\][./\\]|[:!?](?=[v\w])|'(?!s\b)(?=\w)|"
     r"\s{1,2}\(?(?:v\.?\s?[0-9]|(?:version|rev|revision)\.?\s[0-9]|draft\b))",
     re.IGNORECASE,
 )
@@ -150,6 +172,8 @@ UNNAMED = "no word makes it an issue"
 UNSHOWN = "struck out or not shown"
 """Why a citation that no reader sees gives no credit."""
 _IN_TAG = re.compile(r"<!--[^<>]*-->|</?[A-Za-z][A-Za-z0-9]{0,9}[^<>]*>")
+_COMMENT = re.compile(r"\{#.{0,500}?#\}|%%.{0,500}?%%|/\*.{0,500}?\*/", re.DOTALL)
+"""Comments of templates and notes, which no page shows."""
 FOREIGN = "reads like that of another project"
 """Why a citation beside a name gives no credit."""
 # A name in front: "Globex ADR-003", "Initech's ADR-003", "(acme ADR-003)"; or behind: "ADR-003 of Globex".
@@ -162,7 +186,14 @@ _OWN = words_of(
 )
 """Whose ADR is one's own: "the team's ADR-003", "today's ADR-003"."""
 _IDENTIFIER = re.compile(r"[^\W\d_]+-?\d[\w-]*")  # of another citation: "ADR-002 ADR-003"
-_NAME_BEHIND = re.compile(r"\]?[ \u00a0](?:of|at)[ \u00a0](?P<name>[A-Z][a-z]{2,30})")
+_NAME_BEHIND = re.compile(
+    r"\]?[ \u00a0](?:(?:of|at)[ \u00a0](?P<name>[A-Z][a-z]{2,30})|\((?P<in>[A-Z]\w{2,30})\))"
+)
+_NAME_LEADING = re.compile(
+    r"(?:^|\W)(?:per|by|from|at|with|see|says|according to)[ \u00a0](?P<name>[^\W\d_][\w-]{2,30})[,:][ \u00a0]$",
+    re.IGNORECASE,
+)
+_OTHERS_OWN = words_of("their his her theirs")
 _FULL_WIDTH = (
     "".join(chr(code) for code in range(0xFF01, 0xFF5F) if chr(code).isalnum()) + "\uff03\uff0d\uff3f"
 )
@@ -174,7 +205,20 @@ _COLOUR_LENGTHS = frozenset({3, 4, 6, 8})
 
 
 class CitationDetector:
-    """Finds citations. It holds no state: one instance serves all."""
+    """Finds citations. It holds no state: one instance serves all.
+
+    Args:
+        trackers: `KEY=URL` for each project of a tracker whose tickets count, `{key}` for the ticket in the URL.
+    """
+
+    def __init__(self, trackers: Iterable[str] = ()) -> None:
+        self._trackers = dict(tracker.split("=", 1) for tracker in trackers)
+        keys = "|".join(sorted(map(re.escape, self._trackers)))
+        self._tickets = (
+            re.compile(rf"(?<![{_W}./-])(?P<ticket>(?P<key>{keys})-[1-9][0-9]{{0,6}})(?![{_W}]|[-.][0-9a-z])")
+            if keys
+            else None
+        )
 
     @takes(text=str)
     def detect(self, text: str) -> list[Citation]:
@@ -184,7 +228,8 @@ class CitationDetector:
         """
         shown, starts, ends = seen(text)
         shown = shown if shown.isascii() else shown.translate(_NARROW)
-        if not _may_cite(shown):  # as most claims; this costs less than the patterns
+        # as most claims; this costs less than the patterns
+        if not _may_cite(shown) and not (self._tickets and self._tickets.search(shown)):
             return _in_tags(text)
         urls: list[Citation] = []
         pieces: list[str] = []
@@ -198,19 +243,47 @@ class CitationDetector:
         rest = "".join([*pieces, shown[position:]])
         if "://" in rest:
             rest = _OTHER_URL.sub(lambda match: " " * len(match.group()), rest)
-        found = _doubted(shown, sorted([*urls, *_others(rest)], key=lambda citation: citation.start))
+        public = sorted(self._public(rest), key=lambda citation: citation.start)
+        pieces, position = [], 0
+        for cited in public:
+            pieces += [rest[position : cited.start], " " * (cited.end - cited.start)]
+            position = cited.end
+        rest = "".join([*pieces, rest[position:]])
+        found = _doubted(shown, sorted([*urls, *public, *_others(rest)], key=lambda citation: citation.start))
         placed = [cited._replace(start=starts[cited.start], end=ends[cited.end - 1]) for cited in found]
         hidden = unseen(text, [cited.end - 1 for cited in placed])
+        commented = placed and any(mark in text for mark in ("{#", "%%", "/*"))
+        for comment in _COMMENT.finditer(text) if commented else ():
+            hidden.update(cited.end - 1 for cited in placed if comment.start() < cited.end < comment.end())
         marked = [cited._replace(doubt=UNSHOWN) if cited.end - 1 in hidden else cited for cited in placed]
         held = [cited for cited in _in_tags(text) if all(other.start != cited.start for other in placed)]
         return sorted([*marked, *held], key=lambda cited: cited.start) if held else marked
 
+    def _public(self, text: str) -> Iterator[Citation]:
+        small = text.lower()
+        for match in _PUBLIC.finditer(text) if any(sign in small for sign in _SIGNS_OF_PUBLIC) else ():
+            start, end = match.span()
+            if match["doi"]:
+                value = _trim(match["doi"])
+                yield Citation("doi", value.lower(), start, end - len(match["doi"]) + len(value))
+            elif match["log"]:
+                yield Citation("adr", f"{match['log']}#{match['anchor'] or match['day']}", start, end)
+            elif match["cve"]:
+                yield Citation("cve", match["cve"].upper(), start, end)
+            else:
+                for kind in ("arxiv", "pmid", "rfc", "issue", "adr"):
+                    if match[kind]:
+                        yield Citation(kind, match[kind], start, end)
+        for match in self._tickets.finditer(text) if self._tickets else ():
+            url = self._trackers[match["key"]].replace("{key}", match["ticket"])
+            yield Citation("ticket", match["ticket"], *match.span(), url=url)
+
     @takes(text=str)
     def summary(self, text: str) -> dict[str, list[Citation]]:
-        """Return the citations of a text by type; all four types are always keys (S0-46)."""
+        """Return the citations of a text by type; the types of the seed are always keys (S0-46)."""
         found: dict[str, list[Citation]] = {"adr": [], "commit": [], "url": [], "issue": []}
         for citation in self.detect(text):
-            found[citation.type].append(citation)
+            found.setdefault(citation.type, []).append(citation)
         return found
 
 
@@ -221,6 +294,7 @@ def _may_cite(text: str) -> bool:
         or _LEAST_HEX in text.encode("ascii", "replace").translate(_HEX_DIGITS)
         or "adr" in (small := text.lower())
         or "gh-" in small
+        or any(sign in small for sign in _SIGNS_OF_PUBLIC)
     )
 
 
@@ -280,10 +354,9 @@ def _doubted(text: str, citations: Iterable[Citation]) -> Iterator[Citation]:
             and last.doubt == DENIED
             and _SHARES.fullmatch(text, last.end, citation.start) is not None
         )
-        doubt = citation.doubt
-        if joined or denied(text, citation.start, citation.end):
-            doubt = DENIED
-        elif citation.type == "adr" and _is_foreign(text, citation):
+        named = citation.type == "adr"
+        doubt = DENIED if joined else denied(text, citation.start, citation.end, led=named) or citation.doubt
+        if named and doubt != DENIED and _is_foreign(text, citation):
             doubt = FOREIGN
         last = citation._replace(doubt=doubt)
         yield last
@@ -292,10 +365,15 @@ def _doubted(text: str, citations: Iterable[Citation]) -> Iterator[Citation]:
 def _is_foreign(text: str, citation: Citation) -> bool:
     """Return whether a name beside an ADR says whose it is: "Globex ADR-003", "(acme ADR-003)", "ADR-003 of Globex"."""
     behind = _NAME_BEHIND.match(text, citation.end)
-    if behind and behind["name"].lower() not in MONTHS:
+    name = str(behind["name"] or behind["in"]).lower() if behind else ""
+    if behind and name not in MONTHS and (behind["name"] or not (leads(name) or name in _OWN)):
         return True
-    before = text[max(0, citation.start - _WINDOW) : citation.start]
+    before = nfkc(text[max(0, citation.start - _WINDOW) : citation.start])
+    if (said := _NAME_LEADING.search(before)) and not (leads(said["name"]) or said["name"].lower() in _OWN):
+        return True
     found = _NAME_BEFORE.search(before)
+    if found and found["name"].lower() in _OTHERS_OWN:
+        return True
     if not found or leads(found["name"]) or _IDENTIFIER.fullmatch(found["name"]):
         return False
     lead = before[: found.start()].rstrip(" \n*_#>-")

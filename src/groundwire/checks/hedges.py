@@ -95,8 +95,8 @@ _SPEAKERS: Final = re.compile(
 _CODE: Final = re.compile(r"[_(){}\[\]=<>$\\/|&+*#@\d]|[a-z][A-Z]|--|\w[.:]\w")
 
 
-def reported(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where a sentence of the text reports words: quotations that are introduced, and code.
+def reported(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Yield where a sentence of the text quotes, and whether it reports those words: introduced quotations, and code.
 
     Words in a quotation that nothing introduces are the speaker's: We "probably" use it. So are those in a code span
     in the place of the sentence's own: I `think` we use it. A whole clause in quotation marks, beside a word for who
@@ -110,13 +110,10 @@ def reported(text: str) -> Iterator[tuple[int, int]]:
         as_code = found["code"] and (_CODE.search(found["code"]) or _DETERMINED.search(before))
         spoken = _SAID.search(found[0]) and _SPEAKERS.search(before + after)
         asked = found[0][-2] == "?" and (before.strip(" *_-") or after.strip(" *_.,"))
-        if (
-            as_code
-            or (" " in found[0] and (spoken or asked))
-            or _INTRODUCED.search(before)
-            or _FOLLOWED.match(after)
-        ):
-            yield start, end
+        told = as_code or _INTRODUCED.search(before) or _FOLLOWED.match(after)
+        clause = " " in found[0]
+        if told or clause:
+            yield start, end, bool(told or spoken or asked)
 
 
 _CAPITALS: Final = re.compile(r"[A-Z][\w']*(?:[\s-][A-Z][\w']*)*")
@@ -332,7 +329,7 @@ class HedgeDetector:
                 lambda word: "".join(
                     char if char.isascii() else normalize("NFD", char)[0] for char in word[0]
                 ),
-                _MARKS.sub("\u200b", text).translate(_LOOKS),
+                _MARKS.sub("\u200b", _ACUTE.sub("'\u200b", text)).translate(_LOOKS),
             )
             if len(ways) == 1 and not self._added and not may_begin(plain(without_markup(bare))):
                 return []  # saves the map of positions, which costs most in other scripts
@@ -349,9 +346,12 @@ class HedgeDetector:
             spans = list(reported(shown)) if matches else []
             for category, action, first, last in matches:
                 start, end = reading.span(first, last)
-                before = bisect_right(spans, (first, last)) - 1
-                silent = (before >= 0 and last <= spans[before][1]) or is_name(shown, first, last)
-                done = HedgeAction.CONTINUE if silent else action
+                before = bisect_right(spans, (first, last, True)) - 1
+                quoted = before >= 0 and last <= spans[before][1]
+                silent = (quoted and spans[before][2]) or is_name(shown, first, last)
+                # a clause in quotation marks may be another's words: it is seen by a person
+                done = HedgeAction.REVIEW if quoted and action is HedgeAction.BLOCK else action
+                done = HedgeAction.CONTINUE if silent else done
                 words = " ".join(visible(text[start:end], split=split).split())
                 found.append((Hedge(text[start:end], category, done, start, end), words))
         kept: list[tuple[Hedge, str]] = []
@@ -391,6 +391,8 @@ def built_in(text: str) -> Iterator[_Match]:
 
 _MARKS: Final = re.compile("[\u0300-\u036f\u20d0-\u20f0]")
 """Marks that letters carry one by one: "m\\u0301aybe" reads as the word without them."""
+_ACUTE: Final = re.compile("(?<=n) \u0301(?=t\\b)")
+"""The apostrophe of "don\u00b4t" as NFKC writes it."""
 _LOOKS: Final = str.maketrans(
     "\u0410\u0412\u0415\u0406\u0408\u041a\u041c\u041d\u041e\u0420\u0405\u0421\u0422\u0423\u0425\u0430\u0432\u0435\u0456\u0458\u043a"
     "\u043c\u043d\u043e\u0440\u0455\u0441\u0442\u0443\u0445\u0501\u04bb\u0391\u0392\u0395\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4"

@@ -12,10 +12,13 @@ from itertools import dropwhile
 from typing import Final
 
 from groundwire.text.lists import words_in
+from groundwire.text.normalise import nfkc
 from groundwire.text.stems import stem, words_of
 
 DENIED: Final = "denied or set against"
 """Why such a citation gives no credit."""
+UNLED: Final = "no word leads to it"
+"""Why an ADR that a text names without resting on it gives no credit."""
 
 
 def _stems(words: str) -> frozenset[str]:
@@ -39,15 +42,15 @@ _SAYS: Final = _stems(
     "say said state mention document describe cover contain list specify discuss find found record define decide "
     "support back follow match comply conform agree reflect implement apply adopt accept approve base basis rest "
     "ground rely write wrote written exist hold held stand stood trace evidence lay set prove confirm applies "
-    "complies relies seen heard trust heed obey use take took"
+    "complies relies seen heard trust heed obey use take took read know consult open understand"
 )
-_PASSED: Final = _LIGHT | _NOUNS | {"to"}
+_PASSED: Final = _LIGHT | _NOUNS | {"to", "be", "about", "something", "anything"}
 _NOT: Final = words_in(__package__, "not")
 # Prepositions may be between: "contrary to what is said in".
 _AGAINST: Final = _stems(
     "unlike contrary contrast spite versus vs contradict oppose conflict differ deviate depart disagree instead "
     "rather regardless irrespective odds prior violate breach defiance disregard except compared opposed false untrue "
-    "wrong incorrect forget"
+    "wrong incorrect forget away hell tired sick fed bored stop quit cease universe dream fantasy joke"
 )
 # None may: "superseded by ADR-003" rests on it, "supersedes ADR-003" does not.
 _DIRECTLY_AGAINST: Final = _stems(
@@ -55,8 +58,15 @@ _DIRECTLY_AGAINST: Final = _stems(
     "deprecate revoke withdraw repeal reject retract override overrule ignore bypass bypasses predate whatever "
     "although though once break broke broken flout defy defies distrust dispute doubt infringe circumvent sidestep "
     "evade undermine undo undid reverse dismiss skip challenge supposed supposedly alleged allegedly hypothetical "
-    "so-called made-up would-be"
+    "so-called made-up would-be over ditch drop scrap abandon leave left quit screw damn hate mock whereas while"
 )
+# What is still to be written: "Open: write ADR-003".
+_TO_WRITE: Final = words_of("write create propose prepare finish author submit")
+_WRITING: Final = [[word] for word in sorted(_TO_WRITE)]
+_OPEN: Final = words_of("open todo next planned pending draft proposal idea backlog missing wanted")
+_FORBIDS: Final = _stems("forbid forbids prohibit ban disallow outlaw exclude veto")
+_DEMANDS: Final = _stems("demand require want ask say prescribe mandate call forbid expect")
+
 # "against" alone is none: a design is checked against a decision.
 _ONLY_BEHIND: Final = {
     "against": _stems("go goes went vote voted decide decided argue argued run ran act acted stand stood"),
@@ -67,21 +77,33 @@ _VOID: Final = _stems(
     "superseded replaced deprecated revoked withdrawn repealed rejected retracted overruled reverted retired "
     "abandoned obsolete outdated void missing wrong false incorrect draft proposed pending unwritten fictional gone "
     "invalid nonexistent dead lost unknown unrelated irrelevant inapplicable fake bogus imaginary invented myth hoax "
-    "joke fiction"
+    "joke fiction stale expired damned cursed ignored overridden unread"
 )
-_COUNTERS: Final = _stems("contradict disagree conflict notwithstanding aside predate omit ignore")
+_COUNTERS: Final = _stems(
+    "contradict disagree conflict notwithstanding aside predate omit ignore typo else mistake talk lost "
+    "fail expired suck"
+)
 _YET: Final = words_of("yet remains remain")
 _OTHERWISE: Final = _stems("otherwise opposite nothing contrary differently")
 _SUBJECTS: Final = words_of("this that these those it there")  # behind a citation: of a clause of their own
 _RELATIVE: Final = words_of("which that who now since")
 
 
+_WEAK: Final = words_of("about to for from over than beyond past around without like")
+_BEFORE_WEAK: Final = words_of(
+    "thanks due owing according refer refers back up down link links linked point points adheres adhere adherence "
+    "conforms pursuant respect note notes based derived taken comes follows"
+)
+"""Prepositions that lead to a citation only behind some words: "thanks to", "as opposed to" hardly."""
 _LEADING: Final = words_in(__package__, "leading")
 _LEADING_STEMS: Final = _SAYS | _AGAINST | _DIRECTLY_AGAINST | _VOID | _COUNTERS
 
 
-def denied(text: str, start: int, end: int) -> bool:
-    """Return whether a text denies what it cites, or sets itself against it."""
+def denied(text: str, start: int, end: int, *, led: bool = False) -> str:
+    """Return `DENIED` where a text denies what it cites, or sets itself against it; else an empty text.
+
+    With `led` also `UNLED`, where no word leads to the citation: "we outgrew ADR-003", "nobody cares about ADR-003".
+    """
     reach = _WINDOW  # blanks push no word out of it
     while reach < min(start, _FAR) and _blank(text[start - reach : start]):
         reach *= 2
@@ -91,8 +113,20 @@ def denied(text: str, start: int, end: int) -> bool:
         width *= 2
     behind = [*dropwhile(_MARKS.__contains__, _words(text[end : end + width]))]
     if not (before or behind) and max(start, len(text) - end) >= _FAR:
+        return DENIED
+    if _is_denied(before, behind):
+        return DENIED
+    apart = text[max(0, start - 2) : start].isspace()
+    return UNLED if led and not apart and not _is_led(before, behind) else ""
+
+
+def _is_denied(before: Sequence[str], behind: Sequence[str]) -> bool:
+    if _leads_against(before) or before[:1] in _WRITING or (behind[:1] == ["?"] and len(behind) > 1):
         return True
-    if _leads_against(before):
+    said = stem(behind[0]) if behind else ""
+    if said in _FORBIDS and (before or any(word in ".!?;" for word in behind[:-1])):
+        return True  # "we use it, which ADR-003 forbids"
+    if before[:1] == ["where"] and said in _DEMANDS:
         return True
     if behind[:1] in ([","], ["("]):
         return len(behind) > 1 and (
@@ -100,6 +134,15 @@ def denied(text: str, start: int, end: int) -> bool:
         )
     # "had it been accepted"
     return before[:1] not in _GOVERNED and (behind[:1] == ["been"] or _is_denial(behind))
+
+
+def _is_led(before: Sequence[str], behind: Sequence[str]) -> bool:
+    word, earlier = [*before, "", ""][:2]
+    if not earlier.isalpha() and stem("".join(behind[:1])) in _SAYS:
+        return True  # "perhaps ADR-003 says more"
+    if word in _WEAK:
+        return not earlier.isalpha() or leads(earlier) or earlier in _BEFORE_WEAK
+    return not word.isalpha() or word in _ONLY_BEHIND or leads(word)
 
 
 def leads(word: str) -> bool:
@@ -121,7 +164,7 @@ def _blank(text: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    return [word.lower().replace("\u2019", "'") for word in _WORD.findall(text)]
+    return [word.lower().replace("\u2019", "'") for word in _WORD.findall(nfkc(text))]
 
 
 def _negates(word: str) -> bool:
@@ -134,7 +177,7 @@ def _leads_against(words: Sequence[str]) -> bool:
         if word in _ONLY_BEHIND:
             return stem(earlier) in _ONLY_BEHIND[word]
         if word in _BOUNDARY or not word[0].isalpha():
-            return False
+            return word in {":", ")", "]"} and earlier in _OPEN
         if _negates(word) or stem(word) in _AGAINST:
             return True
         if direct and (stem(word) in _DIRECTLY_AGAINST or stem(word) in _VOID):

@@ -55,7 +55,7 @@ from groundwire.text.visible import hidden
 
 AI_SYNTHESIS: Final = "ai_synthesis"
 
-_citations = CitationDetector()
+_citations = lru_cache(maxsize=64)(CitationDetector)
 
 
 @immutable
@@ -90,7 +90,7 @@ UNREAD: Final = ClaimReading((), (), HedgeAction.CONTINUE, ())
 
 def read_claim(content: str, policy: Policy) -> ClaimReading:
     hedges, result = _detector(policy.hedges.block, policy.hedges.review, policy.hedges.lexicon).read(content)
-    citations = _citations.detect(content)
+    citations = _citations(policy.trackers).detect(content)
     concealed = hidden(content)
     if not hedges and not citations and not concealed:
         return UNREAD

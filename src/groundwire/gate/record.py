@@ -302,6 +302,8 @@ def claim_of(decision: Decision) -> Claim:
         return claim
     found = CitationDetector().detect(claim.content)  # a long citation is cut in the decision
     at = [each.source_id for each in found if (each.type, each.start) == (primary.type, primary.start)]
+    if primary.type == "ticket":  # which texts are tickets, the policy says
+        at = [primary.value]
     if not at or claim.source_id != at[0][:MAX_SOURCE_ID]:
         return claim
     if fingerprint(claim) == decision.fingerprint:

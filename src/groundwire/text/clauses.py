@@ -36,6 +36,7 @@ _BETWEEN: Final = ADVERBS | {"no"}
 _OPENERS: Final = frozenset((*_DETERMINERS, *_PREPOSITIONS, *_SUBJECTS, *_PRONOUNS, *ADVERBS))
 _NO_SUBJECT: Final = frozenset((*_DETERMINERS, *_PREPOSITIONS, *_PRONOUNS, *_JOINING))
 _NO_VERB_BEFORE: Final = AUXILIARIES | {"of", "which", "who", "that"}
+_PLAIN_VERBS: Final = words_of("become begin belong come get go keep live sit take")  # hardly ever nouns
 _ROLES: Final = {word: number for number, word in enumerate(_PREPOSITIONS, start=8)}
 _TURNING: Final = _DETERMINERS | _ROLES.keys()  # from which words on the role may be another one
 
@@ -90,9 +91,17 @@ def forms_of(verb: str) -> list[str]:
 
 
 def read_clause(
-    tokens: Sequence[str], first: int, names: Collection[str], states: Collection[int] = ()
+    tokens: Sequence[str],
+    first: int,
+    names: Collection[str],
+    states: Collection[int] = (),
+    *,
+    behind: int = 0,
+    verb: int = 0,
 ) -> Clause:
-    verb = _verb_place(tokens[:first], names)
+    """Read a clause; its verb is at `verb` where that is known, else looked for from the place `behind` on."""
+    if not verb and (found := _verb_place(tokens[behind:first], names)):
+        verb = behind + found
     roles: list[int] = []
     role: int = WordRole.SUBJECT
     turns = [place for place, token in enumerate(tokens) if token in _TURNING]
@@ -183,7 +192,9 @@ def _is_verb(tokens: Sequence[str], place: int, names: Collection[str]) -> bool:
         return False
     if before in _SUBJECTS:
         return True
-    if follower in _NO_VERB_BEFORE:
+    if token in _PLAIN_VERBS and _is_third_person(before):
+        return True  # "feature flags come from"
+    if follower in _NO_VERB_BEFORE or follower in _PLAIN_VERBS:
         return False
     past, third_person = is_past(token), _is_third_person(token)
     if before in CARDINALS or not before.isalpha():

@@ -90,7 +90,7 @@ _AFFIX: Final = re.compile(
     r"|non(?!e$|etheless|ce|sens)[a-z-]{3,}$"
     r"|(?!regard|neverthe|nonethe|wire|harm|blame)[a-z]{3,}less(?:ly|ness)?$"
 )
-_JOINED: Final = re.compile(r"[-_/]")
+_JOINED: Final = re.compile(r"[-/]")
 _PREFIXES: Final = ("dis", "non-", "non", "un", *_PLAIN)
 
 
@@ -107,7 +107,10 @@ def negations(tokens: Sequence[str]) -> list[str]:
         if negated := _of_token(token):
             found += negated
         elif denies(tokens, place):
-            found.append(FULL)
+            if token in _BEFORE_TO and place and _of_token(tokens[place - 1]) == (FULL,):
+                found.pop()  # "do not forget to lock it", "never fails to lock"
+            else:
+                found.append(FULL)
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Final, NamedTuple
 from unicodedata import category
 
@@ -71,6 +72,7 @@ _HEAD: Final = re.compile(
 )
 _HEAD_LENGTH: Final = 64  # characters before the digits that are read: the expression is quadratic
 _THOUSANDS: Final = re.compile(r"(?<=\d)[,_](?=\d{3}(?!\d))")
+_PLAIN: Final = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
 _RUN: Final = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)*")
 _LEADING_ZEROS: Final = re.compile(r"^0+(?=\d)")
 
@@ -153,6 +155,10 @@ def _number(words: Sequence[str], place: int) -> _Number | None:
     elif _DIGIT.search(word):
         member, value, attached = _digits(word)
         units += attached
+        scale = SCALES.get(words[place + 1], 0) if place + 1 < len(words) else 0
+        if scale >= 1000 and _PLAIN.fullmatch(member):  # "$5 million", "1.5 billion"
+            member = value = format((Decimal(member) * scale).normalize(), "f")
+            return _with_next(words, _Number(member, value, units, place + 2))
     else:
         return None
     if place and words[place - 1] in _CODES:

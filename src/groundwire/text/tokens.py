@@ -36,6 +36,7 @@ _FOLDED: Final = {
 _POWER: Final = re.compile(
     "(?=[\u2070\u00b9\u00b2\u00b3\u2074-\u207b])(?<![\u2070\u00b9\u00b2\u00b3\u2074-\u207b])"
 )
+_ACUTE: Final = re.compile("(?<=n) \u0301(?=t\\b)")  # an accent for an apostrophe, as NFKC writes it
 _FRACTION: Final = re.compile(r"(?<=\d)(?=[\u00bc-\u00be\u2150-\u215f\u2189])")
 
 # Edge punctuation that belongs to what follows: a sign, a decimal point, a "not".
@@ -61,7 +62,7 @@ def tokenize_visible(shown: str) -> list[str]:
     if shown.isascii():
         folded = shown.lower()
     else:
-        spaced = _FRACTION.sub(" ", _POWER.sub("^", shown.translate(_FOLDED)))
+        spaced = _FRACTION.sub(" ", _POWER.sub("^", _ACUTE.sub("'", shown.translate(_FOLDED))))
         folded = nfkc(nfkc(spaced).lower()).translate(_FOLDED)
     return [token for word in folded.split() if (token := word if word.isalnum() else _strip(word))]
 

@@ -21,8 +21,9 @@ from groundwire.arguments import takes
 from groundwire.checks.citations import Citation
 from groundwire.errors import UsageError
 from groundwire.keys.attestation import not_toml
-from groundwire.verify.local import AdrFolder, GitRepository, find_repository
+from groundwire.verify.local import AdrFolder, DecisionLog, GitRepository, find_repository
 from groundwire.verify.pacing import NotAskedError, Pacer
+from groundwire.verify.resolvers import JSON, RESOLVERS, judged, url_of
 from groundwire.verify.results import (
     BUDGET,
     CitationCache,
@@ -51,10 +52,11 @@ class Sources:
     adr_dir: Path | None = None
     repo: Path | None = None
     tracker: IssueTracker | None = None
+    decision_log: Path | None = None
 
 
 DEFAULT_TENANT = "*"
-NETWORK = frozenset({"url", "issue"})
+NETWORK = frozenset({"url", "issue", "doi", "arxiv", "pmid", "rfc", "cve", "ticket"})
 PATIENCE = 30.0  # seconds that a batch waits for its turn at busy hosts
 _GRACE = 0.5  # seconds beyond its budget after which a tracker is cancelled
 
@@ -70,7 +72,7 @@ class _Task(NamedTuple):
     tenant: str
     key: str
     kind: str
-    value: str
+    value: str  # a number for a tracker, else a URL
     tracker: IssueTracker | None
 
 
@@ -118,14 +120,22 @@ class CitationVerifier:
         if sources.repo and sources.repo not in self._repositories:
             self._repositories[sources.repo] = GitRepository(sources.repo, clock=self._clock)
         folder, repo = self._folders.get(sources.adr_dir), self._repositories.get(sources.repo)
-        answers = await asyncio.gather(
+        log = DecisionLog(sources.decision_log, clock=self._clock) if sources.decision_log else None
+        filed, commits, logged = await asyncio.gather(
             self._check_local("adr", adr, folder, want_text=want_text),
             self._check_local("commit", commit, repo, want_text=want_text),
+            self._check_local("adr", adr if log else [], log, want_text=want_text),
         )
-        return answers[0] | answers[1]
+        found = {label: check for label, check in logged.items() if check.valid or not folder}
+        return filed | {label: check for label, check in found.items() if not filed[label].valid} | commits
 
     async def _check_local(
-        self, kind: str, values: list[str], source: AdrFolder | GitRepository | None, *, want_text: bool
+        self,
+        kind: str,
+        values: list[str],
+        source: AdrFolder | DecisionLog | GitRepository | None,
+        *,
+        want_text: bool,
     ) -> dict[str, CitationCheck]:
         if not values:
             return {}
@@ -210,16 +220,22 @@ class CitationVerifier:
         tasks: dict[tuple[str, str], _Task] = {}
         for tenant, citation in requests:
             at = (tenant, citation.label)
-            tracker = self._of(tenant).tracker if citation.type == "issue" else None
+            url = (
+                url_of(citation, self._urls.resolvers if self._urls else RESOLVERS)
+                if citation.type in NETWORK
+                else ""
+            )
+            tracker = self._of(tenant).tracker if not url else None
             if citation.type not in NETWORK or at in answers or at in tasks:
                 continue
             if not self._network:
                 answers[at] = self._unknown("network disabled")
-            elif citation.type == "issue" and tracker is None:
+            elif not url and tracker is None:
                 answers[at] = self._unknown("issue tracker not configured")
             else:
-                key = cache_key(citation.type, tracker.identity if tracker else "", citation.value)
-                tasks[at] = _Task(tenant, key, citation.type, citation.value, tracker)
+                value = url or citation.value
+                key = cache_key(citation.type, tracker.identity if tracker else "", value)
+                tasks[at] = _Task(tenant, key, citation.type, value, tracker)
         return answers, tasks
 
     async def _ask(self, task: _Task, budget: float, deadline: float, *, want_text: bool) -> CitationCheck:
@@ -231,9 +247,15 @@ class CitationVerifier:
                     from groundwire.verify.url import UrlChecker  # noqa: PLC0415 - see the imports
 
                     self._urls = UrlChecker(pacer=self._pacer, clock=self._clock, monotonic=self._monotonic)
+                body = task.kind in JSON
                 check = await self._urls.check(
-                    task.value, budget=budget, deadline=deadline, want_text=want_text, tenant=task.tenant
+                    task.value,
+                    budget=budget,
+                    deadline=deadline,
+                    want_text=want_text or body,
+                    tenant=task.tenant,
                 )
+                check = judged(task.kind, check) if body else check
             else:
                 host = task.tracker.host
                 async with self._pacer.visit(host, deadline, tenant=task.tenant) as visit:
@@ -315,6 +337,7 @@ class _Tracker(_SourcesSection):
 
 class _TenantSources(_SourcesSection):
     adr_dir: Path | None = None
+    decision_log: Path | None = None
     repo: Path | None = None
     tracker: _Tracker | None = None
 
@@ -326,11 +349,13 @@ class _SourcesFile(_SourcesSection):
 def load_sources(settings: Settings) -> dict[str, Sources]:
     """Return the sources of each tenant; `*` serves those that are not named.
 
-    The file (`GROUNDWIRE_TENANTS_FILE`) has a table `[tenants."<id>"]` with `adr_dir`, `repo` and
-    `tracker = {kind, url, project, token_env}`; `GROUNDWIRE_ADR_DIR` and `GROUNDWIRE_REPO` serve the others.
+    The file (`GROUNDWIRE_TENANTS_FILE`) has a table `[tenants."<id>"]` with `adr_dir`, `decision_log`, `repo` and
+    `tracker = {kind, url, project, token_env}`; `GROUNDWIRE_ADR_DIR`, `GROUNDWIRE_DECISION_LOG` and `GROUNDWIRE_REPO`
+    serve the others.
     Raises: UsageError, which names the key that is wrong.
     """
-    sources = {DEFAULT_TENANT: Sources(adr_dir=settings.adr_dir, repo=settings.repo)}
+    own = Sources(adr_dir=settings.adr_dir, repo=settings.repo, decision_log=settings.decision_log)
+    sources = {DEFAULT_TENANT: own}
     path = settings.tenants_file
     if path is None:
         return sources
@@ -360,5 +385,5 @@ def load_sources(settings: Settings) -> dict[str, Sources]:
                 tracker = kind(named.url, named.project, token)
             except (ValueError, InvalidURL) as exc:
                 raise UsageError(f"{where}: {exc}") from None
-        sources[tenant] = Sources(section.adr_dir, section.repo, tracker)
+        sources[tenant] = Sources(section.adr_dir, section.repo, tracker, section.decision_log)
     return sources

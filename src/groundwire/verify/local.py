@@ -1,7 +1,8 @@
-"""Checks that an ADR exists as a file (S0-67, C-17), and a commit in a repository (S0-66, S0-73, S0-77, C-16).
+"""Checks that an ADR exists as a file (S0-67, C-17) or in a log, and a commit in a repository (S0-66, S0-73, C-16).
 
 One `git cat-file --batch-check` serves a whole batch. The ids go to its standard input after a strict check, so
-none can be an option or a revision expression; a hostile repository can neither run a program nor reach the network.
+none can be an option or a revision expression; a hostile repository can neither run a program nor reach the network
+(S0-77).
 """
 
 import asyncio
@@ -76,7 +77,7 @@ class AdrFolder:
         checks = {}
         for number in wanted:
             state, detail = CitationState.NOT_FOUND, "ADR not found"
-            if _canonical(number) in listing:
+            if _files(listing, number):
                 status = statuses.get(number)
                 state = CitationState.VERIFIED
                 detail = "ADR file exists" + f", status: {status}" * bool(status)
@@ -87,6 +88,15 @@ class AdrFolder:
 def _canonical(number: str) -> str | None:
     """Return the digits without leading zeros; text, because an int of hostile length is slow or refused."""
     return (number.lstrip("0") or "0") if number.isdigit() else None
+
+
+def _files(listing: _Listing, cited: str) -> list[Path]:
+    """Return the files of a number, or that of a name, `0003-postgres.md`."""
+    if cited.isdigit():
+        return listing.get(_canonical(cited) or "", [])
+    leading = re.match(r"[0-9]{1,4}(?=[-_])", cited)
+    named = listing.get(_canonical(leading[0]) or "", []) if leading else []
+    return [path for path in named if path.name.lower() == cited.lower()]
 
 
 def _list(folder: Path) -> _Listing:
@@ -111,7 +121,7 @@ def _records(
     texts: dict[str, str] = {}
     statuses: dict[str, str] = {}
     for number in numbers:
-        paths = listing.get(_canonical(number) or "", [])
+        paths = _files(listing, number)
         if want_text and paths:
             texts[number] = _read(paths, MAX_TEXT)
         with contextlib.suppress(OSError):  # a record that cannot be read exists all the same
@@ -136,6 +146,70 @@ def _read(paths: list[Path], room: int) -> str:
             texts.append(file.read(room))
         room -= len(texts[-1]) + 1
     return "\n".join(texts)
+
+
+_ENTRY = re.compile(r"^(?:#{1,6}[ \t]+(?P<heading>.+)|\W{0,6}(?P<day>\d{4}-\d\d-\d\d).*)$", re.MULTILINE)
+_ENTRY_NUMBER = re.compile(
+    r"(?:ADR[- #]?|decision[ #]*)?0*(?P<number>[0-9]{1,4})(?=[\s.:)\u2013-])", re.IGNORECASE
+)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_MAX_LOG = 1_048_576  # characters of a decision log that are read
+
+
+class DecisionLog:
+    """Decisions in one file, each under a heading or a date: `## ADR-3: Use Redis`, `[2025-04-01 20:22] - Use Redis`.
+
+    An entry is cited by its number, as an ADR, or by its heading's anchor or day behind the file's name.
+    """
+
+    def __init__(self, path: Path, *, clock: Clock = utc_now) -> None:
+        self._path = path
+        self._clock = clock
+
+    async def check(self, cited: Iterable[str], *, want_text: bool = False) -> dict[str, CitationCheck]:
+        wanted = list(dict.fromkeys(cited))
+        try:
+            async with asyncio.timeout(_TIMEOUT):
+                entries = await asyncio.to_thread(self._read)
+        except TimeoutError:
+            return all_unknown(wanted, f"timeout after {_TIMEOUT:g} s", self._clock())
+        except OSError:
+            return all_unknown(wanted, "decision log not readable", self._clock())
+        checks = {}
+        for one in wanted:
+            name, _, entry = one.lower().rpartition("#")
+            found = (
+                []
+                if name not in {"", self._path.name.lower()}
+                else entries.get(_canonical(entry) or entry, [])
+            )
+            state, detail = CitationState.NOT_FOUND, "Decision not found"
+            if found:
+                status = status_of(found[0][:_HEAD])
+                state, detail = (
+                    CitationState.VERIFIED,
+                    "Decision logged" + f", status: {status}" * bool(status),
+                )
+            text = "\n".join(found) if want_text and found else None
+            checks[one] = CitationCheck(state, detail, self._clock(), text)
+        return checks
+
+    def _read(self) -> dict[str, list[str]]:
+        """Return the texts of the entries by number, anchor and day."""
+        with self._path.open(encoding="utf-8", errors="replace") as file:
+            text = file.read(_MAX_LOG)
+        marks = list(_ENTRY.finditer(text))
+        entries: dict[str, list[str]] = {}
+        for mark, end in zip(marks, [*(one.start() for one in marks[1:]), len(text)], strict=True):
+            heading = (mark["heading"] or "").strip()
+            keys = {day[0] for day in _DAY.finditer(mark[0])}
+            if heading:
+                keys.add("".join(re.findall(r"[\w -]", heading.lower())).replace(" ", "-"))
+                number = _ENTRY_NUMBER.match(heading)
+                keys.update([_canonical(number["number"]) or ""] if number else [])
+            for key in keys:
+                entries.setdefault(key, []).append(text[mark.start() : end])
+        return entries
 
 
 _SHA = re.compile(r"[0-9a-f]{7,40}")

@@ -25,6 +25,7 @@ import httpx
 from httpcore import SOCKET_OPTION
 
 from groundwire.verify.pacing import NotAskedError, Pacer, PacingLimits
+from groundwire.verify.resolvers import RESOLVERS, load_resolvers
 from groundwire.verify.results import BUDGET, CitationCheck, CitationState, Clock, utc_now
 from groundwire.verify.ssrf import AddressGuard, BlockedAddressError, is_disguised
 
@@ -119,19 +120,21 @@ class _NetworkBudget:
 
 
 class UrlChecker:
-    """Requests cited URLs. Belongs to one event loop."""
+    """Requests cited URLs. Belongs to one event loop. `resolvers` say what to ask about DOIs and the like."""
 
     def __init__(
         self,
         guard: AddressGuard | None = None,
         *,
         redirect_hosts: Iterable[str] = (),
+        resolvers: Mapping[str, str] = RESOLVERS,
         transport: httpx.AsyncBaseTransport | None = None,
         pacer: Pacer | None = None,
         clock: Clock = utc_now,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._guard = guard or AddressGuard()
+        self.resolvers = resolvers
         self._redirect_hosts = tuple(host.lower() for host in redirect_hosts)
         self._transport = transport or GuardedTransport(self._guard)
         self._pacer = pacer or Pacer()
@@ -141,7 +144,8 @@ class UrlChecker:
     @classmethod
     def of(cls, settings: Settings, *, pacer: Pacer | None = None, clock: Clock = utc_now) -> Self:
         guard = AddressGuard(settings.networks, ports=settings.ports)
-        return cls(guard, redirect_hosts=settings.redirecting, pacer=pacer, clock=clock)
+        resolvers = load_resolvers(settings)
+        return cls(guard, redirect_hosts=settings.redirecting, resolvers=resolvers, pacer=pacer, clock=clock)
 
     async def check(
         self,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.citations import FOREIGN, UNNAMED, UNSHOWN, Citation, CitationDetector
-from groundwire.checks.reliance import DENIED, denied
+from groundwire.checks.reliance import DENIED, UNLED, denied
 from groundwire.text.page import unseen
 from groundwire.text.visible import visible
 from tests.unit.checks.tables import differing, failing
@@ -102,6 +102,29 @@ def test_a_url_ends_where_the_sentence_takes_over_and_holds_no_other_citation():
     assert [path for path in paths if labels(f"https://x.io/{path}") != [f"url:https://x.io/{path}"]] == []
 
 
+def test_works_standards_flaws_files_log_entries_and_tickets_are_citations():
+    detector = CitationDetector(["PLAT=https://t.example/browse/{key}"])
+    cases = {
+        "See doi:10.1000/XYZ-1.": "doi:10.1000/xyz-1", "(10.1000/182)": "doi:10.1000/182",
+        "per arXiv:2401.01234v2": "arxiv:2401.01234v2", "PMID: 123": "pmid:123", "as RFC 7231 says": "rfc:7231",
+        "cve-2021-44228 is closed": "cve:CVE-2021-44228", "Fixed in acme/api#12.": "issue:acme/api#12",
+        "docs/adr/0003-postgres.md": "adr:0003-postgres.md", "see decisionLog.md#use-oak": "adr:decisionLog.md#use-oak",
+        "decision-log.md (2025-04-01)": "adr:decision-log.md#2025-04-01", "PLAT-12 asks": "ticket:PLAT-12",
+    }  # fmt: skip
+    found = {text: [one.label for one in detector.detect(text)] for text in cases}
+    assert found == {text: [label] for text, label in cases.items()}
+    [ticket] = detector.detect("PLAT-12 asks")
+    assert ticket.url == "https://t.example/browse/PLAT-12"
+    # other words are none, nor are tickets of a project that no policy names
+    others = [
+        "10.5 GB of 10.1000", "10.10.10.10/24", "RFC-12x", "X-PLAT-12", "PLAT-12a", "PMIDs", "0003-postgres.md",
+        "src/main.py#12a", "CVE-21-1", "decisionLog.md", "QA-12",
+    ]  # fmt: skip
+    assert [text for text in others if detector.detect(text)] == []
+    assert labels("PLAT-12 asks") == []
+    assert doubts("It is not in RFC 7231.") == {"rfc:7231": DENIED}
+
+
 def test_citations_come_in_text_order_with_their_names():
     # citations come in text order and the summary has all four types
     text = "ADR-003 (see https://e.com, #12)"
@@ -185,6 +208,14 @@ def test_a_citation_gives_credit_only_where_the_claim_rests_on_it():
             "Neither ADR-8 nor ADR-7 mentions invoices.", "ADR-7 doesn\u2019t mention invoices.",
             "ADR-7 says nothing about invoices.", "By ADR-7, which was rejected, invoices go by post.",
             "ADR-7 does not exist.", "ADR-7 has yet to be written.",
+            "We moved away from ADR-7 to fax.", "Fax won over ADR-7.", "ADR-7 be damned, we fax.",
+            "I did not read ADR-7.",
+            "ADR-7 forbids fax. We fax.", "We fax, which ADR-7 prohibits.", "We fax where ADR-7 demands the post.",
+            "Fun fact: ADR-7 has a typo.", "ADR-7 is about something else.", "ADR-7? We fax.",
+        ]),
+        "still to be written": (DENIED, ["Open: ADR-7", "TODO: write ADR-7", "We have to write ADR-7."]),
+        "led to by no word": (UNLED, [
+            "We outgrew ADR-7.", "Nobody cares about ADR-7, we fax.", "We prefer fax to ADR-7.",
         ]),
         "what a reader does not see hides no denial": (DENIED, [
             "Un<b>like</b> ADR-7, it ends.", "Unlike" + " \u200b" * 900 + "ADR-7, it ends.",
@@ -211,6 +242,7 @@ def test_a_citation_gives_credit_only_where_the_claim_rests_on_it():
             "It goes by post. <b style='color:rgba(1, 2, 3, 0)'>per ADR-7</b>", "It goes by post. <?x per ADR-7?>",
             "It goes by post. <b style='/**/display:none'>per ADR-7</b>", "Post. <b style='color:whit\\65'>ADR-7</b>",
             "It goes by post.\n\n<div title='per ADR-7", "```per-ADR-7\nIt goes by post.\n```",
+            "It goes by post {# per ADR-7 #}", "It goes by post %%per ADR-7%%", "It goes by post /* per ADR-7 */",
             "<div hidden>\n\nIt goes by post, per ADR-7.\n\n</div>", "<del>It goes\n\nby post, per ADR-7.</del>",
         ]),
         "shown by Markdown or HTML": ("", [
@@ -227,13 +259,17 @@ def test_a_citation_gives_credit_only_where_the_claim_rests_on_it():
         "beside a name, perhaps of another project": (FOREIGN, [
             "Invoices go by post (acme ADR-7).", "Invoices go by post, see Globex ADR-7.",
             "Per Initech's ADR-7 invoices go by post.", "Invoices go by post, see ADR-7 of Globex.",
-            "Per the competitor's ADR-7 invoices go by post.", "As in a vendor\u2019s ADR-7, they go by post.",
+            "It goes by post, per ADR-7 (Initech).", "Per globex: ADR-7, it goes by post.",
+            "It goes by post, see their ADR-7.",
+            "Per Initech, ADR-7, it goes by post.", "Per the competitor's ADR-7 invoices go by post.",
+            "As in a vendor\u2019s ADR-7, they go by post.",
         ]),
         "beside a word that leads to it": ("", [
             "Invoices go by post (decision ADR-7).", "The team's ADR-7 asks for the post.",
             "It is ADR-7 that asks for the post.", "In ADR-7 of March the post was chosen.",
             "Invoices go by post. Perhaps ADR-7 says more.", "Our project's ADR-7 asks for the post.",
-            "Since today's ADR-7 it goes by post.",
+            "Since today's ADR-7 it goes by post.", "ADR-7 forbids fax.", "ADR-7 (accepted) chose the post.",
+            "Thanks to ADR-7 it goes by post.",
         ]),
         "in full-width letters": ("", ["Invoices go by post, per \uff21\uff24\uff32\uff0d\uff17."]),
         "no longer name": ("", ["ADR-7/ADR-4", "ADR-7.", "ADR-7: it ends", "ADR-7's"]),

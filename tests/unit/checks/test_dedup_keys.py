@@ -245,12 +245,12 @@ def test_another_process_makes_the_same_keys():
 
 def test_keys_are_pinned_under_their_scheme_which_thresholds_and_methods_change():
     # keys are pinned under their scheme
-    pins = ["17b3ae2c43cf5f4f", "525183a1ebe5db85"]
+    pins = ["4b1c1a64b9cb8863", "3a08b25c3baa84a0"]
     thresholds = Thresholds(9200, 8500)
-    assert scheme("minhash", thresholds) == "minhash-16x8-affine32-s1/words-2/signature-5/9200-8500"
-    assert scheme("partition", thresholds) == "partition-2/words-2/signature-5/9200-8500"
+    assert scheme("minhash", thresholds) == "minhash-16x8-affine32-s1/words-2/signature-6/9200-8500"
+    assert scheme("partition", thresholds) == "partition-2/words-2/signature-6/9200-8500"
     assert [
-        key_function(method, thresholds).of(read_form(PINNED)).stored[0].hex() for method in METHODS
+        key_function(method, thresholds).of(read_form(PINNED)).stored[-1].hex() for method in METHODS
     ] == pins
     # a changed threshold or method changes the scheme: How near a rejected claim must be is no part of it; lower
     # thresholds get more bands.

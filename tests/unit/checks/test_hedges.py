@@ -5,11 +5,15 @@ Requirements S0-78..S0-94, S0-96..S0-103, C-01, C-21..C-25.
 
 import re
 from itertools import pairwise, product
+from unicodedata import normalize
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from groundwire.checks.citations import CitationDetector
+from groundwire.checks.dedup.form import read_form
+from groundwire.checks.dedup.signature import signature
 from groundwire.checks.hedge_rules import RULES, HedgeTokens, edge
 from groundwire.checks.hedges import (
     LEXICONS,
@@ -23,6 +27,7 @@ from groundwire.checks.hedges import (
 from groundwire.gate.claim_case import read_claim
 from groundwire.policy import Policy
 from groundwire.text.normalise import normalise, tidy
+from groundwire.text.visible import hidden
 from tests.unit.checks.tables import ANY_TEXT, failing
 
 DETECTOR = HedgeDetector()
@@ -94,6 +99,21 @@ def test_characters_without_width_and_compatible_letters_hide_nothing():
     assert [
         (text, got) for text, words in cases if (got := DETECTOR.analyze(text).hedge_words) != words
     ] == []
+
+
+@given(st.lists(st.sampled_from([
+    "caf\u00e9", "I", "th\u00ednk", "\u0163hink", "maybe", "\ufb01nal", "per", "ADR-003", "don\u00b4t", "know",
+    "\uff21\uff24\uff32\uff0d\uff17", "5", "\u00b5g", "\u338f", "\u2167", "\u212b", "\uac00", "\u017fo", "\u2026",
+    "5\u2103", "\uff4d\uff41\uff59", "not", "n\u00ba", "\u2011", "\u1e9e",
+]), max_size=8))  # fmt: skip
+def test_the_normal_forms_of_unicode_get_one_reading(words):
+    """But for powers, fractions and the trade mark, which NFKC writes as other digits and letters."""
+    readings = set()
+    for name in ("NFC", "NFD", "NFKC", "NFKD"):
+        text = normalize(name, " ".join(words))
+        cited = tuple((one.label, one.doubt) for one in CitationDetector().detect(text))
+        readings.add((outcome(text), cited, signature(read_form(text)), bool(hidden(text))))
+    assert len(readings) == 1
 
 
 def test_an_operators_words_are_literal_whole_words_and_make_nothing_milder():
@@ -389,6 +409,13 @@ def test_only_the_speakers_own_doubt_blocks_and_what_is_open_waits_for_review():
         ]),
         "the same, of the speaker's own doubt": (BLOCK, ["I `think` we use it.", '"Maybe" we use it.', 'I "think" so']),
         "letters that look like others or are drawn out": (BLOCK, ["M\u0430yb\u0435 so", "I th\u00ednk so"]),
+        "a clause in quotation marks that may be another's": (REVIEW, [
+            '"I don\'t remember that visit"', 'Keep the rows for now ("not sure if they stay").',
+        ]),
+        "a rough number that is all there is to the claim": (REVIEW, ["~6 MB", "Size: ~6 MB", "It has ~500 litres."]),
+        "a rounded number beside what is claimed": (CONTINUE, [
+            "The small model is ~6 MB.", "The bake took ~30 min.", "~60 frames drop at start.", "Adds ~10 lines to it.",
+        ]),
         "a shrug": (REVIEW, ["It ends on Monday \U0001f937"]),
         "digits for letters are missed, as documented": (CONTINUE, ["I th1nk so"]),
         "other words with these letters": (CONTINUE, ["M\u00e1y ch\u1ee7 ch\u1ea1y", "Henry III ruled"]),
@@ -412,6 +439,8 @@ def test_only_the_speakers_own_doubt_blocks_and_what_is_open_waits_for_review():
             "Every TODO has an owner.", "The TODO scanner runs at night.",
             "The placeholder text of the form is grey.", "Low-confidence rows are dropped.",
             "The permit is filed (not approved yet).", "Expected output: 5 loaves.",
+            "Second pass, low-confidence (0.25-0.5) rows.", "The lamp lights normally.", "Use speculative decoding.",
+            "Unsure which key fits → read the tag first", "The new lamp will look good.",
         ]),
         "parts of identifiers, other speakers, facts": (nothing, [
             "The AI thinks so", "might_be and is_maybe and i_think", "We are supposed to", "It couldn't end",

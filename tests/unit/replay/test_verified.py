@@ -474,7 +474,7 @@ async def test_decisions_of_an_earlier_engine_are_not_derived_but_a_replay_repor
     place.verifier = verifier(adr_folder(tmp_path / "own", ADR_003="# Redis"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("groundwire.gate.build.__version__", before)
-        patch.setattr("groundwire.checks.citations.denied", lambda *_: False)
+        patch.setattr("groundwire.checks.citations.denied", lambda *_, **__: False)
         await place.send(
             place.claim("kept", "Per ADR-003, sessions are in Redis"),
             place.claim("denied", "Unlike ADR-003, sessions are in cookies"),

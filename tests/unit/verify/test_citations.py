@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from groundwire.checks.citations import Citation
 from groundwire.checks.support.verify import MAX_SOURCES, relevance
+from groundwire.config import Settings
+from groundwire.errors import UsageError
 from groundwire.policy import Policy
 from groundwire.verify.citations import CitationVerifier, Sources, verify_citation
 from groundwire.verify.issues import GitHubTracker, GitLabTracker
@@ -101,7 +103,7 @@ async def test_fabricated_citations_of_every_kind_are_caught(make, server, git, 
 async def test_what_is_not_configured_switched_off_or_of_no_known_type_is_unknown_and_says_so(
     make, server, tmp_path
 ):
-    cited = [cite("adr", "3"), cite("commit", "deadbeef"), cite("issue", "1"), cite("doi", "10.1/x")]
+    cited = [cite("adr", "3"), cite("commit", "deadbeef"), cite("issue", "1"), cite("isbn", "1")]
     checks = await make({}).verify("t", cited)
     assert set(states(checks).values()) == {"unknown"}
     expected = [f"{what} not configured" for what in ("ADR folder", "repository", "issue tracker")]
@@ -315,7 +317,7 @@ async def test_without_sources_nothing_is_valid_nothing_raised_and_nothing_priva
     for host in ("169.254.169.254", "127.0.0.1"):
         assert await verify_citation(cite("url", f"http://{host}/latest/")) == (False, "blocked address")
     assert server.connections == 0
-    for kind, value in (("adr", ""), ("commit", "deadbeef"), ("url", "\x00"), ("doi", "x")):
+    for kind, value in (("adr", ""), ("commit", "deadbeef"), ("url", "\x00"), ("isbn", "x")):
         result = await verify_citation(cite(kind, value))
         assert (result.valid, bool(result.reason)) == (False, True), (kind, value)
 
@@ -479,3 +481,55 @@ async def test_the_text_is_title_and_description_and_a_giant_answer_is_cut_off(s
     server.routes[GITHUB + "7"] = Reply(200, body=b"x" * 50_000_000)
     assert (await trackers[GITHUB].exists("7", want_text=True)).text is None
     assert server.written < 25_000_000
+
+
+async def test_works_standards_flaws_issues_and_tickets_are_looked_up_by_their_resolvers(server):
+    found = {
+        "/doi/10.1000/xyz-1": ("doi", "10.1000/xyz-1"), "/abs/2401.01234v2": ("arxiv", "2401.01234v2"),
+        "/pm/123/": ("pmid", "123"), "/rfc7231": ("rfc", "7231"), "/cve/CVE-2021-1": ("cve", "CVE-2021-1"),
+        "/repos/acme/api/issues/4": ("issue", "acme/api#4"),
+    }  # fmt: skip
+    resolvers = {
+        "doi": "/doi/{id}", "arxiv": "/abs/{id}", "pmid": "/pm/{id}/", "rfc": "/rfc{id}", "cve": "/cve/{id}",
+        "issue": "/repos/{id}",
+    }  # fmt: skip
+    given = ",".join(f"{kind}={server.url(path)}" for kind, path in resolvers.items())
+    settings = Settings(resolvers=given, allow_networks="127.0.0.0/8", allow_ports=str(server.port))
+    urls = UrlChecker.of(settings, pacer=Pacer(PacingLimits(spacing=0.0)))
+    verifier = CitationVerifier({}, urls=urls)
+    ticket = cite("ticket", "PLAT-12")._replace(url=server.url("/browse/PLAT-12"))
+    cited = [*(cite(kind, value) for kind, value in found.values()), ticket]
+    for path in (*found, "/browse/PLAT-12"):
+        body = b'{"title": "a \\"state\\": \\"closed\\"", "state": "open", "state_reason": null}'
+        server.routes[path] = Reply(200, {"Content-Type": "application/json"}, body)
+    states = {label: one.state.value for label, one in (await verifier.verify("t", cited)).items()}
+    assert states == {one.label: "verified" for one in cited}
+    # what is not there, and what its resolver says counts for nothing
+    answers = [
+        ("doi", "10.1000/no", 404, b"", "not_found", "HTTP 404"),
+        ("cve", "CVE-2021-2", 200, b'{"cveMetadata": {"state": "REJECTED"}}', "not_found", "CVE rejected"),
+        ("issue", "acme/api#5", 200, b'{"state": "closed", "state_reason": "not_planned"}', "not_found",
+         "Issue closed as not planned"),
+        ("issue", "acme/api#6", 200, b'{"state": "closed"', "unknown", "answer not readable"),
+        ("cve", "CVE-2021-3", 403, b"", "unknown", "HTTP 403"),
+    ]  # fmt: skip
+    wrong = []
+    for kind, value, status, body, state, detail in answers:
+        path = resolvers[kind].replace("{id}", value.replace("#", "/issues/"))
+        server.routes[path] = Reply(status, {"Content-Type": "application/json"}, body)
+        check = (await verifier.verify("t", [cite(kind, value)]))[f"{kind}:{value}"]
+        if (check.state.value, check.detail) != (state, detail):
+            wrong.append((kind, value, check))
+    await verifier.close()
+    assert wrong == []
+
+
+async def test_a_resolver_on_a_private_network_is_not_asked_and_one_that_is_none_is_refused(server):
+    settings = Settings(resolvers=f"rfc={server.url('/{id}')}", allow_ports=str(server.port))
+    verifier = CitationVerifier({}, urls=UrlChecker.of(settings))
+    check = (await verifier.verify("t", [cite("rfc", "1")]))["rfc:1"]
+    await verifier.close()
+    assert (check.state.value, server.asked) == ("unknown", [])
+    for wrong in ("isbn=https://x.example/{id}", "doi=https://x.example/", "doi=file:///{id}", "doi"):
+        with pytest.raises(UsageError, match="GROUNDWIRE_RESOLVERS"):
+            UrlChecker.of(Settings(resolvers=wrong))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from groundwire.verify import local
-from groundwire.verify.local import AdrFolder, GitRepository, find_repository
+from groundwire.verify.local import AdrFolder, DecisionLog, GitRepository, find_repository
 
 
 @pytest.fixture
@@ -52,6 +52,43 @@ async def test_an_adr_exists_where_a_file_carries_its_number_as_an_integer_in_an
     assert await states(folder, "0", *none) == {"0": "verified", **dict.fromkeys(none, "not_found")}
     check = (await AdrFolder(folder).check(["999"]))["999"]
     assert check.detail == "ADR not found"
+
+
+async def test_an_adr_cited_by_its_file_is_that_file_and_none_of_the_same_number(folder):
+    (folder / "0003-postgres.md").write_text("x")
+    cited = dict.fromkeys(("0003-postgres.md", "0003-Postgres.md"), "verified")
+    cited |= dict.fromkeys(
+        ("0003-redis.md", "3-postgres.md", "../0003-postgres.md", "0004-postgres.md"), "not_found"
+    )
+    assert await states(folder, *cited) == cited
+
+
+async def test_a_decision_is_found_in_a_log_by_its_number_anchor_or_day(tmp_path):
+    log = tmp_path / "decisionLog.md"
+    log.write_text(
+        "# Decisions\n\n## ADR-003: Use Redis\nSessions.\n\n## 4. Use UTC (2025-04-01)\nStatus: superseded\n\n"
+        "[2025-04-02 10:00] - Use oak doors.\n"
+    )
+    cited = dict.fromkeys(
+        (
+            "3",
+            "003",
+            "4",
+            "decisionLog.md#adr-003-use-redis",
+            "decisionlog.md#2025-04-01",
+            "decisionLog.md#2025-04-02",
+        ),
+        "verified",
+    )
+    cited |= dict.fromkeys(
+        ("5", "decisionLog.md#use-files", "other.md#2025-04-01", "decisionLog.md#"), "not_found"
+    )
+    checks = await DecisionLog(log).check(cited, want_text=True)
+    assert {one: check.state.value for one, check in checks.items()} == cited
+    assert checks["4"].detail == "Decision logged, status: superseded"
+    assert "oak" in checks["decisionLog.md#2025-04-02"].text
+    missing = (await DecisionLog(tmp_path / "no.md").check(["3"]))["3"]
+    assert (missing.state.value, missing.detail) == ("unknown", "decision log not readable")
 
 
 async def test_only_a_regular_file_of_the_folder_is_opened_and_its_text_bounded_and_read_on_request(

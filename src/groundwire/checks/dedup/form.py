@@ -14,6 +14,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from groundwire.checks.dedup.notes import (
+    RECENT,
+    has_clause,
+    is_done,
+    is_heading,
+    is_link,
+    is_of_entry,
+    label_of,
+    names_one,
+    stage_of,
+    tallies,
+    task_mark,
+)
 from groundwire.checks.dedup.parts import (
     amounts,
     frame_of,
@@ -82,6 +95,9 @@ class Word(NamedTuple):
     filler: bool = False
 
 
+_NOT_WRITTEN: Final = Word("", "")
+
+
 class ClaimForm(NamedTuple):
     words: list[Word]  # in text order; sorted where a relation says the same either way round
     full: int  # number of negations
@@ -93,11 +109,13 @@ class ClaimForm(NamedTuple):
 
 
 # Each begins with the character that is looked for, which the engine finds quickly.
-_SENTENCE_END: Final = re.compile(r"[\n.!?;](?:(?<=\n)|(?<!\s\w.)(?<!\b[DMS][rst].)\s)")
+_SENTENCE_END: Final = re.compile(r"[\n.!?;\u2026](?:(?<=\n)|(?<!\s\w.)(?<!\b[DMS][rst].)\s)")
 _NAME: Final = re.compile(r"[A-Z](?<!\w.)[\w'-]*")
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _NO_NAMES: Final = frozenset(("", "st", "nd", "rd", "th", "x", "v", "am", "pm"))
 _SYMMETRIC: Final = words_in(__package__, "symmetric")
+_NUMBERED: Final = re.compile(r"[a-z][a-z_.-]*\d[\w.-]*")
+_BOUNDS: Final = {"before": "<", "after": ">", "until": "<=", "till": "<=", "since": ">="}
 _REACH: Final = 6  # words behind a negation among which the one that it denies is looked for
 _BEFORE_AMOUNT: Final = 4  # words that bound a number: "up to", "at least a"
 _TRUE: Final = words_of("true false correct incorrect untrue wrong case fact")
@@ -207,8 +225,8 @@ def _embedding_of(tokens: Sequence[str]) -> int:
 
 class _FormReader:
     __slots__ = (
-        "_clause", "_dated", "_dates", "_embedding", "_flags", "_kinds", "_leads", "_names", "_naming",
-        "_opening", "_repeats", "_sides", "_tokens", "_varying",
+        "_clause", "_copula", "_dated", "_dates", "_embedding", "_entry", "_flags", "_heading", "_kinds", "_label",
+        "_leads", "_names", "_naming", "_opening", "_repeats", "_sentence", "_sides", "_task", "_tokens", "_varying",
     )  # fmt: skip
 
     def __init__(self, text: str) -> None:
@@ -218,8 +236,23 @@ class _FormReader:
         self._embedding, self._tokens = tokens[:start], tokens[start:]
         first = _SENTENCE_END.split(shown, 1)[0]
         sentence = len(self._tokens) if first == shown else max(len(tokenize(first)) - start, 0)
-        self._tokens, self._opening = in_place(self._tokens, first if not start else "", sentence)
+        self._label = 0 if start else label_of(shown)
+        if self._label >= len(self._tokens):
+            self._label = 0
+        self._task, self._heading = task_mark(shown), is_heading(shown)
+        phrase = "" if start or self._label else first
+        self._tokens, self._opening = in_place(self._tokens, phrase, sentence)
         self._names = frozenset(map(str.lower, _NAME.findall(shown)))
+        self._copula = False
+        self._entry = bool(self._label) and is_of_entry(self._tokens[: self._label])
+        known = 0
+        if self._label and not has_clause(self._tokens[self._label : sentence]):
+            known = self._label  # "Default branch: main" reads as "default branch is main"
+            self._copula = self._tokens[known] != "="
+            if self._copula:
+                self._tokens.insert(known, "is")
+                sentence += 1
+        self._sentence = sentence
         self._kinds = _KINDS.of(self._tokens)
         self._varying = [(place, kind) for place, kind in enumerate(self._kinds) if kind.flags]
         self._flags = 0
@@ -241,7 +274,12 @@ class _FormReader:
             else {}
         )
         self._clause = read_clause(
-            self._replaced(self._dated, "0"), sentence, self._names, states=self._sides.keys()
+            self._replaced(self._dated, "0"),
+            sentence,
+            self._names,
+            states=self._sides.keys(),
+            behind=self._label,
+            verb=known,
         )
         verb = self._clause.verb
         self._leads = [True] * verb + [False] * (len(self._tokens) - verb)
@@ -261,7 +299,16 @@ class _FormReader:
             place for place in places if is_ordinal_name(self._tokens, place, leads=self._leads[place])
         )
         named.update(place for place in ordinals if self._is_about(place))
-        return named
+        done, tokens = is_done(self._tokens, self._clause), self._tokens
+        if done or not verb:
+            named.update(place for place in places if names_one(tokens, place, done=done))
+        named.update(place for place in places if place < self._label)
+        named.update(
+            place
+            for place in places
+            if (self._leads[place] or not verb or self._label) and tallies(tokens, place)
+        )
+        return named if not (self._entry or is_link(tokens)) else {*named, *places}
 
     def form(self) -> ClaimForm:
         words = list(map(_WORDS.__getitem__, zip(self._tokens, self._clause.roles, self._leads, strict=True)))
@@ -281,6 +328,10 @@ class _FormReader:
         about = {f"{kind}{value}" for (kind, value), place in self._dates if self._is_about(place)}
         named = amounts([self._tokens[place] for place in sorted(self._naming)]) if self._naming else ()
         about.update(f"N{value}" for _, value in named)
+        if self._heading:  # says nothing
+            about.add(" ".join(self._tokens))
+        elif self._task == "[ ]":
+            about.add("todo")
         found = [part for part, place in self._dates if not self._is_about(place)]
         leading = [part for part, place in self._dates if place in self._opening and part in found]
         if self._flags & (_AMOUNT | _UNIT):
@@ -292,13 +343,18 @@ class _FormReader:
         values = found + [("T", kind + value) for kind, value in leading if kind != "n"]
         if self._flags & (_SIDED | _PARTICLE):
             values += self._signed()
+        values += self._bounds(words)
         values += self._order(words, values)
-        frame = "" if denied else self._frame(words)
+        frame = self._frame(words, denied=bool(denied))
         if not frame and self._sides:
             frame, said = self._sided()
             values += said
+        if self._copula:
+            words[self._label] = _NOT_WRITTEN
         for taken, place in enumerate(self._clause.owners):
             words.append(words.pop(place - taken))  # "Mira's date of birth" as "the date of birth of Mira"
+        if self._copula:
+            words.remove(_NOT_WRITTEN)
         if not _SYMMETRIC.isdisjoint(self._tokens):
             words = sorted(
                 (word._replace(role=WordRole.OBJECT) for word in words), key=lambda word: word.stem
@@ -335,6 +391,8 @@ class _FormReader:
 
         It does not where nothing else is before the verb: "4 May is the deadline".
         """
+        if place < self._label or self._entry:
+            return True
         before = self._kinds[: self._clause.verb] if place < self._clause.verb else ()
         return self._repeats or any(kind.stem and not kind.flags & _DATES for kind in before)
 
@@ -382,6 +440,16 @@ class _FormReader:
                 return f"{head}\0{side.pair}", [(kind, f"{side.pair}{'+' if side.first else '-'}")]
         return "", []
 
+    def _bounds(self, words: list[Word]) -> Iterator[tuple[str, str]]:
+        """Yield how the times that a claim states are bounded: "before 5:00", "since 2019"; the word is no content."""
+        timed = clock_times(self._tokens) if self._flags & _CLOCK else ()
+        for place in sorted({*timed, *self._dated}):
+            if place and place - 1 not in self._dated and not self._is_about(place):
+                word = self._tokens[place - 1]
+                if word in _BOUNDS:
+                    words[place - 1] = self._kinds[place - 1].blank
+                yield "B", _BOUNDS.get(word, "=")
+
     def _order(self, words: Sequence[Word], values: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         numbers = [value for kind, value in values if kind in "NQ"]
         denied = [
@@ -395,11 +463,23 @@ class _FormReader:
         if denied or len(numbers) > 1:
             yield "S", "\0".join((*numbers, *denied))
 
-    def _frame(self, words: list[Word]) -> str:
-        frame = frame_of(self._tokens, self._clause, self._names)
-        about = {words[place].stem for place in frame.about} - {""}
-        if not about:
+    def _frame(self, words: list[Word], *, denied: bool) -> str:
+        label = self._label if self._clause.verb == self._label else 0
+        frame = frame_of(self._tokens, self._clause, self._names, label, self._sentence)
+        stage = frame.text == "be stage\0"
+        if self._task and not stage:
             return ""
+        about = {words[place].stem for place in frame.about if self._tokens[place] not in RECENT} - {""}
+        if not about or (denied and not stage):
+            return ""
+        for place in frame.about:
+            if self._tokens[place] in RECENT:
+                words[place] = self._kinds[place].blank
         for place in frame.fillers:
-            words[place] = words[place]._replace(filler=bool(words[place].stem), topic=False)
+            token, stem = self._tokens[place], words[place].stem
+            if stage:
+                stem = f"={stage_of(token)}"
+            elif _NUMBERED.fullmatch(token):  # "S3", "gpt-5-mini"
+                stem = token
+            words[place] = words[place]._replace(stem=stem, filler=bool(stem), topic=False)
         return "\0".join((*sorted(about), frame.text)) if any(word.filler for word in words) else ""

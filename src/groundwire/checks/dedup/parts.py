@@ -18,6 +18,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from groundwire.checks.dedup.notes import LABELS, head_at, is_of_entry, is_value, names_sole, stage_at
 from groundwire.checks.values.units import unit_readings
 from groundwire.text.clauses import (
     ADVERBS,
@@ -46,8 +47,13 @@ _STEMS: Final = {
 
 
 def same_stem(stem: str) -> str:
-    """Return the stem by which a word is compared that others share: "cost" for "price"."""
+    """Return the stem by which a word is compared that others share: "cost" for "price", "usa" for "u.s.a"."""
+    if "." in stem and _DOTTED.fullmatch(stem):
+        stem = stem.replace(".", "")
     return _STEMS.get(stem, stem)
+
+
+_DOTTED: Final = re.compile(r"(?:[a-z]\.){1,8}[a-z]")
 
 
 _LONGEST_NUMBER: Final = 40  # characters of a number that is converted
@@ -192,11 +198,14 @@ _PLACING_TABLE: Final = """
 written: in by
 kept stored located situated hosted based housed placed parked filed archived held: in on at by with under
 set tuned switched: to
-owned led headed managed maintained run chaired directed published manufactured made: by of
+owned led headed managed maintained chaired directed published manufactured made: by of
+run: by of on
 stands lives lies resides sits hangs: in at on under behind near
-belongs reports married: to
+belongs reports married moved relocated goes points defaults: to
+comes come: from
 licensed: under
-deployed installed mounted: on in at
+served sent handled shipped: by from with via to through
+deployed installed mounted: on in at to
 scheduled planned due: for on in
 born: in on
 rehearses meets works: in at for
@@ -207,6 +216,8 @@ _PLACING: Final = {
     for verbs, prepositions in (line.split(":") for line in _PLACING_TABLE.strip().splitlines())
     for verb in verbs.split()
 }
+_MOVING: Final = _stems_of("moved relocated")  # who did so lives there
+_HAS: Final = frozenset(("has", "have"))
 _STANDING: Final = _stems_of("stands lies sits located situated placed")  # where "is" says as much
 # Of which one does it: "is owned by", "owns", "is the owner of".
 _DOING: Final = _stems_of("own lead head manage maintain run chair direct publish write")
@@ -216,6 +227,13 @@ _INDEFINITE: Final = words_of("a an one some another")
 _PLACES: Final = frozenset(("in", "at", "on", "under", "behind", "near"))
 _ARTICLES: Final = frozenset(("a", "an", "the"))
 _RELATIVE: Final = frozenset(("that", "which", "who", "where"))
+_USES: Final = words_of("use uses using")
+_USERS: Final = words_of("we i the our this")
+_PURPOSE: Final = frozenset(("for", "to", "as"))
+_COMMANDS: Final = words_of(
+    "run format lint build test deploy install manage write store send publish serve check"
+)
+_MEANS: Final = frozenset(("with", "via", "using", "through"))
 _DEFINITE: Final = words_of("the my our your his her its their")
 # Of which a thing has but one, and of which it may have many.
 _ATTRIBUTES: Final = _stems_of("""
@@ -237,7 +255,7 @@ _CLASS_TABLE: Final = """
 colour: red green blue yellow black white orange purple pink brown grey gray beige turquoise silver
 size: small medium large tiny huge
 grade: minor major critical trivial moderate severe negligible
-stage: draft final planned running pending approved rejected finished cancelled postponed
+stage: draft final running approved rejected
 material: wooden metal steel plastic glass stone concrete leather paper
 """
 _CLASSES: Final = {
@@ -255,10 +273,15 @@ class Frame(NamedTuple):
     fillers: Sequence[int] = ()
 
 
-def frame_of(tokens: Sequence[str], clause: Clause, names: Collection[str]) -> Frame:
+def frame_of(tokens: Sequence[str], clause: Clause, names: Collection[str], label: int, end: int) -> Frame:
+    """Return the frame of a claim whose first sentence has `end` words, of which the first `label` are its label."""
     verb = clause.verb
-    if not verb or tokens[0] in _INDEFINITE:
+    if label and verb == label:
+        return _labelled(tokens, label, end)
+    if not tokens or tokens[0] in _INDEFINITE:
         return Frame()
+    if (used := _used(tokens, verb, end)).text or not verb:
+        return used
     if all(token in names for token in tokens[:verb]) and (turned := _turned(tokens, verb)):
         return turned
     predicate, start = _predicate(tokens, clause, names)
@@ -268,8 +291,36 @@ def frame_of(tokens: Sequence[str], clause: Clause, names: Collection[str]) -> F
         predicate, about = _done(tokens, range(verb))
     else:
         about = range(verb)
+    if predicate == "be stage":
+        return Frame("be stage\0", about, range(start, start + 1))
     text = _timed(predicate, past=tokens[verb] in _PAST_BE)
     return Frame(text, about, range(verb, _end_of_noun(tokens, start)))
+
+
+def _labelled(tokens: Sequence[str], label: int, end: int) -> Frame:
+    """Return the frame of "Default branch: main", as of "the default branch is main"."""
+    start = label + 1
+    if stage := stage_at(tokens, start):
+        return Frame("be stage\0", range(label), range(stage, stage + 1))
+    head = tokens[head_at(tokens[:label])]
+    one = head in LABELS or stem_of(head) in _ATTRIBUTES
+    plural = head.endswith("s") and not head.endswith(("ss", "us", "is"))
+    if plural or is_of_entry(tokens[:label]) or not is_value(tokens[start:end], of_one=one):
+        return Frame()
+    return Frame("be\0", range(label), range(start, end))
+
+
+def _used(tokens: Sequence[str], verb: int, end: int) -> Frame:
+    """Return the frame of what serves a purpose: "we use Kafka for events", "run the tests with pytest"."""
+    place = 0 if tokens[0] in _USES else verb
+    if tokens[place] in _USES and (tokens[:place] == [] or tokens[0] in _USERS):
+        purpose = next((at for at in range(place + 2, end) if tokens[at] in _PURPOSE), 0)
+        about = range(purpose, _end_of_noun(tokens, purpose + 1))
+        return Frame("use\0", about, range(place + 1, purpose)) if purpose else Frame()
+    if tokens[0] in _COMMANDS:
+        means = next((at for at in range(2, end) if tokens[at] in _MEANS), 0)
+        return Frame("with\0", range(means), range(means + 1, end)) if means else Frame()
+    return Frame()
 
 
 def _turned(tokens: Sequence[str], verb: int) -> Frame | None:
@@ -309,7 +360,18 @@ def _end_of_noun(tokens: Sequence[str], start: int) -> int:
 def _predicate(tokens: Sequence[str], clause: Clause, names: Collection[str]) -> tuple[str, int]:
     participle = participle_at(tokens, clause.verb)
     place = participle or clause.verb
+    if tokens[place] in _HAS and place + 1 < len(tokens) and is_past(tokens[place + 1]):
+        place += 1
     stem, start = stem_of(tokens[place]), place + 1
+    placed = stem in _PLACING and "".join(tokens[start : start + 1]) in _PLACING[stem]
+    if (
+        not placed
+        and (participle or tokens[place] in BE)
+        and (stage := stage_at(tokens, participle or start))
+    ):
+        return "be stage", stage
+    while start < len(tokens) and tokens[start] in ADVERBS:
+        start += 1
     preposition = tokens[start] if start < len(tokens) and role_of(tokens[start]) else ""
     thing = tokens[start + 1] if preposition and start + 1 < len(tokens) else ""
     definite = preposition in _PLACES and (thing in _DEFINITE or thing in names)
@@ -317,6 +379,8 @@ def _predicate(tokens: Sequence[str], clause: Clause, names: Collection[str]) ->
         return f"be {preposition}", start + 1
     if stem in _PLACING:
         fits = preposition in _PLACING[stem]
+        if stem in _MOVING and fits:
+            return "liv in", start + 1
         return (f"{same_stem(stem)} {preposition}", start + bool(preposition)) if fits else ("", 0)
     if participle or tokens[place] not in BE or start >= len(tokens):
         return "", 0
@@ -326,7 +390,9 @@ def _predicate(tokens: Sequence[str], clause: Clause, names: Collection[str]) ->
     if ends and tokens[start] in _CLASSES:
         return f"be {_CLASSES[tokens[start]]}", start
     head = head_of(tokens[: clause.verb])
-    single = head in _ATTRIBUTES or (tokens[start] in names and head not in _MANY)
+    single = (
+        head in _ATTRIBUTES or (tokens[start] in names and head not in _MANY) or names_sole(tokens[:place])
+    )
     return ("be", start) if single else ("", 0)
 
 

@@ -12,10 +12,10 @@ compared:
     then         9 bytes per token: the content words by role, then in text order; then all others in text order
 
 The kinds of values: N number, n number with a unit as it is written, Q number with its unit, U unit of no number, Y M
-D W part of a date; of opposites O what the claim says, A what names something else; P and F the side of the thing in
-the frame, as it is said ("is free") or as it names the thing ("a free pool"); T any of these before the verb, which
-tell what the claim is about; S the order of several. A token is one byte of marks (128: before the verb, 64: fills the
-frame, else its role; 0: no content), 4 bytes of digest of its stem and 4 of the token itself.
+D W part of a date, B how a time is bounded; of opposites O what the claim says, A what names something else; P and F
+the side of the thing in the frame, as it is said ("is free") or as it names the thing ("a free pool"); T any of these
+before the verb, which tell what the claim is about; S the order of several. A token is one byte of marks (128: before
+the verb, 64: fills the frame, else its role; 0: no content), 4 bytes of digest of its stem and 4 of the token itself.
 `groundwire.checks.dedup.form` says what all these are. Words that say the same give the same value ("30s", "thirty
 seconds"; "1 May 2024", "2024-05-01").
 """
@@ -70,7 +70,7 @@ def is_near(inter: int, union: int, points: int) -> bool:
     return union > 0 and WHOLE * inter >= points * union
 
 
-SIGNATURE: Final = "signature-5"
+SIGNATURE: Final = "signature-6"
 """Names format and rules in the dedup scheme. Whoever changes what `signature` returns changes this too."""
 
 _HEADER: Final = Struct("<BB4s4sII")
@@ -272,9 +272,11 @@ def _difference(one: _Parsed, other: _Parsed, *, framed: bool, near: bool) -> Di
         alone = len({_GROUPS[kind] for kind in kinds}) == 1 and not (only_one and only_other)
         alone = alone and not _replaced(one, other, "A") and not _moved(one, other)
         alone = alone and (Difference.DATE in kinds or _is_dated(one) == _is_dated(other))
-        return kinds[0] if near or alone else Difference.NONE
-    if framed and only_one and only_other and only_one <= one.fillers and only_other <= other.fillers:
-        return Difference.VALUE
+        if near or alone:
+            return kinds[0]
+    filled = framed and only_one and only_other and only_one <= one.fillers and only_other <= other.fillers
+    if kinds or filled:
+        return Difference.VALUE if filled and _COUNTS.issuperset(kinds) else Difference.NONE
     if not near and only_one | only_other:
         return Difference.NONE
     moved = near and one.full == other.full and one.values.get("S") != other.values.get("S")
@@ -286,8 +288,9 @@ def _difference(one: _Parsed, other: _Parsed, *, framed: bool, near: bool) -> Di
 _KINDS: Final = (
     (Difference.NUMBER, "N"), (Difference.NUMBER, "Q"), (Difference.UNIT, "U"), (Difference.DATE, "Y"),
     (Difference.DATE, "M"), (Difference.DATE, "D"), (Difference.DATE, "W"), (Difference.OPPOSITE, "O"),
-    (Difference.OPPOSITE, "A"),
+    (Difference.OPPOSITE, "A"), (Difference.DATE, "B"),
 )  # fmt: skip
+_COUNTS: Final = frozenset((Difference.NUMBER, Difference.UNIT))
 _GROUPS: Final = {kind: kind for kind in Difference} | {Difference.UNIT: Difference.NUMBER}
 
 
