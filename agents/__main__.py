@@ -29,7 +29,7 @@ _ROLES: Final = {
     "responses": """Decide responses of language models, and send the claims in them on.
 
     GROUNDWIRE_CORPUS names the tenants whose responses are checked against what `groundwire corpus load` loaded.
-    GROUNDWIRE_MODEL_API names a language model that is asked about claims too; without one, rules verify them.
+    GROUNDWIRE_MODEL_API names a model that is asked about claims too; without one, rules verify them.
 
     Example: GROUNDWIRE_CORPUS=acme groundwire worker responses
     """,
@@ -82,6 +82,18 @@ for _name, _help in _ROLES.items():
         click.Command(_name, callback=partial(_work, _name), params=[_declare], help=cleandoc(_help))
     )
 
+
+def _no_role() -> None:
+    """Say where an entailment model runs: a role of its own would need a protocol, and a hop for each pair."""
+    click.echo(
+        "error: entailment is no role: the model runs within `groundwire worker responses` (GROUNDWIRE_MODEL_API="
+        "entailment, GROUNDWIRE_MODEL_FOLDER); `groundwire entailment FOLDER --policy FILE` adds it",
+        err=True,
+    )
+    sys.exit(2)
+
+
+main.add_command(click.Command("entailment", callback=_no_role, hidden=True))
 
 if __name__ == "__main__":
     main(prog_name="python -m agents")

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from groundwire.checks.hedges import Lexicon
-from groundwire.epistemic.types import VerificationConfig
+from groundwire.epistemic.types import AS_SCORED, VerificationConfig
 from groundwire.errors import RecordError, UsageError, did_you_mean
 from groundwire.messages.base import TenantId, canonical_json, comma_separated, sha256_hex
 from groundwire.messages.decode import parse_json
@@ -70,8 +70,11 @@ class Limits(_Section):
     )
 
 
-_LATER: Final[Mapping[str, Any]] = {"review_reserved": 100, "tenants": []}
-"""Limits that kept policies may lack: at these defaults they are left out of the hash, which stays what it was."""
+_LATER: Final[Mapping[str, Mapping[str, Any]]] = {
+    "limits": {"review_reserved": 100, "tenants": []},
+    "verification": {"entailment_model": "", "entailment_head": list(AS_SCORED)},
+}
+"""Keys that kept policies may lack: at these defaults they are left out of the hash, which stays what it was."""
 
 
 class Policy(_Section):
@@ -156,10 +159,12 @@ class Policy(_Section):
     def canonical(self) -> bytes:
         """The effective policy in canonical JSON: what is hashed, and what its file holds."""
         plain = self.model_dump(mode="json")
-        limits = {
-            key: value for key, value in plain["limits"].items() if key not in _LATER or value != _LATER[key]
-        }
-        return canonical_json(plain | {"trusted_sources": sorted(self.trusted_sources), "limits": limits})
+        plain["trusted_sources"] = sorted(self.trusted_sources)
+        for table, defaults in _LATER.items():
+            for key, default in defaults.items():
+                if plain[table][key] == default:
+                    del plain[table][key]
+        return canonical_json(plain)
 
     @cached_property
     def sha256(self) -> str:
@@ -173,6 +178,8 @@ _SECTIONS: Final[Mapping[str, tuple[type[BaseModel], str]]] = {
     "verification": (VerificationConfig, "VERIFICATION_"),
 }
 """Tables of the file: their model, and what stands before their keys in the environment."""
+
+_LISTS: Final = frozenset({"tenants", "entailment_head"})
 
 GroundedIngestionConfig = Policy
 """The library's name for a policy (S0-154)."""
@@ -283,7 +290,7 @@ def _overridden(values: dict[str, Any], environment: Mapping[str, str]) -> dict[
         given = {name: raw for name, raw in found.items() if raw is not None}
         if given:
             parsed = {
-                name: comma_separated(raw) if model is Hedges or name == "tenants" else raw
+                name: comma_separated(raw) if model is Hedges or name in _LISTS else raw
                 for name, raw in given.items()
             }
             result[section] = {**result.get(section, {}), **parsed}
