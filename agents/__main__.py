@@ -46,7 +46,18 @@ _ROLES: Final = {
 """What each role does, by its name."""
 
 
-@click.group()
+class _Roles(click.Group):
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "entailment":  # as a role it would need a protocol of its own, and a hop for each pair
+            raise click.UsageError(
+                "entailment is no role: the model runs within `groundwire worker responses`, with GROUNDWIRE_MODEL_API="
+                "entailment and GROUNDWIRE_MODEL_FOLDER; `groundwire entailment FOLDER --policy FILE` adds it",
+                ctx,
+            )
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Roles)
 @click.version_option(__version__)
 def main() -> None:
     """Run one worker until SIGTERM. `groundwire worker ROLE --help` tells what a role does and needs.
@@ -82,18 +93,6 @@ for _name, _help in _ROLES.items():
         click.Command(_name, callback=partial(_work, _name), params=[_declare], help=cleandoc(_help))
     )
 
-
-def _no_role() -> None:
-    """Say where an entailment model runs: a role of its own would need a protocol, and a hop for each pair."""
-    click.echo(
-        "error: entailment is no role: the model runs within `groundwire worker responses` (GROUNDWIRE_MODEL_API="
-        "entailment, GROUNDWIRE_MODEL_FOLDER); `groundwire entailment FOLDER --policy FILE` adds it",
-        err=True,
-    )
-    sys.exit(2)
-
-
-main.add_command(click.Command("entailment", callback=_no_role, hidden=True))
 
 if __name__ == "__main__":
     main(prog_name="python -m agents")

@@ -6,7 +6,7 @@ records with `expect`: `approve` or `hold`; of what is to be held, every stateme
 are not supported, those that the whole gate does not approve. Kept: of the others, those that it approves.
 
 `as scored`: support is the model's score; `calibrated`: head and threshold are chosen on other sources, five parts in
-turn, so that at most --max-false-alarms of the supported answers are held.
+turn, so that of held and kept the smaller share is largest.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from typing import Any
 from groundwire.epistemic.entailment import Entailed, EntailmentModel, Pair
 from groundwire.gate.lookups import Assessor
 from groundwire.gate.response_checks import evidence_of, plan_claims
-from groundwire.library.calibrate import calibrate
+from groundwire.library.calibrate import choose, fit_head
 from groundwire.library.check import Checker, LineError
-from groundwire.library.evaluate import Judged, Labelled, folds, judge
+from groundwire.library.evaluate import Counted, Judged, Labelled, counted, folds, judge
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
 from groundwire.verify.citations import CitationVerifier
 
 _NAME = "oracle@0000000000000000"
+_SHARES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)  # of supported answers that may be held
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--errors", type=float, nargs="+", default=[0.0, 0.1, 0.2])
-    parser.add_argument("--max-false-alarms", type=float, default=0.15)
     args = parser.parse_args()
     answers = list(read_answers(args.file))
     print("| statements told wrongly | may clear, head | asked | held | kept |")
@@ -105,7 +105,7 @@ def main() -> None:
         chosen = {
             "no, as scored": [_policy(clears=False)] * len(rows),
             "yes, as scored": [policy] * len(rows),
-            "yes, calibrated": list(_calibrated(rows, policy, args.max_false_alarms)),
+            "yes, calibrated": list(_calibrated(rows, policy)),
         }
         for head, policies in chosen.items():
             shares = " | ".join(asyncio.run(_shares(answers, policies, oracles)))
@@ -124,14 +124,22 @@ def _labelled(answer: Answer) -> Labelled:
     return Labelled(0, text, False, evidence, answer.supported, answer.group, query)  # noqa: FBT003 - a row
 
 
-def _calibrated(rows: Sequence[Judged], policy: Policy, max_false_alarms: float) -> Iterator[Policy]:
-    fold = folds(row.group for row in rows)
-    keys = {}
+def _calibrated(rows: Sequence[Judged], policy: Policy) -> Iterator[Policy]:
+    config, fold = policy.verification, folds(row.group for row in rows)
+    chosen = {}
     for number in set(fold.values()):
         others = [row for row in rows if fold[row.group] != number]
-        keys[number] = calibrate(others, max_false_alarms, policy.verification).keys
+        head = fit_head(others)
+        weighed = [row.under(head) for row in others]
+        thresholds = {choose(weighed, share, config) for share in _SHARES}
+        best = max(thresholds, key=lambda one: _right(counted(weighed, one, config.operating_point)))
+        chosen[number] = _policy(clears=True, entailment_head=head, support_threshold=best)
     for row in rows:
-        yield _policy(clears=policy.verification.model_may_clear, **keys[fold[row.group]])
+        yield chosen[fold[row.group]]
+
+
+def _right(count: Counted) -> float:
+    return min(1 - count.false_alarms / count.supported, 1 - count.missed / count.unsupported)
 
 
 async def _shares(

@@ -45,11 +45,12 @@ class Stub(EntailmentModel):
         super().__init__(NAME)
         self.says: dict[str, float] = {}
         self.runs: list[Sequence[Pair]] = []
-        self.free = threading.Event()
+        self.began, self.free = threading.Event(), threading.Event()
         self.free.set()
 
     def run(self, pairs: Sequence[Pair]) -> list[Entailed]:
         self.runs.append(pairs)
+        self.began.set()
         self.free.wait(60)
         return [Entailed(self.says.get(pair.claim, 0.98)) for pair in pairs]
 
@@ -124,8 +125,7 @@ async def test_pairs_of_several_records_are_run_together_and_a_known_pair_is_not
     stub = Stub()
     stub.free.clear()
     first = asyncio.create_task(stub.score(Pair("a", "b")))
-    while not stub.runs:
-        await asyncio.sleep(0)
+    await asyncio.to_thread(stub.began.wait, 60)
     others = [asyncio.create_task(stub.score(Pair(name, "b"))) for name in "cdef"]
     await asyncio.sleep(0)
     others[0].cancel()
@@ -156,7 +156,13 @@ async def test_what_has_no_score_within_the_budget_or_of_a_broken_model_is_a_rev
 def test_a_claim_is_held_against_the_sentences_that_bind_its_words_and_those_beside_them():
     filler = [f"Sentence number {n} is about nothing of the kind." for n in range(80)]
     long = " ".join(
-        (*filler[:40], "It was founded late.", PASSAGE.split(". ", maxsplit=1)[0] + ".", "So it is.", *filler[40:])
+        (
+            *filler[:40],
+            "It was founded late.",
+            PASSAGE.split(". ", maxsplit=1)[0] + ".",
+            "So it is.",
+            *filler[40:],
+        )
     )
     (claim,) = check_answer("The payments team has Ada as its lead.", {"a": long, "b": "Nothing."}).claims
     assert window(claim, {"a": long, "b": "Nothing."}) == (
@@ -188,7 +194,8 @@ def test_a_head_learns_from_labels_of_whole_answers_how_far_a_model_is_to_be_bel
         told = [wrong != (drawn.random() < 0.1) for wrong in wrongs]
         rules = [drawn.choice((0.3, 0.9) if wrong else (0.9, 0.99)) for wrong in wrongs]
         scored = [ScoredClaim(0.02 if t else 0.98, r, hard=False) for t, r in zip(told, rules, strict=True)]
-        rows.append(Judged(1.0, 1.0, 9, False, not any(wrongs), str(number), scored=tuple(scored)))
+        row = Judged(1.0, 1.0, 9, declared=False, supported=not any(wrongs), group=str(number))
+        rows.append(row._replace(scored=tuple(scored)))
     head = fit_head(rows)
     assert 0.3 < head[1] < 0.9
     assert head[2] > 0.1
