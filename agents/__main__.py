@@ -29,7 +29,7 @@ _ROLES: Final = {
     "responses": """Decide responses of language models, and send the claims in them on.
 
     GROUNDWIRE_CORPUS names the tenants whose responses are checked against what `groundwire corpus load` loaded.
-    GROUNDWIRE_MODEL_API names a language model that is asked about claims too; without one, rules verify them.
+    GROUNDWIRE_MODEL_API names a model that is asked about claims too; without one, rules verify them.
 
     Example: GROUNDWIRE_CORPUS=acme groundwire worker responses
     """,
@@ -46,7 +46,18 @@ _ROLES: Final = {
 """What each role does, by its name."""
 
 
-@click.group()
+class _Roles(click.Group):
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "entailment":  # as a role it would need a protocol of its own, and a hop for each pair
+            raise click.UsageError(
+                "entailment is no role: the model runs within `groundwire worker responses`, with GROUNDWIRE_MODEL_API="
+                "entailment and GROUNDWIRE_MODEL_FOLDER; `groundwire entailment FOLDER --policy FILE` adds it",
+                ctx,
+            )
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Roles)
 @click.version_option(__version__)
 def main() -> None:
     """Run one worker until SIGTERM. `groundwire worker ROLE --help` tells what a role does and needs.

@@ -56,7 +56,7 @@ from groundwire.state.policies import PolicyStore
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from groundwire.verify.citations import CitationVerifier, load_sources
-from groundwire.verify.models import HttpModel, load_model
+from groundwire.verify.models import AnyModel, load_model
 from groundwire.verify.pacing import Pacer, PacingLimits
 from groundwire.verify.results import RedisCache
 from groundwire.verify.url import UrlChecker
@@ -95,7 +95,9 @@ class Worker:
             connect(settings.redis_url), settings.topic_prefix, scheme=scheme, partitions=partitions
         )
         self.policies = policies = PolicyStore(settings.policies_dir, self.state)
-        self.model = load_model(network=not settings.no_network) if name == "responses" else None
+        self.model = (
+            load_model(policy.verification, network=not settings.no_network) if name == "responses" else None
+        )
         self.role = role = role_of(name, with_model=self.model is not None)
         self.app = build_app(name, settings, with_model=self.model is not None)
         self.health = health = Health()
@@ -175,6 +177,8 @@ class Worker:
             return
         try:
             refuse_other_scheme(policy, before)
+            if self.model is not None:
+                refuse_other_model(policy, before)
             decider = self._decider_of(policy)
             self.policies.put_in_folder(policy)
         except UsageError as exc:
@@ -210,7 +214,8 @@ class Worker:
         try:
             if self.model is not None:
                 await self.model.open()
-                log.info("model.asked", model=policy.verification.verification_model)
+                config = policy.verification
+                log.info("model.asked", model=config.entailment_model or config.verification_model)
             if await self.state.open() is None:
                 await self.recovery.begin()
             await self.policies.put(policy)
@@ -298,6 +303,12 @@ def refuse_other_scheme(policy: Policy, before: Policy) -> None:
         )
 
 
+def refuse_other_model(policy: Policy, before: Policy) -> None:
+    """Refuse a policy that names another entailment model than the one that is loaded. Raises: UsageError."""
+    if policy.verification.entailment_model != before.verification.entailment_model:
+        raise UsageError("it names another entailment_model: restart the worker, with its folder")
+
+
 def build_verifier(settings: Settings, pacer: Pacer | None = None) -> CitationVerifier:
     """Build the citation verifier; network results are shared through Redis, a tenant's requests by one pacer."""
     pacer = pacer or Pacer()
@@ -324,8 +335,8 @@ def build_resolver(settings: Settings) -> TenantCorpus | None:
     return TenantCorpus(index, frozenset(settings.corpus_tenants))
 
 
-def build_assessor(model: HttpModel, health: Health) -> Assessor:
-    """Build the assessor over the language model; each answer counts, and is progress."""
+def build_assessor(model: AnyModel, health: Health) -> Assessor:
+    """Build the assessor over the model; each answer counts, and is progress."""
     for kind, fault in product(("support", "prior"), get_args(Fault)):
         metrics.MODEL_QUESTIONS.labels(kind, fault)  # from 0: the first one is an increase
 

@@ -15,7 +15,7 @@ compile() {
         --no-annotate --no-header --extra worker "$@" pyproject.toml
 }
 # without msk: boto3 holds back other packages
-compile --extra console --extra mcp --extra tracing --extra registry --extra oauth --group dev \
+compile --extra console --extra mcp --extra tracing --extra registry --extra oauth --extra entailment --group dev \
     --output-file requirements/dev.txt
 # datasketch requires scipy (115 MB), and no process imports either: keys are compared with datasketch's in tests
 echo 'scipy ; python_version < "3"' > "$tools/overrides.txt"

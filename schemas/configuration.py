@@ -131,7 +131,7 @@ def _default(field: FieldInfo) -> str:
         return "`" + ", ".join(sorted(value)) + "`"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
-    return f"`{value}`"
+    return f"`{list(value) if isinstance(value, tuple) else value}`"  # as TOML writes it
 
 
 def _value(field: FieldInfo) -> str:

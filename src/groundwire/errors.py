@@ -99,6 +99,7 @@ _EXTRAS: Final = {
     **dict.fromkeys(("authlib", "itsdangerous", "jinja2", "starlette", "uvicorn"), "console"),
     **dict.fromkeys(("aiokafka", "cryptography"), "client"),
     **dict.fromkeys(("confluent_kafka", "fastavro", "google"), "registry"),
+    **dict.fromkeys(("numpy", "onnxruntime", "tokenizers"), "entailment"),
     "mcp": "mcp",
 }
 """Packages that `pip install groundwire` leaves out, and the extra that has them (X-18)."""

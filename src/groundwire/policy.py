@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from groundwire.checks.hedges import Lexicon
-from groundwire.epistemic.types import VerificationConfig
+from groundwire.epistemic.types import AS_SCORED, VerificationConfig
 from groundwire.errors import RecordError, UsageError, did_you_mean
 from groundwire.messages.base import TenantId, canonical_json, comma_separated, sha256_hex
 from groundwire.messages.decode import parse_json
@@ -73,8 +73,14 @@ class Limits(_Section):
     )
 
 
-_LATER: Final[Mapping[str, Any]] = {"review_reserved": 100, "tenants": [], "trackers": []}
-"""What kept policies may lack: at these defaults it is left out of the hash, which stays what it was."""
+_LATER: Final[Mapping[str, Any]] = {
+    "review_reserved": 100,
+    "tenants": [],
+    "trackers": [],
+    "entailment_model": "",
+    "entailment_head": list(AS_SCORED),
+}
+"""Keys that kept policies may lack: at these defaults they are left out of the hash, which stays what it was."""
 
 
 class Policy(_Section):
@@ -161,7 +167,8 @@ class Policy(_Section):
     def canonical(self) -> bytes:
         """The effective policy in canonical JSON: what is hashed, and what its file holds."""
         plain = self.model_dump(mode="json")
-        plain |= {"trusted_sources": sorted(self.trusted_sources), "limits": _kept(plain["limits"])}
+        plain |= {"trusted_sources": sorted(self.trusted_sources)}
+        plain |= {table: _kept(plain[table]) for table in ("limits", "verification")}
         return canonical_json(_kept(plain))
 
     @cached_property
@@ -181,7 +188,7 @@ _SECTIONS: Final[Mapping[str, tuple[type[BaseModel], str]]] = {
 }
 """Tables of the file: their model, and what stands before their keys in the environment."""
 
-_LISTS: Final = frozenset(("trusted_sources", "trackers"))
+_LISTS: Final = frozenset(("trusted_sources", "trackers", "tenants", "entailment_head"))
 
 GroundedIngestionConfig = Policy
 """The library's name for a policy (S0-154)."""
@@ -292,7 +299,7 @@ def _overridden(values: dict[str, Any], environment: Mapping[str, str]) -> dict[
         given = {name: raw for name, raw in found.items() if raw is not None}
         if given:
             parsed = {
-                name: comma_separated(raw) if model is Hedges or name == "tenants" else raw
+                name: comma_separated(raw) if model is Hedges or name in _LISTS else raw
                 for name, raw in given.items()
             }
             result[section] = {**result.get(section, {}), **parsed}

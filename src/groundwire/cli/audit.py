@@ -34,7 +34,7 @@ from groundwire.messages.decode import parse_json, validate
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy, load_policy
 from groundwire.text.normalise import escape_controls
-from groundwire.verify.models import HttpModel, load_model
+from groundwire.verify.models import AnyModel, load_model
 
 SUPPORTED: Final = "supported"
 _STYLES: Final = {SUPPORTED: "green", "partial_support": "yellow", "over_extrapolation": "yellow"}
@@ -92,7 +92,7 @@ class AuditPrinter:
             )
         )
 
-    def summary(self, model: HttpModel | None = None) -> None:
+    def summary(self, model: AnyModel | None = None) -> None:
         bad = f", {self._bad} bad" if self._bad else ""
         found = _counts(self._claims, self._flagged, self._unseen)
         warned = f"; {self._warned} with a warning about sources" if self._warned else ""
@@ -187,7 +187,7 @@ def audit(file: BinaryIO, policy_file: Path | None, *, no_network: bool, layout:
     with reporting():
         settings = load_settings()
         policy = load_policy(policy_file or settings.policy_file, os.environ)
-        model = load_model(network=not (no_network or settings.no_network))
+        model = load_model(policy.verification, network=not (no_network or settings.no_network))
     printer = AuditPrinter(sys.stdout)
     data = file.read().removeprefix(BOM_UTF8)
     given_records: Iterable[tuple[int, Any]]
@@ -250,7 +250,7 @@ def _unlogged() -> Iterator[None]:
         logger.setLevel(level)
 
 
-async def _report_of(response: LlmResponse, policy: Policy, model: HttpModel | None) -> HallucinationReport:
+async def _report_of(response: LlmResponse, policy: Policy, model: AnyModel | None) -> HallucinationReport:
     config, evidence = policy.verification, evidence_of(response) or {}
     facts = None
     if model is not None and why_skipped(response, config) is None:

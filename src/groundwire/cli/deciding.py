@@ -79,7 +79,7 @@ class Deciding:
         network = not (given.no_network or settings.no_network)
         moment = from_milliseconds(to_milliseconds(now or datetime.now(UTC)))  # as every record's clock
         urls = UrlChecker.of(settings, clock=lambda: moment)
-        self._model = load_model(network=network)
+        self._model = load_model(self.policy.verification, network=network)
         self._verifier = CitationVerifier(sources, network=network, urls=urls, clock=lambda: moment)
         assessor = assessor_of(self._model) if self._model else None
         # the file of the environment may be that of workers, and not there
@@ -123,7 +123,7 @@ class Deciding:
         if self._model is not None:
             await self._model.close()
             if self._model.trouble:
-                _warn(f"the language model failed, last by {self._model.trouble}")
+                _warn(f"the model failed, last by {self._model.trouble}")
 
 
 def _is_given(option: str) -> bool:

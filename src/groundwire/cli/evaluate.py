@@ -20,9 +20,10 @@ from groundwire.cli.deciding import Deciding, DecidingOptions, deciding_options
 from groundwire.cli.options import FiniteRange, file_argument, format_option, reporting
 from groundwire.cli.output import columns, cut
 from groundwire.config import load_settings
+from groundwire.epistemic.entailment import EntailmentModel
 from groundwire.epistemic.types import OperatingPoint, VerificationConfig
 from groundwire.errors import RecordError, UsageError
-from groundwire.library.calibrate import TABLE, Calibration, calibrate, check_writable, write_thresholds
+from groundwire.library.calibrate import TABLE, Calibration, calibrate, check_writable, write_keys
 from groundwire.library.evaluate import (
     DRAWS,
     HEADINGS,
@@ -52,6 +53,7 @@ from groundwire.library.verdicts import (
 from groundwire.messages.decode import parse_json
 from groundwire.policy import Policy, load_policy, policy_variables
 from groundwire.text.normalise import escape_controls
+from groundwire.verify.models import load_model
 
 _COLUMNS: Final = ("claim", "answer", "evidence", "label", *FIELDS)
 _SHOWN: Final = 100  # characters of a first line
@@ -332,7 +334,7 @@ def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
     strictest verdicts are chosen that flag no more of the supported rows than --max-false-alarms, and a threshold that
     gives them: the one in force where it does, else the middle of those that do. Sources held out tell what is to be
     expected of it. It is written to the table [verification] of the file that --policy names; without one, the lines to
-    add are printed.
+    add are printed. Where the policy names an entailment model, it is asked, and its head is fitted too.
 
     FILE holds one row a line; CSV and TSV files name the fields in their first line. Exit status: 0 when every row was
     measured, 1 when some were bad (then nothing is written), 2 for wrong usage.
@@ -349,12 +351,16 @@ def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
             deciding.advise()
             bad = _evaluate_records(data, form, deciding, plot, layout=layout, misses=misses)
             sys.exit(1 if bad else 0)
-        in_force = _policy(given.policy_file, calibrating=calibrating).verification
+        policy = _policy(given.policy_file, calibrating=calibrating)
+        in_force = policy.verification
         labelled, bad = _sorted_out(read_labelled(data, form))
         if bad and not labelled and form == "jsonl" and holds_responses(data):
             click.echo("this looks like responses: groundwire audit", err=True)
-        rows = [judge(row) for row in labelled]
-        found = calibrate(rows, max_false_alarms, in_force) if calibrating else None
+        model = load_model(in_force, network=False)  # of models, one that scores; none over the network
+        scorer = model if isinstance(model, EntailmentModel) else None
+        judged = [judge(row, scorer, policy) for row in labelled]
+        found = calibrate(judged, max_false_alarms, in_force) if calibrating else None
+        rows = [row.under(in_force.entailment_head) for row in judged]
         measured = measure(rows, in_force, bad=bad, draws=draws)
         _draw(plot, rows, in_force, f"{measured.rows} rows from {measured.sources} sources")
         if layout == "json":
@@ -445,7 +451,7 @@ def _write(found: Calibration, policy_file: Path | None, bad: int) -> None:
     written = None
     if policy_file is not None and not bad:
         written = "written to" if policy_file.exists() else "written to the new file"
-        write_thresholds(policy_file, found.keys)
+        write_keys(policy_file, found.keys)
     lines = [f"{name} = {value}" for name, value in found.keys.items()]
     if written:
         click.echo(escape_controls(f"{written} {policy_file}, [{TABLE}]: {', '.join(lines)}"), err=True)

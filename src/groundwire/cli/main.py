@@ -22,6 +22,7 @@ _COMMANDS: Final = {
     "console": "Serve the review queue to people as a web site.",
     "corpus": "Load what answers are checked against.",
     "dead-letters": "See what could not be decided, and send it again.",
+    "entailment": "Check an entailment model, and name it in a policy.",
     "erase": "Take a person's data out of state and of what consumers hold.",
     "evaluate": "Measure verdicts against labels of your own.",
     "keys": "Make and list the keys that sign records.",

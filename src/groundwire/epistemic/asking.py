@@ -21,6 +21,7 @@ from cachetools import LRUCache
 
 from groundwire.checks.support.score import ClaimCheck
 from groundwire.epistemic.claims import UNAVAILABLE, UNPARSEABLE, ModelOpinion
+from groundwire.epistemic.entailment import EntailmentModel, ask_entailment
 from groundwire.epistemic.model import Client, Fault, Model, ModelAnswer, ModelFault, ModelRequest
 from groundwire.epistemic.plan import Plan, VerifierFacts
 from groundwire.epistemic.prompts import Prompt, consensus, prior_prompt, read_reply, support_prompt
@@ -304,6 +305,8 @@ async def ask_about(
     client: Client,
     config: VerificationConfig,
 ) -> VerifierFacts:
+    if isinstance(client, EntailmentModel):
+        return await ask_entailment(claims, evidence, client, config)
     budget = Budget(config)
     asked = await _all(
         [

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from typing import Annotated, Final
+from math import exp, log
+from typing import Annotated, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -38,6 +39,9 @@ ACTIONS: Final[dict[GapType, str]] = {
 }
 
 _LISTED: Final = 100  # uncovered words of a claim
+_SCORED: Final = 100  # claims of a response that an entailment model is asked about
+_MOST: Final = 20.0  # log-odds, beyond which rounding leaves nothing
+_CERTAIN: Final = 0.001  # certainty counts as that much less
 _CITED: Final = re.compile(r"\d|\[[^\]]{1,200}\]|https?://", re.IGNORECASE)
 _hedges = HedgeDetector()
 
@@ -59,6 +63,28 @@ class ModelOpinion(Fact):
     verdict: SupportVerdict | None = None  # where it gave one and saw the evidence
     reason: Annotated[str, Field(max_length=300)] = ""
     fault: str = ""  # `verifier_unavailable` or `verifier_unparseable` where an answer does not count
+
+
+class ScoredClaim(NamedTuple):
+    """A claim as an entailment model and the rules see it."""
+
+    score: float  # of the model, 0..1
+    rules: float  # support by the rules
+    hard: bool  # a hard fault by the rules
+
+    def support(self, head: Sequence[float]) -> float:
+        """Return what a head makes of it (`VerificationConfig.entailment_head`), rounded."""
+        odds = sum(weight * feature for weight, feature in zip(head, self.features, strict=True))
+        return round(1 / (1 + exp(-max(-_MOST, min(_MOST, odds)))), 4)
+
+    @property
+    def features(self) -> tuple[float, float, float, float]:
+        return 1.0, _log_odds(self.score), _log_odds(self.rules), float(self.hard)
+
+
+def _log_odds(share: float) -> float:
+    share = min(max(share, _CERTAIN), 1 - _CERTAIN)
+    return log(share / (1 - share))
 
 
 def whole_claim(
@@ -91,6 +117,8 @@ def whole_claim(
         misplaced=any(part.misplaced for part in parts),
         invented=any(part.invented for part in parts),
         force=next((part.force for part in parts if part.force), None),
+        quoted=bool(parts) and all(part.quoted for part in parts),
+        places=tuple(place for part in parts for place in part.places),
         claim_id=claim_id,
         phantom=phantom,
         critical=critical,
@@ -104,16 +132,22 @@ def verification_of(
     opinion: ModelOpinion | None = None,
     *,
     target: float = TARGET,
+    scored: bool = False,
 ) -> ClaimVerification:
     """Return the verification of a claim.
 
     A model can lower what the rules found, and raise it only where configured: neither support nor the gap of what
     the rules flag gets better by it. What it said that does not parse changes no score, and flags the claim (S4-17).
+    What an entailment model `scored` goes through the head, and there may outweigh a hard fault; its doubts add up.
     """
     said = opinion.support if opinion else None
+    if said is not None and scored:
+        said = ScoredClaim(said, claim.support, claim.hard).support(config.entailment_head)
     support = claim.support
+    clears = said is not None and config.model_may_clear and not claim.phantom
     if said is not None:
-        support = said if config.model_may_clear and not claim.phantom else min(support, said)
+        support = said if clears else min(support, said)
+    hard = claim.hard and not (clears and scored)
     prior = opinion.prior if opinion and opinion.prior is not None else config.prior_support
     measured = said is not None and opinion is not None and opinion.prior is not None
     dependence = abs(said - prior) if measured and said is not None else claim.held
@@ -122,10 +156,10 @@ def verification_of(
     if not config.model_may_clear and claim.support < config.support_threshold:
         # what a model believes without evidence does not shrink the gap of what the rules flag
         bits = max(bits, evidence_gap_bits(claim.support, config.prior_support, target))
-    reason = _flag_reason(claim, support, config, opinion, independent=independent)
-    # what the rules merely doubt is soft; what they contradict, and what a model says, is not
+    reason = _flag_reason(claim, support, config, opinion, hard=hard, independent=independent)
+    # what the rules merely doubt is soft; what they contradict, and what a language model says, is not
     soft = claim.support < config.support_threshold and support == claim.support
-    soft = soft and not (claim.declared or claim.hard or claim.phantom)
+    soft = (soft or (scored and said is not None)) and not (claim.declared or hard or claim.phantom)
     return ClaimVerification(
         claim_id=claim.claim_id,
         claim_text=claim.text,
@@ -155,6 +189,7 @@ def _flag_reason(
     config: VerificationConfig,
     opinion: ModelOpinion | None,
     *,
+    hard: bool,
     independent: bool,
 ) -> str | None:
     if claim.phantom:
@@ -164,9 +199,9 @@ def _flag_reason(
         said = opinion.verdict if opinion and claim.support >= config.support_threshold else None
         verdicts = (said, claim.verdict, SupportVerdict.PARTIAL)
         return next(one.value for one in verdicts if one and one is not SupportVerdict.SUPPORTED)
-    if claim.hard:
-        hard = claim.verdict is not SupportVerdict.SUPPORTED
-        return (claim.verdict if hard else SupportVerdict.CONTRADICTED).value
+    if hard:
+        said_so = claim.verdict is not SupportVerdict.SUPPORTED
+        return (claim.verdict if said_so else SupportVerdict.CONTRADICTED).value
     if opinion is not None and opinion.fault:
         return opinion.fault
     return "evidence_independent" if independent else None
@@ -186,29 +221,37 @@ def gap_of(claim: ClaimVerification) -> EpistemicGap | None:
 
 
 def claims_to_ask(claims: Iterable[ClaimCheck], config: VerificationConfig) -> tuple[list[ClaimCheck], int]:
-    """Return the claims about which a model is asked, and how many more were due beyond the limit (S4-33, S4-35)."""
+    """Return the claims about which a model is asked, and how many more were due beyond the limit (S4-33, S4-35).
+
+    An entailment model costs no money and little time: no sample is drawn of what it is asked.
+    """
     due = []
     for claim in claims:
         # a phantom is known to be wrong without a question (S4-24)
         if claim.phantom or (config.model_scope == "doubtful" and not is_doubtful(claim, config)):
             continue
-        if config.mode == "sample":
+        if config.entailment_model:
+            wanted = True
+        elif config.mode == "sample":
             wanted = is_sampled(claim.claim_id, config.sample_rate, config.sample_seed)
         else:
             wanted = config.mode == "full" or claim.critical or is_critical_text(claim.text)
         if wanted:
             due.append(claim)
-    return due[: config.max_claims_per_response], max(0, len(due) - config.max_claims_per_response)
+    most = _SCORED if config.entailment_model else config.max_claims_per_response
+    return due[:most], max(0, len(due) - most)
 
 
 def is_doubtful(claim: ClaimCheck, config: VerificationConfig) -> bool:
-    """Return whether rules leave a claim open: no hard fault, and less support than it should have.
+    """Return whether rules leave a claim open, however sure they are: they know words, not what is said with them.
 
-    Where one doubtful claim flags the answer, and no model may clear it, those that rules flag are decided too.
+    Decided is what a passage asserts in the same words, and a hard fault that no model may outweigh. Where one doubtful
+    claim flags the answer, and no model may clear it, those that rules flag are decided too.
     """
-    decided = config.operating_point == "strict" and not config.model_may_clear
-    least = config.support_threshold if decided else 0.0
-    return not claim.hard and least <= round(claim.support, 4) < TARGET
+    if claim.hard:
+        return bool(config.entailment_model) and config.model_may_clear
+    strict = config.operating_point == "strict" and not config.model_may_clear
+    return not (claim.quoted or (strict and round(claim.support, 4) < config.support_threshold))
 
 
 def is_sampled(claim_id: str, rate: float, seed: str = "") -> bool:

@@ -22,6 +22,7 @@ from groundwire.checks.values.statements import StatementReader, read_statements
 from groundwire.epistemic.claims import (
     Fact,
     ModelOpinion,
+    ScoredClaim,
     claims_to_ask,
     gap_of,
     verification_of,
@@ -39,7 +40,7 @@ from groundwire.epistemic.types import (
 from groundwire.text.refusals import claims_nothing
 
 LEAST_CHARACTERS: Final = 100
-"""Of a response, below which no model is asked (S4-41)."""
+"""Of a response, below which no language model is asked (S4-41)."""
 
 AUDITED: Final = 900_000
 """Characters of steps and of what they cite that are read for one response: a hundred steps may cite one long text."""
@@ -85,6 +86,10 @@ class VerifierFacts(Fact):
     opinions: list[ModelOpinion] = Field(default_factory=list)
     calls: list[ModelCall] = Field(default_factory=list)
     truncated: Count = 0  # claims that were due but beyond the limit
+
+    def scored_by(self, config: VerificationConfig) -> bool:
+        """Return whether the opinions are scores of the policy's entailment model."""
+        return self.model == config.entailment_model
 
     @property
     def over_budget(self) -> bool:
@@ -195,7 +200,8 @@ def plan_response(  # noqa: PLR0913 - what a response is made of
             break
         within += 1
     audited = audit_steps(f"{name}/step", steps[:within], context, read)
-    ask = ask and config.enabled and len(response) >= LEAST_CHARACTERS and has_evidence(context)
+    long_enough = bool(config.entailment_model) or len(response) >= LEAST_CHARACTERS
+    ask = ask and config.enabled and long_enough and has_evidence(context)
     # a step that cites nothing is supported by nothing, whatever a model knows
     askable = [*claims, *(step for step in audited if not context.keys().isdisjoint(step.evidence_ids))]
     due, truncated = claims_to_ask(askable, config) if ask else ([], 0)
@@ -229,18 +235,27 @@ def audit_steps(
 
 def report_of(plan: Plan, facts: VerifierFacts | None, config: VerificationConfig) -> HallucinationReport:
     opinions = {opinion.claim_id: opinion for opinion in facts.opinions} if facts else {}
-    verified = [verification_of(claim, config, opinions.get(claim.claim_id)) for claim in plan.claims]
-    # what a model cleared is no doubt any more
-    doubted = [
-        claim
-        for claim, said in zip(plan.claims, verified, strict=True)
-        if not claim.declared and said.evidence_support <= claim.support
+    scored = facts is not None and facts.scored_by(config)
+    verified = [
+        verification_of(claim, config, opinions.get(claim.claim_id), scored=scored) for claim in plan.claims
     ]
+    doubted, weighed = [], 1.0
+    for claim, said in zip(plan.claims, verified, strict=True):
+        opinion = opinions.get(claim.claim_id)
+        if claim.declared:
+            continue
+        if scored and opinion is not None and opinion.support is not None:
+            scored_claim = ScoredClaim(opinion.support, claim.support, claim.hard)
+            weighed *= scored_claim.support(config.entailment_head)
+            if config.model_may_clear:
+                continue  # the head has weighed what the rules found
+        if said.evidence_support <= claim.support:  # what a model cleared is no doubt any more
+            doubted.append(claim)
     return build_report(
         plan.response_id,
         verified,
         config,
-        answer_support=0.0 if plan.left_out else answer_support(doubted),
+        answer_support=0.0 if plan.left_out else answer_support(doubted) * weighed,
         unverified=plan.left_out,
         asked=len(opinions),
         truncated=facts.truncated if facts else plan.truncated,

@@ -96,6 +96,11 @@ def is_doubted(weakest: float, whole: float, point: OperatingPoint, threshold: f
     return support_at(point, weakest, whole) < least
 
 
+Weight = Annotated[float, Field(ge=-100, le=100)]
+AS_SCORED: Final = (0.0, 1.0, 0.0, 0.0)
+"""The head without calibration: support is the model's score, whatever the rules say."""
+
+
 class VerificationConfig(BaseModel):
     """Epistemic verification: thresholds, how failures are handled, and when a model is asked.
 
@@ -113,9 +118,13 @@ class VerificationConfig(BaseModel):
             critical gap. `ask` queues it for a person.
         max_retries: most other answers requested; at the gate two.
         verification_model: model name passed to the client.
+        entailment_model: name and revision of an entailment model, as `groundwire entailment` prints them; it is asked
+            instead of a language model, about every claim in scope.
+        entailment_head: what makes a claim's support of its score: bias, and the weights of the log-odds of score and
+            of rules, and of a hard fault.
         max_claims_per_response: most claims of a response put to a model.
         parallel_verification: ask about claims concurrently.
-        model_scope: `doubtful`: only claims that rules leave open; `all`: every claim.
+        model_scope: `doubtful`: claims that neither a passage in the same words nor a hard fault decides; `all`: all.
         mode: within the scope, `full` asks about all, `sample` about a share, `critical_only` about those with numbers,
             citations, negations or uncertainty markers.
         sample_rate: the share for `sample`.
@@ -145,6 +154,8 @@ class VerificationConfig(BaseModel):
     on_failure: Literal["flag", "retry", "ask"] = "flag"
     max_retries: Annotated[int, Field(ge=0, le=10)] = 2
     verification_model: Annotated[str, Field(min_length=1, max_length=200)] = "haiku"
+    entailment_model: Annotated[str, Field(pattern=r"^([^\s@]{1,150}@[0-9a-f]{16})?$")] = ""
+    entailment_head: tuple[Weight, Weight, Weight, Weight] = AS_SCORED
     max_claims_per_response: Annotated[int, Field(ge=0, le=100)] = 10
     parallel_verification: bool = True
     model_scope: Literal["doubtful", "all"] = "doubtful"

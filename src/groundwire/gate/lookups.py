@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from groundwire.epistemic.asking import assess
+from groundwire.epistemic.entailment import EntailmentModel
 from groundwire.epistemic.model import Client
 from groundwire.epistemic.plan import OVER_BUDGET, VerifierFacts
 from groundwire.epistemic.types import ModelCall, VerificationConfig
@@ -36,7 +37,7 @@ from groundwire.messages.identity import Subject
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
 from groundwire.state.model import State
-from groundwire.verify.models import HttpModel
+from groundwire.verify.models import AnyModel
 
 _T = TypeVar("_T")
 
@@ -143,9 +144,13 @@ class Assessor(NamedTuple):
     on_answer: OnAnswer = lambda _facts, _seconds: None
 
 
-def assessor_of(model: HttpModel, on_answer: OnAnswer | None = None) -> Assessor:
+_SCORED_AT_ONCE: Final = 8  # responses: the pairs of all are scored together
+
+
+def assessor_of(model: AnyModel, on_answer: OnAnswer | None = None) -> Assessor:
     """Return what asks a model: about half as many responses at once as it takes requests, for each has several."""
-    assessor = Assessor(model, max(1, model.limits.concurrency // 2))
+    at_once = _SCORED_AT_ONCE if isinstance(model, EntailmentModel) else max(1, model.limits.concurrency // 2)
+    assessor = Assessor(model, at_once)
     return assessor._replace(on_answer=on_answer) if on_answer is not None else assessor
 
 

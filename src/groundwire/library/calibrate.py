@@ -14,6 +14,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from groundwire.epistemic.types import (
+    AS_SCORED,
     OperatingPoint,
     VerificationConfig,
     evidence_gap_bits,
@@ -30,8 +31,13 @@ _DEFAULTS: Final = VerificationConfig()
 _ROUNDING: Final = 1e-9  # 0.29 of 100 rows are 29, whatever floating point says
 
 
+Head = tuple[float, float, float, float]
+
+
 class Calibration(NamedTuple):
     """A threshold for an operating point; a claim with just that support has a gap of `gap_threshold_bits` (C-57).
+
+    `head`: what makes support of an entailment model's scores; None without a model.
 
     `chosen_on`: the verdicts on the rows that it was chosen on, better than what is to be expected. `held_out`: the
     verdicts on each part of the sources by a threshold chosen on the others.
@@ -43,6 +49,7 @@ class Calibration(NamedTuple):
     gap_threshold_bits: float
     chosen_on: Counted
     held_out: Counted
+    head: Head | None = None
 
     @property
     def few_sources(self) -> bool:
@@ -50,9 +57,13 @@ class Calibration(NamedTuple):
         return self.sources < FOLDS
 
     @property
-    def keys(self) -> dict[str, float]:
+    def keys(self) -> dict[str, object]:
         """The keys of the policy's table, and their values."""
-        return {"support_threshold": self.support_threshold, "gap_threshold_bits": self.gap_threshold_bits}
+        keys: dict[str, object] = {
+            "support_threshold": self.support_threshold,
+            "gap_threshold_bits": self.gap_threshold_bits,
+        }
+        return keys if self.head is None else keys | {"entailment_head": list(self.head)}
 
 
 def calibrate(
@@ -60,7 +71,8 @@ def calibrate(
 ) -> Calibration:
     """Choose the strictest threshold that flags at most a share of the supported rows, 0..1, at the point in force.
 
-    The threshold in force is kept where another would give the same verdicts.
+    The threshold in force is kept where another would give the same verdicts. Where a model scored claims, its head is
+    fitted first.
 
     Raises:
         UsageError: too few supported rows to tell such a share, none that is not supported, a single source, or more
@@ -84,15 +96,56 @@ def calibrate(
     fold = folds(row.group for row in rows)
     if len(fold) < 2:
         raise UsageError("all rows are of one source: group: give at least two, so that one can be held out")
-    threshold, point = choose(rows, max_false_alarms, in_force), in_force.operating_point
-    parts = []
+    point, parts = in_force.operating_point, []
     for number in sorted(set(fold.values())):
-        others = [row for row in rows if fold[row.group] != number]
-        part = [row for row in rows if fold[row.group] == number]
+        others, head = _under_fitted([row for row in rows if fold[row.group] != number])
+        part = [row.under(head or AS_SCORED) for row in rows if fold[row.group] == number]
         parts.append(counted(part, choose(others, max_false_alarms, in_force), point))
+    rows, head = _under_fitted(rows)
+    threshold = choose(rows, max_false_alarms, in_force)
     bits = max(0.0, ceil(evidence_gap_bits(threshold) * 1000) / 1000)
     held = Counted(*(sum(column) for column in zip(*parts, strict=True)))
-    return Calibration(point, len(fold), threshold, bits, counted(rows, threshold, point), held)
+    return Calibration(point, len(fold), threshold, bits, counted(rows, threshold, point), held, head)
+
+
+def _under_fitted(rows: Sequence[Judged]) -> tuple[list[Judged], Head | None]:
+    """Return rows under a head that is fitted on them, and the head; None where no model scored any."""
+    head = fit_head(rows) if any(row.scored for row in rows) else None
+    return [row.under(head or AS_SCORED) for row in rows], head
+
+
+_STEPS: Final = 40
+_NEWTON: Final = 5
+_RIDGE: Final = 0.05  # keeps weights finite where a feature tells the labels apart
+
+
+def fit_head(rows: Sequence[Judged]) -> Head:
+    """Fit a logistic head on labelled rows, whose label is that of all their claims together.
+
+    A supported row supports each of its claims. Of one that is not, it is not known which claims are not: by
+    expectation and maximisation each counts by how likely it is one of them, given that there is one.
+    """
+    import numpy as np  # noqa: PLC0415 - comes with what scores, and the rest does without
+
+    scored = [row for row in rows if row.scored]
+    features = np.array([claim.features for row in scored for claim in row.scored])
+    of_row = np.repeat(np.arange(len(scored)), [len(row.scored) for row in scored])
+    good = np.array([row.supported for row in scored])[of_row]
+    weights = np.array(AS_SCORED)
+    for _ in range(_STEPS):
+        shares = 1 / (1 + np.exp(-np.clip(features @ weights, -20, 20)))
+        whole = np.ones(len(scored))
+        np.multiply.at(whole, of_row, shares)
+        wrong = (1 - shares) / np.maximum(1 - whole[of_row], 1e-9)
+        target = np.where(good, 1.0, 1 - np.minimum(wrong, 1.0))
+        for _ in range(_NEWTON):
+            shares = 1 / (1 + np.exp(-np.clip(features @ weights, -20, 20)))
+            slope = features.T @ (shares - target) + _RIDGE * weights
+            curve = (features * (shares * (1 - shares))[:, None]).T @ features + _RIDGE * np.eye(len(weights))
+            step = np.linalg.solve(curve, slope)
+            weights = weights - step / max(1.0, float(np.abs(step).max()))
+    bias, by_model, by_rules, by_fault = (round(float(weight), 3) for weight in weights)
+    return bias, by_model, by_rules, by_fault
 
 
 def _may_be_flagged(supported: int, max_false_alarms: float) -> int:
@@ -139,7 +192,7 @@ def check_writable(path: Path) -> None:
         raise UsageError(f"policy {path}: the folder {folder} cannot be written to")
 
 
-def write_thresholds(path: Path, keys: Mapping[str, float]) -> None:
+def write_keys(path: Path, keys: Mapping[str, object]) -> None:
     """Write keys into the table `[verification]` of a policy file; all else in it stays as it is, comments too.
 
     A file that is not there is made.

@@ -134,10 +134,10 @@ def verify_claim(
     check = check_answer(claim, sources, declared=True)
     bound = dict.fromkeys(name for found in check.claims for name in found.evidence_ids)
     whole = whole_claim(f"{response_id_of(claim)}#1", claim, check, tuple(bound))
-    opinion = None
-    if client is not None and config.enabled and has_evidence(sources) and claim.strip():
-        opinion = run(ask_about([whole], [sources], client, config)).opinions[0]
-    return verification_of(whole, config, opinion, target=threshold)
+    if client is None or not (config.enabled and has_evidence(sources) and claim.strip()):
+        return verification_of(whole, config, target=threshold)
+    facts = run(ask_about([whole], [sources], client, config))
+    return verification_of(whole, config, facts.opinions[0], target=threshold, scored=facts.scored_by(config))
 
 
 def audit_reasoning(
@@ -174,13 +174,14 @@ def audit_reasoning(
     evidence = {
         step.claim_id: {key: sources[key] for key in step.evidence_ids if key in sources} for step in audited
     }
-    opinions = {}
+    opinions, scored = {}, False
     if client is not None and config.enabled:
         due = [step for step in claims_to_ask(audited, config)[0] if has_evidence(evidence[step.claim_id])]
         if due:
             facts = run(ask_about(due, [evidence[step.claim_id] for step in due], client, config))
             opinions = {opinion.claim_id: opinion for opinion in facts.opinions}
-    return [verification_of(step, config, opinions.get(step.claim_id)) for step in audited]
+            scored = facts.scored_by(config)
+    return [verification_of(step, config, opinions.get(step.claim_id), scored=scored) for step in audited]
 
 
 def evidence_dependence(

@@ -18,13 +18,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import groupby
+from math import prod
 from typing import Any, Final, NamedTuple, TypeVar, get_args
 
-from groundwire.epistemic.types import OperatingPoint, VerificationConfig, is_doubted, support_at
+from groundwire.epistemic.asking import assess
+from groundwire.epistemic.claims import ScoredClaim
+from groundwire.epistemic.entailment import EntailmentModel
+from groundwire.epistemic.types import AS_SCORED, OperatingPoint, VerificationConfig, is_doubted, support_at
 from groundwire.errors import ErrorCode, RecordError, UsageError, did_you_mean
 from groundwire.gate.response_case import ResponseCase
-from groundwire.gate.response_checks import read_response, result_of
-from groundwire.library.epistemic import verify_claim
+from groundwire.gate.response_checks import NO_INPUTS, plan_claims, read_response, result_of
+from groundwire.library.epistemic import run, verify_claim
 from groundwire.messages.decisions import Facts, ReasonCode
 from groundwire.messages.decode import parse_json
 from groundwire.messages.records import LlmResponse
@@ -329,6 +333,7 @@ class Judged(NamedTuple):
     """A labelled row and its support, 0..1: of its weakest claim, and of the text as a `whole`.
 
     `hard`: something in it flags it at every operating point; `missing`: words that the evidence does not hold.
+    `scored`: the claims that an entailment model scored; support is then of the others, until `under` a head.
     """
 
     support: float
@@ -339,6 +344,16 @@ class Judged(NamedTuple):
     group: str
     hard: bool = False
     missing: int = 0
+    scored: tuple[ScoredClaim, ...] = ()
+
+    def under(self, head: Sequence[float]) -> Judged:
+        """Return the row with the support that a head makes of the scores."""
+        if not self.scored:
+            return self
+        supports = [claim.support(head) for claim in self.scored]
+        support = min(self.support, *supports)
+        whole = support if self.declared else self.whole * prod(supports)
+        return self._replace(support=support, whole=whole, scored=())
 
     def flagged_at(self, point: OperatingPoint, threshold: float) -> bool:
         """Return whether it is flagged at an operating point."""
@@ -371,28 +386,65 @@ class Counted(NamedTuple):
 _NO_FACTS: Final = Facts(clock=datetime.min.replace(tzinfo=UTC))
 _UNDOUBTED: Final = Policy(verification=VerificationConfig(support_threshold=0.0))
 """Under it no doubt flags anything: what is held all the same is held at every threshold and operating point."""
+_CERTAIN: Final = (100.0, 0.0, 0.0, 0.0)
+"""A head under which a model's scores take no support away."""
 
 
-def judge(row: Labelled) -> Judged:
-    """Verify a row by the rules, an answer as the gate does; one that it approves and that claims nothing has 1.0."""
-    if row.declared:
-        claim = verify_claim(row.text, list(row.evidence.values()), config=_UNDOUBTED.verification)
-        claims, hard = [claim], claim.is_flagged
-        support = whole = claim.evidence_support
-    else:
-        response = LlmResponse.model_construct(
-            response_id="row", user_id="row", answer=row.text, context=dict(row.evidence), query=row.query
+def judge(row: Labelled, model: EntailmentModel | None = None, policy: Policy = _UNDOUBTED) -> Judged:
+    """Verify a row, an answer as the gate does; one that it approves and that claims nothing has 1.0.
+
+    By the rules, or with a model, by what the policy lets it do.
+    """
+    if model is not None:
+        config = policy.verification.model_copy(
+            update={"support_threshold": 0.0, "entailment_model": model.name, "entailment_head": _CERTAIN}
         )
-        reading = read_response(response, _UNDOUBTED)
-        judged = ResponseCase(response, reading, _UNDOUBTED, _NO_FACTS).before_queue()
-        checked, hard = result_of(reading.claims), judged.code != ReasonCode.GROUNDED
-        claims = checked.report.claims if checked else []
-        # what was not looked at is supported by nothing
-        unseen = checked is None or checked.report.unverified_claims
-        support = 0.0 if unseen else min((claim.evidence_support for claim in claims), default=1.0)
-        whole = checked.report.answer_support if checked else 0.0
-    missing = sum(len(claim.uncovered) for claim in claims)
-    return Judged(support, whole, len(row.text), row.declared, row.supported, row.group, hard, missing)
+        policy = policy.model_copy(update={"verification": config})
+    found = _judge_claim if row.declared else _judge_answer
+    return found(row, model, policy if model is not None else _UNDOUBTED)
+
+
+def _judge_claim(row: Labelled, model: EntailmentModel | None, policy: Policy) -> Judged:
+    evidence, scored = list(row.evidence.values()), []
+    claim = rules = verify_claim(row.text, evidence, config=_UNDOUBTED.verification)
+    if model is not None:
+        claim = verify_claim(row.text, evidence, client=model, config=policy.verification)
+        clearing = {"entailment_head": AS_SCORED, "model_may_clear": True}
+        config = policy.verification.model_copy(update=clearing)
+        said = verify_claim(row.text, evidence, client=model, config=config)
+        if said.method == "model":
+            scored = [ScoredClaim(said.evidence_support, rules.evidence_support, rules.is_flagged)]
+    support, missing = claim.evidence_support, len(claim.uncovered)
+    size, hard = len(row.text), claim.is_flagged
+    return Judged(support, support, size, row.declared, row.supported, row.group, hard, missing, (*scored,))
+
+
+def _judge_answer(row: Labelled, model: EntailmentModel | None, policy: Policy) -> Judged:
+    response = LlmResponse.model_construct(
+        response_id="row", user_id="row", answer=row.text, context=dict(row.evidence), query=row.query
+    )
+    inputs, scored = NO_INPUTS, list[ScoredClaim]()
+    if model is not None:
+        plan = plan_claims(response, row.evidence, policy.verification, ask=True)
+        facts = run(assess(plan, model, policy.verification))
+        if facts is not None:
+            inputs = NO_INPUTS._replace(verifier=facts.model_dump(mode="json"))
+            scores = {one.claim_id: one.support for one in facts.opinions if one.support is not None}
+            scored = [
+                ScoredClaim(scores[claim.claim_id], claim.support, claim.hard)
+                for claim in plan.claims
+                if claim.claim_id in scores
+            ]
+    reading = read_response(response, policy, inputs)
+    judged = ResponseCase(response, reading, policy, _NO_FACTS).before_queue()
+    checked, hard = result_of(reading.claims), judged.code != ReasonCode.GROUNDED
+    claims = checked.report.claims if checked else []
+    # what was not looked at is supported by nothing
+    unseen = checked is None or checked.report.unverified_claims
+    support = 0.0 if unseen else min((claim.evidence_support for claim in claims), default=1.0)
+    whole = checked.report.answer_support if checked else 0.0
+    size, missing = len(row.text), sum(len(claim.uncovered) for claim in claims)
+    return Judged(support, whole, size, row.declared, row.supported, row.group, hard, missing, (*scored,))
 
 
 def figures(

@@ -543,11 +543,17 @@ def test_a_model_is_asked_about_claims_that_rules_leave_open_unless_all_are_in_s
         text = "The gateway waits."
         return ClaimCheck(text, 0, len(text), support, 1.0, SupportVerdict.PARTIAL, (), 1.0, **fields)
 
-    strict = {"operating_point": "strict"}
+    strict, clears = {"operating_point": "strict"}, {"model_may_clear": True}
+    scoring = {"entailment_model": f"tiny@{'0' * 16}", "mode": "sample", "sample_rate": 0.0}
     for claim, fields, asked in (
-        (checked(1.0), {}, False),
-        (checked(0.95), {}, False),
-        (checked(0.94), {}, True),
+        (checked(1.0, quoted=True), {}, False),
+        (checked(1.0), {}, True),
+        (checked(1.0), {"mode": "sample", "sample_rate": 0.0}, False),
+        (checked(1.0), scoring, True),
+        (checked(1.0, quoted=True), scoring, False),
+        (checked(0.1, invented=True), scoring, False),
+        (checked(0.1, invented=True), scoring | clears, True),
+        (checked(0.1, phantom=True), scoring | clears, False),
         (checked(0.7), {}, True),
         (checked(0.1), {}, True),
         (checked(0.1, invented=True), {}, False),

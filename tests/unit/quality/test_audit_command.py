@@ -192,7 +192,7 @@ def test_a_configured_model_is_asked_and_its_cost_and_missing_answers_are_report
     policy = tmp_path / "policy.toml"
     policy.write_text('[verification]\nmode = "full"\nmodel_scope = "all"\n')
     asking, model = f"--policy={policy}", Configured()
-    monkeypatch.setattr("groundwire.cli.audit.load_model", lambda network: model if network else None)
+    monkeypatch.setattr("groundwire.cli.audit.load_model", lambda _, network: model if network else None)
     shown, asked = run(asking, data=lines(due)), model.asked
     assert asked > 0
     assert "  unsupported " in shown

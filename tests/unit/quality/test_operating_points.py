@@ -19,7 +19,7 @@ from groundwire.errors import UsageError
 from groundwire.gate.response_case import ResponseCase
 from groundwire.gate.response_checks import read_response
 from groundwire.library import calibrate as module
-from groundwire.library.calibrate import calibrate, check_writable, choose, write_thresholds
+from groundwire.library.calibrate import calibrate, check_writable, choose, write_keys
 from groundwire.library.evaluate import FOLDS, Judged, Labelled, counted, folds, judge
 from groundwire.library.trade_off import RatePoint, curve, picture
 from groundwire.messages.decisions import Facts, ReasonCode
@@ -247,7 +247,7 @@ def test_all_else_in_a_policy_file_stays_as_it_is_comments_and_mode_too(tmp_path
         text = table + rest.format(table="") if inline else rest.format(table=table)
         path.write_text(text)
         path.chmod(0o640)
-        write_thresholds(link, KEYS)
+        write_keys(link, KEYS)
         written = path.read_text()
         before, after = tomllib.loads(text), tomllib.loads(written)
         assert after == before | {"verification": before.get("verification", {}) | KEYS}
@@ -281,11 +281,11 @@ def test_a_file_that_is_no_policy_is_refused_and_left_alone_and_one_that_is_not_
         path = tmp_path / "policy.toml"
         path.write_text(text)
         with pytest.raises(UsageError, match="policy"):
-            write_thresholds(path, KEYS)
+            write_keys(path, KEYS)
         assert path.read_text() == text
         assert [file.name for file in tmp_path.iterdir()] == ["policy.toml"]
     path = tmp_path / "new.toml"
-    write_thresholds(path, KEYS)
+    write_keys(path, KEYS)
     assert tomllib.loads(path.read_text()) == {"verification": KEYS}
     assert load_policy(path, {}).verification.support_threshold == KEYS["support_threshold"]
 
@@ -304,7 +304,7 @@ def test_a_place_that_cannot_be_written_to_is_refused_with_its_folder(tmp_path, 
 
     monkeypatch.setattr(module.tempfile, "TemporaryDirectory", refuse)
     with pytest.raises(UsageError, match=f"in {tmp_path}: Permission denied$"):
-        write_thresholds(tmp_path / "policy.toml", KEYS)
+        write_keys(tmp_path / "policy.toml", KEYS)
     monkeypatch.setattr(module.os, "access", lambda *_: False)
     with pytest.raises(UsageError, match=f"the folder {tmp_path} cannot be written to$"):
         check_writable(tmp_path / "policy.toml")

@@ -117,6 +117,10 @@ class Sentence(NamedTuple):
         stems = {stem for token in self.statement.tokens for stem in token.stems}
         return KEPT.intersection(self.statement.texts) | (stems - self.holds)
 
+    @property
+    def place(self) -> tuple[str, int, int]:
+        return self.passage, self.statement.start, self.statement.end
+
 
 class Evidence:
     def __init__(

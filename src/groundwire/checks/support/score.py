@@ -42,7 +42,8 @@ class Alignment(NamedTuple):
     best: int  # number of the sentence that holds most of the claim, or -1
     second: int  # number of the sentence beside it that belongs to the window, or -1
     covered: float  # share of the claim's weight that the best window holds
-    passages: tuple[str, ...]  # ids of those that bind its words, the best one first
+    holders: tuple[int, ...]  # numbers of the sentences that bind its words, the best one first
+    passages: tuple[str, ...]  # ids of theirs, in that order
     masks: Mapping[int, int]  # number of a sentence -> the units that it holds, as bits
 
 
@@ -73,7 +74,7 @@ def align(atom: Atom, evidence: Evidence) -> Alignment:
             bound[place] = weights[place]
     covered, _, behind, second, _ = windows[0] if windows else _NONE
     passages = dict.fromkeys(evidence.sentences[number].passage for number in holders)
-    return Alignment(bound, -behind, second, covered, tuple(passages), masks)
+    return Alignment(bound, -behind, second, covered, tuple(holders), tuple(passages), masks)
 
 
 def passages_of(atom: Atom, evidence: Evidence) -> tuple[str, ...]:
@@ -306,6 +307,10 @@ class ClaimCheck:
     invented: bool = False  # it gives a name that neither evidence nor question holds
     force: Force | None = None  # of the evidence, where that is weaker than the claim's
     size: int = 0  # its characters, less those of marks of citation
+    quoted: bool = False  # a passage asserts it in the same words
+    places: tuple[
+        tuple[str, int, int], ...
+    ] = ()  # passage, start and end of the sentences that bind its words
     claim_id: str = ""  # `<response id>#<n>`; empty until it is part of a report
     phantom: bool = False  # it cites something that does not exist
     critical: bool = False  # its author calls it critical
@@ -379,6 +384,7 @@ def score(
         sum(lacking(unit, evidence) for unit in missing),
         tuple(Uncovered(answer[start:end], start, end) for start, end in spans),
         faults,
+        places=tuple(evidence.sentences[number].place for number in alignment.holders),
     )
 
 

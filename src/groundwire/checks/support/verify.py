@@ -146,7 +146,9 @@ def _check(answer: str, atom: Atom, index: Evidence, faults: Iterable[Unsupporte
     if index.values.says(atom.statement):
         text, supported = answer[atom.start : atom.end], SupportVerdict.SUPPORTED
         passages = passages_of(atom, index)
-        return ClaimCheck(text, atom.start, atom.end, 1.0, 0.0, supported, passages, held=1.0, faults=own)
+        return ClaimCheck(
+            text, atom.start, atom.end, 1.0, 0.0, supported, passages, held=1.0, faults=own, quoted=True
+        )
     alignment = align(atom, index)
     found = score(answer, atom, alignment, index, own)
     if not atom.units:

@@ -1,4 +1,4 @@
-"""Language models over HTTP: any service that speaks the API of OpenAI or that of Anthropic.
+"""Models: language models over HTTP, any that speak the API of OpenAI or Anthropic, and entailment models in ONNX.
 
 async with OpenAIModel("http://127.0.0.1:8000/v1") as model:
     verified = await verify_response(query, answer, context, client=model)
@@ -16,10 +16,20 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from groundwire.config import setting_error
-from groundwire.errors import UsageError
+from groundwire.epistemic.entailment import EntailmentModel
+from groundwire.epistemic.types import VerificationConfig
+from groundwire.errors import UsageError, naming
 from groundwire.verify.models.http import AnthropicModel, HttpModel, ModelLimits, OpenAIModel
 
-__all__ = ["AnthropicModel", "HttpModel", "ModelLimits", "ModelSettings", "OpenAIModel", "load_model"]
+__all__ = [
+    "AnthropicModel",
+    "AnyModel",
+    "HttpModel",
+    "ModelLimits",
+    "ModelSettings",
+    "OpenAIModel",
+    "load_model",
+]
 
 PREFIX: Final = "GROUNDWIRE_MODEL_"
 _URLS: Final = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
@@ -27,7 +37,7 @@ _NAMES: Final = {"openai": {}, "anthropic": {"haiku": "claude-haiku-4-5"}}
 
 
 class ModelSettings(BaseSettings):
-    """How to reach the language model that verifies claims; the policy holds what it decides."""
+    """How to reach the model that verifies claims; the policy holds what it decides."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -38,8 +48,15 @@ class ModelSettings(BaseSettings):
         protected_namespaces=(),
     )
 
-    api: Literal["none", "openai", "anthropic"] = Field(
-        "none", description="API of the service; `none`: rules only."
+    api: Literal["none", "openai", "anthropic", "entailment"] = Field(
+        "none",
+        description="API of the service; `entailment`: a model in this process; `none`: rules only.",
+    )
+    folder: Path | None = Field(
+        None, description="With `entailment`: folder of the model that the policy names."
+    )
+    threads: Annotated[int, Field(ge=1, le=256)] = Field(
+        1, description="With `entailment`: threads of the processor."
     )
     url: str | None = Field(
         None,
@@ -69,6 +86,8 @@ class ModelSettings(BaseSettings):
     def _is_whole(self) -> Self:
         if self.key and self.key_file:
             raise ValueError(f"{PREFIX}KEY and {PREFIX}KEY_FILE: set one of them")
+        if (self.folder is None) == (self.api == "entailment"):
+            raise ValueError(f"{PREFIX}FOLDER and {PREFIX}API=entailment: set both or none of them")
         if self.logprobs and self.api != "openai":
             raise ValueError(f"{PREFIX}LOGPROBS needs {PREFIX}API=openai")
         return self
@@ -99,15 +118,23 @@ class ModelSettings(BaseSettings):
             ) from None
 
 
-def load_model(*, network: bool = True) -> HttpModel | None:
+AnyModel = HttpModel | EntailmentModel
+
+
+def load_model(
+    config: VerificationConfig | None = None, *, network: bool = True
+) -> HttpModel | EntailmentModel | None:
     """Return the model that the environment names; None where it names none.
 
     Args:
-        network: whether anything may be asked at all; off, the settings are read, and the result is None.
+        config: that of the policy, which names an entailment model.
+        network: whether a service may be asked; off, the settings are read, and of services the result is None.
 
     Raises:
-        UsageError: names the variable at fault, never its value.
+        UsageError: names the variable at fault, never the value of a key; the policy names an entailment model, and
+            the environment no folder that holds it.
     """
+    named = config.entailment_model if config else ""
     try:
         settings = ModelSettings()
     except ValidationError as exc:
@@ -115,7 +142,21 @@ def load_model(*, network: bool = True) -> HttpModel | None:
     except SettingsError as exc:  # no JSON
         name = next((name for name in ("names", "options") if f'"{name}"' in str(exc)), "names")
         raise UsageError(f"{PREFIX}{name.upper()}: must be a JSON object") from None
-    if settings.api == "none":
+    if settings.folder is not None:
+        if not named:
+            raise UsageError(
+                f"{PREFIX}API: the policy names no entailment model (entailment_model); "
+                "`groundwire entailment FOLDER --policy FILE` writes it"
+            )
+        from groundwire.verify.models.onnx import load_entailment  # noqa: PLC0415 - the other models do without
+
+        with naming(f"{PREFIX}FOLDER"):
+            return load_entailment(settings.folder, named, threads=settings.threads)
+    if named:
+        raise UsageError(
+            f"entailment_model: the policy names {named}: set {PREFIX}API=entailment and {PREFIX}FOLDER"
+        )
+    if settings.api in {"none", "entailment"}:
         return None
     limits = ModelLimits(settings.concurrency, settings.attempts, settings.failures, settings.pause)
     others: dict[str, Any] = {"logprobs": True} if settings.logprobs else {}
