@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,15 +20,17 @@ from groundwire.console.auth import place_asked_for, remember_place
 from groundwire.console.cited import CitedTexts
 from groundwire.console.evidence import citations, marked
 from groundwire.console.pages import VERSION
+from groundwire.keys.attestation import Keys
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import AuditEvent
-from groundwire.messages.headers import InboundRecord
+from groundwire.messages.headers import ATTESTATION, InboundRecord
 from groundwire.messages.topics import TopicName
 from groundwire.text.visible import INVISIBLE, hidden
 from groundwire.verify.citations import CitationVerifier, Sources
 from tests.unit.console.rooms import (
     ANA,
     ITEM,
+    KEYS,
     LEAD,
     NOW,
     Html,
@@ -203,11 +206,13 @@ async def test_hostile_text_stays_text_on_every_page_and_none_has_a_script_or_st
     }
     event = {"event_id": "f", "type": "review_action", "at": NOW, "tenant_id": "acme", "actor": "ben"}
     event = AuditEvent(**event, subject_id=owner["subject_id"], decision_id=ids[0], detail=detail)
+    said = json.dumps(note).encode()
+    signed = ((ATTESTATION, Keys.parse(KEYS, Path("keys.toml")).sign("console", said)),)
     for topic, value in (
         (TopicName.AUDIT, event.model_dump_json().encode()),
-        (TopicName.REVIEW_DECISIONS, json.dumps(note).encode()),
+        (TopicName.REVIEW_DECISIONS, said),
     ):
-        room.board.add([InboundRecord(topic, 0, 1, to_milliseconds(NOW), b"", value)])
+        room.board.add([InboundRecord(topic, 0, 1, to_milliseconds(NOW), b"", value, signed)])
     paths = ["/", "/responses", "/approved", "/blocked", "/dead-letters", "/status"]
     paths += [f"/items/{one}" for one in ids]
     pages = [await browser.get(path) for path in paths]
@@ -460,7 +465,8 @@ async def test_an_item_is_found_by_its_ids_and_its_source_id_leads_where_the_set
 
 async def test_the_next_page_and_its_items_keep_the_search_and_say_which_of_how_many(room, lead) -> None:
     room.add(
-        *(make_decision(f"c-{number:02}") for number in range(60)), make_decision("fire", "Fire is hot.")
+        *(make_decision(f"c-{n:02}", f"Water is {'so ' * n}wet.") for n in range(60)),
+        make_decision("fire", "Fire is hot."),
     )
     first = (await lead.get("/api/queue?sort=newest&search=water")).json()
     query = first["older"].partition("?")[2]
@@ -513,3 +519,25 @@ async def test_a_file_holds_all_pages_of_a_list_under_its_filters_as_its_reader_
     cells = [row["excerpt"] for row in await exported(lead, "approved.csv?search=1%2B1")]
     assert sorted(cell.replace("'", "") for cell in cells) == sorted(texts)
     assert [cell for cell in cells if "'" not in cell or cell.startswith("=")] == [], "no cell is a formula"
+
+
+async def test_guidelines_of_the_tenant_stand_beside_an_item_without_html_and_follow_their_file(tmp_path):
+    room, file = make_room(guidelines=tmp_path), tmp_path / "acme.md"
+    (decision_id,) = room.add(make_decision("c-1"))
+    path = f"/items/{decision_id}"
+    async with room.browser() as client:
+        before = await client.html(path)
+        bad = "<script>alert(1)</script> ![x](https://evil.example/x.png) [y](javascript:alert(2))"
+        file.write_text(f"# Prices\n\nReject prices *without* a [list](https://wiki.example/p).\n\n{bad}")
+        shown = await client.html(path)
+        file.write_text("# Prices\n\nApprove them." + "." * 60_000)
+        again = await client.html(path)
+    assert not before.all(id="guidelines")
+    assert "Reject prices without a list." in shown.one(id="guidelines").text
+    assert shown.one("a", href="https://wiki.example/p")["rel"] == "noopener noreferrer"
+    assert "<script>alert(1)</script>" in shown.one(id="guidelines").text
+    assert not shown.all("img", src="https://evil.example/x.png")
+    assert not shown.all("a", href="javascript:alert(2)")
+    assert [one.text for one in shown.all("h3") if one.text == "Prices"] == ["Prices"]
+    assert "Approve them." in again.one(id="guidelines").text
+    assert len(again.one(id="guidelines").text) < 51_000
