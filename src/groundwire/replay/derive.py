@@ -348,13 +348,7 @@ def _own(
     asks = tier == IngestionTier.FLAG_REVIEW and policy.verification.on_failure == "ask"
     update = {"extraction": extraction, "place": place if asks else Place.NOT_NEEDED}
     case = ResponseCase(response, reading, policy, given.model_copy(update=update))
-    frame = envelope(
-        recorded,
-        origin,
-        policy,
-        revision=revision,
-        fingerprint=entry.fingerprint,
-    )
+    frame = envelope(recorded, origin, policy, revision=revision, fingerprint=entry.fingerprint)
     return build_decision(case, frame, case.outcome())
 
 

@@ -38,12 +38,7 @@ def inbound_of(recorded: Decision, value: bytes) -> InboundRecord:
 
 
 def envelope(
-    recorded: Decision,
-    origin: Origin,
-    policy: Policy,
-    *,
-    revision: int,
-    fingerprint: str,
+    recorded: Decision, origin: Origin, policy: Policy, *, revision: int, fingerprint: str
 ) -> Envelope:
     return Envelope(
         revision=revision,

@@ -38,14 +38,7 @@ from groundwire.gate.record import (
 from groundwire.gate.response_checks import CheckInputs
 from groundwire.gate.tree import evaluate_tree
 from groundwire.gate.types import LARGE, parents_of
-from groundwire.kafka.reader import (
-    OffsetRange,
-    RecordPlace,
-    Start,
-    TopicReader,
-    follow,
-    open_reader,
-)
+from groundwire.kafka.reader import OffsetRange, RecordPlace, Start, TopicReader, follow, open_reader
 from groundwire.keys.seal_keys import required_seal_keys
 from groundwire.logs import report_fault
 from groundwire.messages.base import to_milliseconds

@@ -76,10 +76,7 @@ class Board(BoardReads):
     """
 
     def __init__(
-        self,
-        path: Path | str = MEMORY,
-        *,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        self, path: Path | str = MEMORY, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         super().__init__(path, clock)
         self._unseen = 0  # changes of places alone, which no page shows
