@@ -33,7 +33,7 @@ from groundwire.messages.decisions import AuditEvent, Kind
 from groundwire.messages.identity import Subject, decision_id, event_id, retraction_id
 from groundwire.messages.seals import Seal, SealedOutput, SealHead, root_of
 from groundwire.policy import load_policy
-from groundwire.replay.seals import read_heads, read_seals
+from groundwire.replay.sealed_topics import read_heads, read_seals
 from groundwire.replay.verify import Placed, Signatures, VerifyStatus
 from groundwire.state.model import SubjectState
 from tests.state.conftest import state_at

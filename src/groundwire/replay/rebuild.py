@@ -61,7 +61,7 @@ from groundwire.policy import Policy
 from groundwire.replay.inputs import stored_origin
 from groundwire.replay.reading import INPUTS, PATIENCE
 from groundwire.replay.review_closures import ReviewClosures, is_erased_action
-from groundwire.replay.seals import read_sealed_hashes
+from groundwire.replay.sealed_topics import read_sealed_hashes
 from groundwire.replay.store import RecordStore
 from groundwire.replay.verify import Verifier, VerifyFinding, VerifyStatus, on_topics
 from groundwire.state.model import Outcome, StoredOutcome, SubjectState

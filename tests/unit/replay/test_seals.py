@@ -38,8 +38,9 @@ from groundwire.messages.seals import (
     signed_bytes,
 )
 from groundwire.messages.topics import TopicName
-from groundwire.replay import seals as module
-from groundwire.replay.seals import SealEvidence, read_heads, read_seals
+from groundwire.replay import sealed_topics
+from groundwire.replay.sealed_topics import read_heads, read_seals
+from groundwire.replay.seals import SealEvidence
 from tests.unit.review.world import decision
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -309,28 +310,6 @@ def test_an_offset_set_back_to_what_a_crash_left_hides_no_seal_whose_head_is_kep
     history.heads = {0: left}
     (fault,) = desk.faults(history, approved=history.approved[:3], heads=[head])
     assert (fault.kind, "head is kept elsewhere" in fault.detail) == ("broken_chain", True)
-
-
-def test_seals_and_events_of_the_version_before_hold_until_its_last_seal_as_they_did_there(desk):
-    history, events = (
-        History(desk.key),
-        [replace(event_record(kind), key=b"acme") for kind in ("enqueue", "state_lost")],
-    )
-    for offset in range(2):  # its outputs name no partition, and its workers signed no event
-        outputs = [history.publish(0, offset)._replace(partition=None)]
-        outputs += [SealedOutput(offset, "audit", None, str(UUID(int=7)), events[0].sha256)] * (not offset)
-        history.seal(0, offset + 1, outputs, committed=True)
-    history.seal(0, 3, [history.publish(0, 2)], committed=True)
-    seals = history.audit
-    assert desk.faults(history, [seals[0], *events, *seals[1:]]) == []
-    assert desk.evidence(history).place_of_decision(header(history.approved[0].headers, "ce_id"))
-    for why, audit, approved in (
-        ("removed", [*events, *seals], history.approved[1:]),
-        ("unsealed", [*events, *seals], [*history.approved, replace(history.approved[0], partition=1)]),
-        ("unsealed", [events[0], *seals, events[1]], history.approved),
-        ("unsealed", [events[0], *seals, events[1], replace(seals[0], offset=9)], history.approved),
-    ):
-        assert desk.kinds(history, audit, approved) == {why}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -711,8 +690,8 @@ async def test_before_the_first_seal_a_retraction_is_excused_by_what_its_group_h
             is_known = group.endswith("reviews") and committed is not None
             return {partition: OffsetAndMetadata(committed, "")} if is_known else {}
 
-        monkeypatch.setattr(module, "open_reader", reader)
-        monkeypatch.setattr(module, "committed_of", committed_of)
+        monkeypatch.setattr(sealed_topics, "open_reader", reader)
+        monkeypatch.setattr(sealed_topics, "committed_of", committed_of)
         evidence = await read_seals(Settings(topic_prefix="t."), keys, Store())
         wrong += [why] * ([fault.kind for fault in faults_of(evidence)] != ["unsealed"] * named)
     assert wrong == []
