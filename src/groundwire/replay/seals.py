@@ -19,8 +19,6 @@
 | the end of a chain cut off | `broken_chain` | committed offsets in `faults` |
 | all of a partition cut, its offsets too, or these set back to a fork | `broken_chain` | `_missing_heads` |
 | the heads cut as well | `unanchored` | `_missing_heads` |
-
-`tests/unit/replay/test_seals.py` has a test of each row, `tests/stream/test_seals.py` most of them on a broker.
 """
 
 from __future__ import annotations

@@ -48,11 +48,12 @@ CLAIMS = "t.claims"
 
 
 def keys_in(folder):
-    """Return seal keys, valid and expired, and their private halves."""
+    """Return seal keys, valid and expired, and their private halves and that of a reviewer."""
     path = folder / "keys.toml"
     if not path.exists():
         for name, until in (("gate", None), ("old", NOW - timedelta(hours=1))):
             new_key(path, name, tenants=[], roles=["seal"], asymmetric=True, not_after=until)
+        new_key(path, "ann", tenants=["default"], roles=["reviewer"], asymmetric=True)
     return SealKeys(path), dict(Keys.load(path))
 
 
@@ -417,10 +418,12 @@ def test_clock_skew_key_rotation_copies_and_crashes_break_no_chain(tmp_path):
     assert chain.faults(*seals, chain.seal()) == []
 
 
-def test_a_seal_that_is_back_dated_of_another_deployment_partition_of_audit_or_start_is_named(tmp_path):
+def test_a_seal_that_is_of_another_role_back_dated_or_of_another_deployment_or_start_is_named(tmp_path):
     chain = Chain(tmp_path)
     ((kind, detail),) = chain.faults(chain.seal(), chain.seal("old", NOW - 2 * HOUR))
     assert (kind, "back-dated" in detail) == ("bad_seal", True)
+    ((kind, detail),) = Chain(tmp_path).faults(Chain(tmp_path).seal("ann"))
+    assert (kind, "its key may not seal" in detail) == ("bad_seal", True)
     _, (kind, detail) = chain.faults(chain.seal(topic="t.staging.claims"))
     assert (kind, "another deployment" in detail) == ("bad_seal", True)
     chain = Chain(tmp_path)
