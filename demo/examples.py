@@ -207,12 +207,7 @@ _BAD: Final = Wave(
 
 _OUTAGE: Final = Wave(
     "State stops for a moment: reviewed provisionally, and decided when it is back",
-    (
-        _claim(
-            *("o-01", "pia", _BILLING, Why.DEDUP_UNAVAILABLE, Why.TRUSTED_SOURCE),
-            source="documentation",
-        ),
-    ),
+    (_claim(*("o-01", "pia", _BILLING, Why.DEDUP_UNAVAILABLE, Why.TRUSTED_SOURCE), source="documentation"),),
     outage=True,
 )
 

@@ -25,7 +25,8 @@ _TOP: Final = """# Records and topics
 
 Generated from the models: `make generate` writes this page. [Wire contract](wire.md) says how to use the records;
 `schemas/` has JSON Schemas and an AsyncAPI document. `text?` may be null; a map has text keys. Inputs: unknown fields
-are refused, times have an offset. Outputs: ignore unknown fields; times end in `Z`.
+are refused, times have an offset; without a default a field may be left out. Outputs: ignore unknown fields; times end
+in `Z`.
 
 ## Topics
 
@@ -133,20 +134,18 @@ def _table(
         else ("| field | type | meaning |\n|---|---|---|\n")
     )
     for field, value in properties.items():
-        default = f"; {_default(field, value, described)}" if is_input else ""
+        default = _default(field, value, described) if is_input else ""
         yield f"| `{field}` | {_type(value)}{default} | {meanings[field]} |\n"
     yield "\n"
 
 
 def _default(field: str, value: PageSchema, described: PageSchema) -> str:
     if field in described.get("required", ()):
-        return "required"
+        return "; required"
     default = value.get("default")
     if default is None:
-        return "null" if "default" in value else "none"
-    if default in ([], {}):
-        return "`[]`" if default == [] else "`{}`"
-    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+        return ""
+    return f"; `{str(default).lower() if isinstance(default, bool) else default}`"
 
 
 def _type(value: PageSchema) -> str:

@@ -254,11 +254,7 @@ class Watched(Deployment):
     async def statuses(self, policy: Path, subjects: list[Subject]) -> dict[Subject, SubjectStatus | None]:
         scheme = dedup_scheme(load_policy(policy, {}))
         state = RedisState(
-            connect(self.redis.url),
-            self.prefix,
-            scheme=scheme,
-            partitions=self.partitions,
-            require_aof=False,
+            connect(self.redis.url), self.prefix, scheme=scheme, partitions=self.partitions, require_aof=False
         )
         try:
             await state.open()

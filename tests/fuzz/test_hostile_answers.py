@@ -104,9 +104,7 @@ def spoken(rng: Dice, body: bytes) -> Wire:
     if rng.chance(0.1):
         said = scratched(rng, said[: len(head) + 50]) + said[len(head) + 50 :]
     return Wire(
-        said,
-        rng.one(65_536, 4_096, 100, 7) if len(said) < 5_000 else 65_536,
-        endless=rng.chance(0.03),
+        said, rng.one(65_536, 4_096, 100, 7) if len(said) < 5_000 else 65_536, endless=rng.chance(0.03)
     )
 
 

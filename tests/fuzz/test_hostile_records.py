@@ -20,12 +20,7 @@ from groundwire.keys.attestation import Keys
 from groundwire.logs import report_fault
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decode import decode_claim, decode_response, decode_review_decision
-from groundwire.messages.headers import (
-    InboundRecord,
-    dead_letter_headers,
-    deferred_headers,
-    deferred_record,
-)
+from groundwire.messages.headers import InboundRecord, dead_letter_headers, deferred_headers, deferred_record
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.replay.rebuild import stored_outcome, stored_outcomes

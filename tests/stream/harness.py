@@ -35,7 +35,7 @@ from groundwire.keys.file import new_key
 from groundwire.keys.seal_keys import SealKeys
 from groundwire.policy import load_policy
 from groundwire.replay.reading import Rate, ReplayReader
-from groundwire.replay.seals import read_seals
+from groundwire.replay.sealed_topics import read_seals
 from groundwire.replay.verify import Placed, Signatures, VerifyStatus, verify_topics
 from groundwire.state.policies import KnownPolicies, PolicyStore
 from tests.services.brokers import Broker, until_ready

@@ -1,6 +1,6 @@
 """`groundwire.client`, `groundwire mcp` and the programs of two pages of the documentation against real workers.
 
-Those of docs/use/clients.md, and those of docs/reference/wire.md for Java, Kafka's own tool and kcat
+Those of docs/use/clients.md and examples/java, and those of docs/reference/wire.md for Kafka's own tool and kcat
 (X-07, X-16, X-17).
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import shutil
 import sys
 from asyncio.subprocess import PIPE, STDOUT
@@ -212,19 +211,17 @@ async def test_kafkas_own_tool_and_kcat_send_claims_and_kcat_prints_decisions_wi
 @pytest.mark.skipif(
     shutil.which("javac") is None, reason="no compiler of Java: apt-get install default-jdk-headless"
 )
-async def test_a_java_producer_and_consumer_work_as_the_page_shows(deployment: Deployment, tmp_path: Path):
+async def test_a_java_producer_and_consumer_work_as_the_examples_show(deployment: Deployment, tmp_path: Path):
     jars = Path(os.environ.get(JARS_VARIABLE) or ROOT / ".cache" / "kafka")
     if not list(jars.glob("kafka-clients*.jar")):  # noqa: ASYNC240 - the start of the broker may just have fetched them
         pytest.skip("no jars of Kafka: `make test-kafka` fetches them")
     await deployment.start_worker("claims").ready()
-    programs = [block for block in WIRE if block.language == "java"]
     printed = ""
-    for block in programs:
-        (name,) = re.findall(r"public class (\w+)", block.text)
-        (tmp_path / f"{name}.java").write_text(block.text)
+    for name in ("SendClaim", "ReadApproved"):
+        shutil.copy(ROOT / "examples" / "java" / f"{name}.java", tmp_path)
         classes = f"{jars}/*{os.pathsep}{tmp_path}"
         env = deployment.settings(GROUP=deployment.prefix)
         for command in (["javac", "-cp", classes, f"{name}.java"], ["java", "-cp", classes, name]):
             printed += await run(command, tmp_path, env)
     assert (await deployment.decision("9")).json["verdict"] == "approved"
-    assert printed == programs[-1].shown
+    assert printed == "groundwire.decision.v1 default:maria\n"

@@ -141,7 +141,7 @@ def _words(pattern: re.Pattern[Any], tree: Any, methods: frozenset[str]) -> Iter
 @pytest.mark.timeout(3600)
 def test_each_pattern_costs_no_more_than_in_proportion_to_its_text() -> None:
     known = {
-        "groundwire.cli.environment._OF_OTHERS": "names of environment variables, which the operator sets",
+        "groundwire.cli.environment._OF_OTHERS": "names of environment variables, which the operator sets"
     }
     slow = {place: _cost(pattern, _methods(place)) for place, pattern in _collected().items()}
     told = {

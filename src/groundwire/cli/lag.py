@@ -13,7 +13,7 @@ import click
 from groundwire.cli.options import Deployment, deployment_options, format_option
 from groundwire.cli.output import columns, echo_json
 from groundwire.config import load_settings
-from groundwire.kafka.reader import TopicReader, committed_of, open_reader
+from groundwire.kafka.reader import committed_of, open_reader
 from groundwire.messages.topics import TopicName
 
 _INPUTS: Final = {
@@ -74,11 +74,7 @@ async def _read(deployment: Deployment) -> list[PartitionLag]:
                 left = end - begin
                 if 0 < left <= _COUNTED:
                     reader.seek({at: begin}, {at: end})
-                    left = await _count(reader)
+                    async with aclosing(reader.rest()) as pages:
+                        left = sum([len(page) async for page in pages])
                 rows.append(PartitionLag(role, topic, at.partition, committed, end, max(0, left)))
     return rows
-
-
-async def _count(reader: TopicReader) -> int:
-    async with aclosing(reader.rest()) as pages:
-        return sum([len(page) async for page in pages])

@@ -8,9 +8,9 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import BinaryIO, Final, Self, TypeVar
+from typing import BinaryIO, Final, Self
 
 import click
 from pydantic import BaseModel
@@ -29,8 +29,6 @@ from rich.text import Text
 from groundwire.errors import RecordError
 from groundwire.messages.base import format_time
 from groundwire.text.normalise import escape_controls
-
-Entry = TypeVar("Entry", bound=BaseModel)
 
 NOTHING: Final = "-"
 """Stands in a table where there is nothing."""
@@ -110,12 +108,12 @@ def print_refused(console: Console, number: int, error: RecordError) -> None:
 def print_listing(
     layout: str,
     kind: str,
-    entries: Iterable[tuple[str, Entry]],
-    cells: Mapping[str, Callable[[Entry], object]],
+    entries: Iterable[tuple[str, BaseModel]],
+    fields: Sequence[str],
     *,
     secret: str | None = None,
 ) -> None:
-    """Print what a file holds, with a table's cells by heading; `secret`: a field that is never printed."""
+    """Print what a file holds, with these fields in a table; `secret`: a field that is never printed."""
     if layout == "json":
         for entry_id, entry in entries:
             public = entry.model_dump(mode="json", exclude={secret} if secret else None)
@@ -133,8 +131,8 @@ def print_listing(
             case _:
                 return NOTHING
 
-    rows = [[entry_id, *(cell(of(entry)) for of in cells.values())] for entry_id, entry in entries]
-    for line in columns([[kind, *cells], *rows]):
+    rows = [[entry_id, *(cell(getattr(entry, name)) for name in fields)] for entry_id, entry in entries]
+    for line in columns([[kind, *(name.replace("_", " ") for name in fields)], *rows]):
         click.echo(line)
 
 

@@ -7,8 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -49,7 +48,7 @@ from groundwire.replay.report import (
 )
 from groundwire.replay.run import Replayer, Simulation, Task, Writer
 from groundwire.replay.store import Job, ReplayOrder
-from groundwire.state.policies import KnownPolicies, PolicyStore
+from groundwire.state.policies import KnownPolicies
 from groundwire.text.normalise import escape_controls
 
 _PATIENCE = 30.0
@@ -64,18 +63,6 @@ class _PlaceParam(click.ParamType):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         StartParam("earliest", "latest").convert(value, param, ctx)
         return value
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    order: ReplayOrder
-    topic: str | None
-    policy: Policy | None
-    policies: Path | None
-    job: Path
-    rate: float | None
-    layout: str
-    html: Path | None
 
 
 @click.command()
@@ -174,29 +161,26 @@ def replay(  # noqa: PLR0913 - click hands over one argument for each option
             output=topic or (str(output.resolve()) if output else None),
             facts_from=facts_from,
         )
-        options = Options(
-            order=order,
-            topic=topic,
-            policy=policy,
-            policies=policies,
-            job=job or Path(folder) / "job",
-            rate=rate,
-            layout=layout,
-            html=html,
-        )
-        sys.exit(asyncio.run(_run(settings, options)))
+        place = job or Path(folder) / "job"
+        replaying = _replay(settings, order, policy, policies, place, Rate(rate), layout, html)
+        sys.exit(asyncio.run(replaying))
 
 
-async def _run(settings: Settings, options: Options) -> int:
-    async with stored_policies(settings, options.policies) as stored:
-        return await _replay(settings, options, stored)
-
-
-async def _replay(settings: Settings, options: Options, stored: PolicyStore) -> int:
+async def _replay(
+    settings: Settings,
+    order: ReplayOrder,
+    policy: Policy | None,
+    folder: Path | None,
+    place: Path,
+    rate: Rate,
+    layout: str,
+    html: Path | None,
+) -> int:
     in_force = load_policy(settings.policy_file, os.environ)
-    policies = KnownPolicies([in_force, *([options.policy] if options.policy else [])], stored)
-    rate, order = Rate(options.rate), options.order
-    with StepProgress() as progress, Job(options.job, order) as job:
+    async with AsyncExitStack() as stack:
+        stored = await stack.enter_async_context(stored_policies(settings, folder))
+        progress, job = stack.enter_context(StepProgress()), stack.enter_context(Job(place, order))
+        policies = KnownPolicies([in_force, *([policy] if policy else [])], stored)
         reader = ReplayReader(settings.brokers, settings.topic_prefix, rate, progress.show)
         known = job.known("ranges")
         if known is None:  # a job that continues keeps the offsets that it began with
@@ -209,15 +193,15 @@ async def _replay(settings: Settings, options: Options, stored: PolicyStore) -> 
         await reader.read(job, inside, outputs, everything=order.simulate)
         simulation = None
         if order.simulate:
-            simulation = Simulation(job, policies, options.policy)
-            await simulation.load(job.decisions_before(inside), options.policy or in_force)
-        task = Task(order.name, policies, options.policy, simulation)
-        async with _writer(settings, options) as writer:
+            simulation = Simulation(job, policies, policy)
+            await simulation.load(job.decisions_before(inside), policy or in_force)
+        task = Task(order.name, policies, policy, simulation)
+        async with _writer(settings, order.output) as writer:
             summary = await Replayer(job, task, writer, rate, progress.show).run()
         progress.stop()
-        if options.html is not None:
-            write_page(options.html, job, summary, await policy_changes(summary, policies, options.policy))
-        if options.layout == "json":
+        if html is not None:
+            write_page(html, job, summary, await policy_changes(summary, policies, policy))
+        if layout == "json":
             for part in as_json(job, order.name, summary):
                 click.echo(escape_json(part.rstrip("\n")), nl=False)
             click.echo()
@@ -230,16 +214,14 @@ async def _replay(settings: Settings, options: Options, stored: PolicyStore) -> 
 
 
 @asynccontextmanager
-async def _writer(settings: Settings, options: Options) -> AsyncIterator[Writer]:
-    if options.topic is not None:
-        await create_topic(settings, options.topic)
-        async with producer(settings.brokers, _PATIENCE) as client:
-            yield TopicWriter(client, options.topic)
-    elif options.order.output is not None:
-        file = FileWriter(Path(options.order.output))
-        try:
-            yield file
-        finally:
-            file.close()
-    else:
+async def _writer(settings: Settings, output: str | None) -> AsyncIterator[Writer]:
+    """Open the writer of a file, whose path is absolute, or of a topic."""
+    if output is None:
         yield Nowhere()
+    elif Path(output).is_absolute():
+        with closing(FileWriter(Path(output))) as file:
+            yield file
+    else:
+        await create_topic(settings, output)
+        async with producer(settings.brokers, _PATIENCE) as client:
+            yield TopicWriter(client, output)

@@ -6,12 +6,13 @@ import asyncio
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import click
 
 from groundwire.cli.options import AgeParam, Deployment, StartParam, deployment_options, format_option
 from groundwire.cli.output import NOTHING, columns, escape_json
-from groundwire.replay.verdicts import PeriodReport, Tally, report_period
+from groundwire.replay.verdicts import Report, report_period
 
 
 class _SinceParam(click.ParamType):
@@ -58,44 +59,40 @@ def report(since: datetime, *, tenant: str | None, layout: str, deployment: Depl
     found = asyncio.run(
         report_period(deployment.brokers, deployment.prefix, since, deployment.seconds, tenant=tenant)
     )
-    if layout == "json":
-        click.echo(escape_json(json.dumps(found.as_dict(), ensure_ascii=False)))
-    else:
-        for line in _lines(found):
-            click.echo(line)
+    lines = [json.dumps(found, ensure_ascii=False)] if layout == "json" else _lines(found)
+    for line in lines:
+        click.echo(escape_json(line) if layout == "json" else line)
 
 
-def _lines(found: PeriodReport) -> Iterator[str]:
-    decided = found.total.decided
-    yield f"{decided} decided since {found.as_dict()['since']}, {sum(found.dead_letters.values())} dead letters"
+def _lines(found: Report) -> Iterator[str]:
+    decided = sum(found["total"][name] for name in ("approved", "review", "blocked"))
+    yield f"{decided} decided since {found['since']}, {sum(found['dead_letters'].values())} dead letters"
     verdicts = "approved", "review", "blocked", "over-held"
     if decided:
         yield ""
-        rows = [[source or f"({kind}s)", *_cells(tally)] for kind, source, tally in found.by_source]
-        yield from columns([["source", *verdicts], *rows, ["all", *_cells(found.total)]])
+        rows = [[one["source"] or f"({one['kind']}s)", *_cells(one)] for one in found["by_source"]]
+        yield from columns([["source", *verdicts], *rows, ["all", *_cells(found["total"])]])
         yield ""
         rows = [
-            [each.reason_code, each.kind, *_cells(each.tally), each.example_decision_id]
-            for each in found.by_reason
+            [one["reason_code"], one["kind"], *_cells(one), one["example"]["decision_id"]]
+            for one in found["by_reason"]
         ]
         yield from columns([["reason", "kind", *verdicts, "example"], *rows])
-    if found.dead_letters:
+    if found["dead_letters"]:
         yield ""
-        yield from columns(
-            [["dead letter", "records"], *([code, str(n)] for code, n in found.dead_letters.items())]
-        )
-    if found.no_place:
-        full = ", ".join(f"{limit} {count}" for limit, count in found.no_place.items())
+        rows = [[code, str(count)] for code, count in found["dead_letters"].items()]
+        yield from columns([["dead letter", "records"], *rows])
+    if found["no_place"]:
+        full = ", ".join(f"{limit} {count}" for limit, count in found["no_place"].items())
         yield ""
         yield (
-            f"{sum(found.no_place.values())} claims found no place in the review queue, and were blocked: {full}."
+            f"{sum(found['no_place'].values())} claims found no place in the review queue, and were blocked: {full}."
             " `groundwire check SAMPLE --format table` says how many places a day takes, and what to do."
         )
 
 
-def _cells(tally: Tally) -> list[str]:
-    judged = tally.people_approved + tally.people_edited + tally.people_rejected
-    over = (
-        NOTHING if tally.over_held is None else f"{tally.people_approved} of {judged} ({tally.over_held:.0%})"
-    )
-    return [str(tally.approved), str(tally.review), str(tally.blocked), over]
+def _cells(tally: dict[str, Any]) -> list[str]:
+    approved, over = tally["people_approved"], tally["over_held"]
+    judged = approved + tally["people_edited"] + tally["people_rejected"]
+    cells = [str(tally[name]) for name in ("approved", "review", "blocked")]
+    return [*cells, NOTHING if over is None else f"{approved} of {judged} ({over:.0%})"]

@@ -138,26 +138,28 @@ def _acting(*options: Callable[..., Any]) -> Callable[[Callable[..., None]], cli
     return decorate
 
 
-@_acting(_IDS)
-def approve(session: Session, names: Sequence[str], **given: Any) -> None:  # noqa: ANN401 - options
-    """Approve items. ID is a decision id, or a claim id with --tenant and --user.
+def _add(name: str, text: str, example: str = "", *options: Callable[..., Any], action: Action) -> None:
+    """Add a command that sends one action for each ID."""
 
-    Exit status: 0 when all were applied, 1 when one was refused, 2 for usage and the broker.
+    def command(session: Session, names: Sequence[str], **given: Any) -> None:  # noqa: ANN401 - options
+        _send_actions(session, names, _PlannedAction(action, **given))
 
-    Example: groundwire review approve claim-17 --tenant acme --user bob --reviewer ann@acme.example --key desk
-    --keys-file keys.toml
-    """
-    _send_actions(session, names, _PlannedAction("approve", **given))
+    who = "--tenant acme --user bob --reviewer ann@acme.example --key desk --keys-file keys.toml"
+    status = "" if "Exit status" in text else " Exit status as for approve."
+    command.__doc__ = f"{text}{status}\n\nExample: groundwire review {name} claim-17 {example} {who}"
+    command.__name__ = name
+    _acting(_IDS, *options)(command)
 
 
-@_acting(_IDS, click.option("--reason", type=_REASONS, required=True, help="Why."))
-def reject(session: Session, names: Sequence[str], **given: Any) -> None:  # noqa: ANN401 - options
-    """Reject items: nothing is stored, and texts close to them come to review. Exit status as for approve.
-
-    Example: groundwire review reject claim-17 --reason outdated --tenant acme --user bob --reviewer ann@acme.example
-    --key desk --keys-file keys.toml
-    """
-    _send_actions(session, names, _PlannedAction("reject", **given))
+_add(
+    "approve",
+    "Approve items. ID is a decision id, or a claim id with --tenant and --user.\n\n"
+    "Exit status: 0 when all were applied, 1 when one was refused, 2 for usage and the broker.",
+    action="approve",
+)
+_WHY: Final = click.option("--reason", type=_REASONS, required=True, help="Why.")
+_REJECTS: Final = "Reject items: nothing is stored, and similar texts come to review."
+_add("reject", _REJECTS, "--reason outdated", _WHY, action="reject")
 
 
 @_acting(
@@ -178,46 +180,16 @@ def edit(session: Session, name: str, content: str, **given: Any) -> None:  # no
     _send_actions(session, [name], _PlannedAction("edit", content=text, **given))
 
 
-@_acting(_IDS, click.option("--reason", type=_REASONS, help="Why."))
-def retract(session: Session, names: Sequence[str], **given: Any) -> None:  # noqa: ANN401 - options
-    """Withdraw the approval of items; what rests on them stays, and is listed. Exit status as for approve.
-
-    Example: groundwire review retract claim-17 --reason incorrect --days 90 --tenant acme --user bob
-    --reviewer ann@acme.example --key desk --keys-file keys.toml
-    """
-    _send_actions(session, names, _PlannedAction("retract", **given))
-
-
-@_acting(_IDS)
-def overrule(session: Session, names: Sequence[str], **given: Any) -> None:  # noqa: ANN401 - options
-    """Put claims back for review that the gate blocked as duplicates or speculation. Exit status as for approve.
-
-    Only their owner or a delegate may, with a key that signs no claims.
-
-    Example: groundwire review overrule claim-17 --note "It is measured." --tenant acme --user bob
-    --reviewer ann@acme.example --key desk --keys-file keys.toml
-    """
-    _send_actions(session, names, _PlannedAction("overrule", **given))
-
-
-@_acting(_IDS)
-def comment(session: Session, names: Sequence[str], **given: Any) -> None:  # noqa: ANN401 - options
-    """Comment on items with --note, and decide nothing. Exit status as for approve.
-
-    Example: groundwire review comment claim-17 --note "Which release?" --tenant acme --user bob
-    --reviewer ann@acme.example --key desk --keys-file keys.toml
-    """
-    _send_actions(session, names, _PlannedAction("comment", **given))
-
-
-@_acting(_IDS)
-def unsure(session: Session, names: Sequence[str], **given: Any) -> None:  # noqa: ANN401 - options
-    """Pass items on to somebody else, and decide nothing. Exit status as for approve.
-
-    Example: groundwire review unsure claim-17 --note "Ask the network team." --tenant acme --user bob
-    --reviewer ann@acme.example --key desk --keys-file keys.toml
-    """
-    _send_actions(session, names, _PlannedAction("pass", **given))
+_RETRACTS: Final = "Withdraw the approval of items; what rests on them stays, and is listed."
+_MAY_WHY: Final = click.option("--reason", type=_REASONS, help="Why.")
+_add("retract", _RETRACTS, "--reason incorrect --days 90", _MAY_WHY, action="retract")
+_OVERRULES: Final = (
+    "Put claims back for review that the gate blocked as duplicates or speculation: only their owner or a delegate"
+    " may, with a key that signs no claims."
+)
+_add("overrule", _OVERRULES, '--note "It is measured."', action="overrule")
+_add("comment", "Comment on items, and decide nothing.", '--note "Which release?"', action="comment")
+_add("unsure", "Pass items on to somebody else.", '--note "Ask the network team."', action="pass")
 
 
 @_acting(

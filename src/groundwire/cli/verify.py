@@ -38,14 +38,8 @@ from groundwire.messages.base import format_time
 from groundwire.messages.seals import SignedHead
 from groundwire.policy import load_policy
 from groundwire.replay.reading import Rate, ReplayReader
-from groundwire.replay.seals import (
-    SealEvidence,
-    Unsealed,
-    proof_of,
-    read_heads,
-    read_last_seals,
-    read_seals,
-)
+from groundwire.replay.sealed_topics import Unsealed, proof_of, read_heads, read_last_seals, read_seals
+from groundwire.replay.seals import SealEvidence
 from groundwire.replay.store import FileRecords
 from groundwire.replay.verify import (
     MISSING_POLICY,

@@ -322,9 +322,7 @@ def _finite(digits: str) -> float:
 
 
 _DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_unique,
-    parse_constant=lambda name: _refuse(f"{name} is not JSON"),
-    parse_float=_finite,
+    object_pairs_hook=_unique, parse_constant=lambda name: _refuse(f"{name} is not JSON"), parse_float=_finite
 )
 
 

@@ -119,13 +119,8 @@ def decide_claim(recorded: Decision, value: bytes, claim: Claim, policy: Policy)
     if given.place != Place.NOT_NEEDED and case.judged().tier != IngestionTier.FLAG_REVIEW:
         without_place = given.model_copy(update={"place": Place.NOT_NEEDED})
         case = ClaimCase(claim, reading, policy, without_place, findings)
-    frame = envelope(
-        recorded,
-        origin_of(recorded, value),
-        policy,
-        revision=revision or recorded.revision,
-        fingerprint=entry.fingerprint,
-    )
+    origin, number = origin_of(recorded, value), revision or recorded.revision
+    frame = envelope(recorded, origin, policy, number, entry.fingerprint)
     return build_decision(case, frame, case.outcome())
 
 
@@ -160,13 +155,8 @@ def review_claim(recorded: Decision, inputs: Inputs, action: ReviewDecision, pol
         error=facts.error,
     )
     case = ClaimCase(claim, reading, policy, given, findings)
-    frame = envelope(
-        recorded,
-        origin_of(recorded, inputs.value),
-        policy,
-        revision=action.expected_revision + 1,
-        fingerprint=fingerprint(first),
-    )
+    origin = origin_of(recorded, inputs.value)
+    frame = envelope(recorded, origin, policy, action.expected_revision + 1, fingerprint(first))
     return build_decision(case, frame, case.outcome())
 
 
@@ -348,13 +338,7 @@ def _own(
     asks = tier == IngestionTier.FLAG_REVIEW and policy.verification.on_failure == "ask"
     update = {"extraction": extraction, "place": place if asks else Place.NOT_NEEDED}
     case = ResponseCase(response, reading, policy, given.model_copy(update=update))
-    frame = envelope(
-        recorded,
-        origin,
-        policy,
-        revision=revision,
-        fingerprint=entry.fingerprint,
-    )
+    frame = envelope(recorded, origin, policy, revision, entry.fingerprint)
     return build_decision(case, frame, case.outcome())
 
 

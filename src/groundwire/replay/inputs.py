@@ -37,14 +37,7 @@ def inbound_of(recorded: Decision, value: bytes) -> InboundRecord:
     return InboundRecord(place.topic, place.partition, place.offset, clock, None, value)
 
 
-def envelope(
-    recorded: Decision,
-    origin: Origin,
-    policy: Policy,
-    *,
-    revision: int,
-    fingerprint: str,
-) -> Envelope:
+def envelope(recorded: Decision, origin: Origin, policy: Policy, revision: int, fingerprint: str) -> Envelope:
     return Envelope(
         revision=revision,
         fingerprint=fingerprint,

@@ -14,15 +14,7 @@ from aiokafka import TopicPartition
 from groundwire.config import Settings
 from groundwire.errors import BrokerUnavailable, StateUnavailable, UsageError
 from groundwire.gate.types import DecisionQuery
-from groundwire.kafka.reader import (
-    GAP,
-    OffsetRange,
-    RecordPlace,
-    Start,
-    TopicReader,
-    follow,
-    open_reader,
-)
+from groundwire.kafka.reader import GAP, OffsetRange, RecordPlace, Start, TopicReader, follow, open_reader
 from groundwire.messages.decisions import Decision, Verdict
 from groundwire.messages.erasure import read_tombstone
 from groundwire.messages.headers import InboundRecord, failure_of, header

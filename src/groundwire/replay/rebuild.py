@@ -38,14 +38,7 @@ from groundwire.gate.record import (
 from groundwire.gate.response_checks import CheckInputs
 from groundwire.gate.tree import evaluate_tree
 from groundwire.gate.types import LARGE, parents_of
-from groundwire.kafka.reader import (
-    OffsetRange,
-    RecordPlace,
-    Start,
-    TopicReader,
-    follow,
-    open_reader,
-)
+from groundwire.kafka.reader import OffsetRange, RecordPlace, Start, TopicReader, follow, open_reader
 from groundwire.keys.seal_keys import required_seal_keys
 from groundwire.logs import report_fault
 from groundwire.messages.base import to_milliseconds
@@ -68,7 +61,7 @@ from groundwire.policy import Policy
 from groundwire.replay.inputs import stored_origin
 from groundwire.replay.reading import INPUTS, PATIENCE
 from groundwire.replay.review_closures import ReviewClosures, is_erased_action
-from groundwire.replay.seals import read_sealed_hashes
+from groundwire.replay.sealed_topics import read_sealed_hashes
 from groundwire.replay.store import RecordStore
 from groundwire.replay.verify import Verifier, VerifyFinding, VerifyStatus, on_topics
 from groundwire.state.model import Outcome, StoredOutcome, SubjectState

@@ -19,8 +19,6 @@
 | the end of a chain cut off | `broken_chain` | committed offsets in `faults` |
 | all of a partition cut, its offsets too, or these set back to a fork | `broken_chain` | `_missing_heads` |
 | the heads cut as well | `unanchored` | `_missing_heads` |
-
-`tests/unit/replay/test_seals.py` has a test of each row, `tests/stream/test_seals.py` most of them on a broker.
 """
 
 from __future__ import annotations
@@ -28,52 +26,38 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterator
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from groundwire.config import Settings
-from groundwire.errors import UsageError
-from groundwire.kafka.connection import partition_of
-from groundwire.kafka.reader import (
-    OffsetRange,
-    RecordPlace,
-    Start,
-    TopicReader,
-    committed_of,
-    open_reader,
-    read_one,
-)
-from groundwire.kafka.store import SCRATCH, Store
+from groundwire.kafka.reader import RecordPlace
+from groundwire.kafka.store import Store
 from groundwire.keys.attestation import AttestationState
 from groundwire.keys.seal_keys import SealKeys
-from groundwire.messages.base import from_microseconds, from_milliseconds, to_microseconds, to_milliseconds
+from groundwire.messages.base import from_microseconds, to_microseconds, to_milliseconds
 from groundwire.messages.decisions import AuditEvent, AuditType, Decision, Origin, RegenerateRequest
 from groundwire.messages.erasure import Erasures
 from groundwire.messages.headers import InboundRecord, deferred_record, header, misfitting
 from groundwire.messages.identity import decision_id, event_id, retraction_id, subject_of_decision
 from groundwire.messages.records import Retraction
-from groundwire.messages.seals import MAX_AT_ONCE, SEALED, Seal, SignedHead, path_of, seal_of
+from groundwire.messages.seals import MAX_AT_ONCE, Seal, SignedHead
 from groundwire.messages.topics import TopicName, record_key
-from groundwire.replay.reading import CLOCK_SKEW, PATIENCE
+from groundwire.replay.reading import CLOCK_SKEW
+from groundwire.replay.seal_queries import FORKS, LATER, SCHEMA, UNWITNESSED
 
 _YOUNGEST_CUT: Final = timedelta(days=(TopicName.AUDIT.retention_days or 0) - 31)
 """Least age of the first seal after retention: a month may pass without a seal."""
 
-_GROUPS: Final = {
+GROUPS: Final = {
     "claims": TopicName.CLAIMS,
     "deferred": TopicName.DEFERRED,
     "responses": TopicName.LLM_RESPONSES,
     "reviews": TopicName.REVIEW_DECISIONS,
 }
 """The input topic that each group of workers commits."""
-
-_INPUTS: Final = tuple(_GROUPS.values())
 
 _OF_PEOPLE: Final = {"review_action", "refused_action", "retraction"}
 """Types of the audit events that come of review decisions alone."""
@@ -84,80 +68,12 @@ _OF_DECISIONS: Final[set[AuditType]] = {"enqueue", "evidence_failure"}
 _OF_WORKERS: Final[set[AuditType]] = {"policy_loaded", "records_lost", "state_lost", "state_rebuilt"}
 """Types of those that come of no record, and are signed one by one."""
 
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS published (
-  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, causes TEXT, more TEXT,
-  PRIMARY KEY (id, sha, topic, part)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS superseded (id TEXT, later TEXT, sha BLOB, PRIMARY KEY (id, later, sha)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS published_by_place ON published (topic, part, at);
-CREATE TABLE IF NOT EXISTS sealed (
-  id TEXT, sha BLOB, topic TEXT, part INTEGER, seal INTEGER, PRIMARY KEY (id, sha, topic, part, seal)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS seals (
-  number INTEGER PRIMARY KEY, hash TEXT UNIQUE, before TEXT, topic TEXT, part INTEGER, first INTEGER, end INTEGER,
-  time INTEGER, key TEXT, audit_at INTEGER, depth INTEGER
-);
-CREATE INDEX IF NOT EXISTS seals_by_end ON seals (topic, part, end);
-CREATE INDEX IF NOT EXISTS seals_by_number ON seals (topic, part);
-CREATE INDEX IF NOT EXISTS seals_by_before ON seals (before);
-CREATE TABLE IF NOT EXISTS forks (number INTEGER PRIMARY KEY);
-CREATE TABLE IF NOT EXISTS dropped (
-  hash TEXT PRIMARY KEY, topic TEXT, part INTEGER, end INTEGER, time INTEGER
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS heads (hash TEXT PRIMARY KEY, topic TEXT, part INTEGER, time INTEGER) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS waiting (topic TEXT, part INTEGER, at INTEGER, PRIMARY KEY (topic, part, at)) WITHOUT ROWID;
-"""
-
 _SUPERSEDES: Final = re.compile(
     rb'\{"decision_id":"([0-9a-f-]{36})","revision":[0-9]+,"supersedes":"([0-9a-f-]{36})"'
 )
 """Begins every decision that the gate wrote of a revision from 2 on."""
 _ORIGIN: Final = re.compile(rb'"origin":(\{[^{}]*\})')
 """Of a decision that the gate wrote; of other records it may be anything."""
-
-_LATER: Final = """
-WITH RECURSIVE later (id, sha) AS (
-  SELECT later, sha FROM superseded WHERE id = ?
-  UNION
-  SELECT superseded.later, superseded.sha FROM superseded JOIN later ON superseded.id = later.id
-)
-SELECT 1 FROM later JOIN sealed USING (id, sha) LIMIT 1
-"""
-"""Whether a later revision than a decision is sealed."""
-
-_FORKS: Final = """
-INSERT INTO forks
-WITH RECURSIVE chain (number, hash, before) AS (
-  SELECT number, hash, before FROM seals WHERE hash = :head AND topic = :topic AND part = :part
-  UNION ALL
-  SELECT seals.number, seals.hash, seals.before FROM seals JOIN chain ON seals.hash = chain.before
-), fork (number, hash) AS (
-  SELECT number, hash FROM seals
-  WHERE topic = :topic AND part = :part AND number NOT IN (SELECT number FROM chain) AND (
-    before IN (SELECT hash FROM chain) AND before <> :head
-    OR before IS NULL AND (
-      number > (SELECT min(number) FROM chain) OR EXISTS (SELECT 1 FROM chain WHERE before IS NULL)
-    )
-  )
-  UNION ALL
-  SELECT seals.number, seals.hash FROM seals JOIN fork ON seals.before = fork.hash
-)
-SELECT number FROM fork
-"""
-"""Seals off the chain of a committed head; later ones may be under way."""
-
-_UNWITNESSED: Final = """
-WITH RECURSIVE held (hash, before) AS (
-  SELECT hash, before FROM seals
-  WHERE hash IN (SELECT value FROM json_each(:committed)) OR hash IN (SELECT hash FROM heads)
-  OR key NOT IN (SELECT value FROM json_each(:ended))
-  UNION
-  SELECT seals.hash, seals.before FROM seals JOIN held ON seals.hash = held.before
-)
-SELECT number, topic, part, hash, audit_at FROM seals WHERE hash NOT IN (SELECT hash FROM held)
-"""
-"""Seals of expired keys that no commit, head or seal of a valid key follows: a thief can date one as it likes."""
 
 
 class SealFault(NamedTuple):
@@ -174,7 +90,7 @@ class SealFault(NamedTuple):
 
 
 class SealEvidence:
-    """What the topics of a deployment and their seals hold; made by `read_seals`.
+    """What the topics of a deployment and their seals hold; filled by `replay.sealed_topics:read_seals`.
 
     `home`: the partition of `audit` that holds all seals. `audit_is_cut`: retention has removed its first seals.
     `under_way`: input topics with records that no seal has reached, and since when. `committed`: last offsets of the
@@ -183,7 +99,7 @@ class SealEvidence:
 
     def __init__(self, store: Store, prefix: str, keys: SealKeys, *, now: datetime, home: int = 0) -> None:
         self._store, self._row = store, store.row
-        store.script(_SCHEMA)
+        store.script(SCHEMA)
         store.rows("BEGIN")  # never committed: it is not read after a crash
         self._prefix = prefix
         self._now = now
@@ -191,7 +107,6 @@ class SealEvidence:
         self.home = home
         self._latest: datetime | None = None
         self._faults: list[SealFault] = []
-        self._unsigned_events: list[SealFault] = []
         self._tombstones: set[str] = set()
         self._first_sealed: dict[tuple[str, int], int | None] = {}
         self._erasures = Erasures()
@@ -202,9 +117,8 @@ class SealEvidence:
     def note_published(self, record: InboundRecord, *, late: bool = False) -> None:
         """Add a record of an output topic; of a repeated record the first position of a partition counts."""
         topic = TopicName((record.topic or "").removeprefix(self._prefix))
-        erasure = self._erasures.note(record) if topic is TopicName.RETRACTIONS else None
-        self._tombstones |= {erasure.id} if erasure else set()
-        if erasure:
+        if topic is TopicName.RETRACTIONS and (erasure := self._erasures.note(record)):
+            self._tombstones.add(erasure.id)
             return
         if topic is TopicName.AUDIT and self.note_seal(record):
             return
@@ -224,8 +138,7 @@ class SealEvidence:
             more = origin[1]
         self._store.put("published", name, digest, *place, " ".join(causes), more)
         if wrong:
-            faults = self._unsigned_events if wrong == _UNSIGNED else self._faults
-            faults.append(SealFault("unsealed", str(RecordPlace.of(record)), name[:100], wrong))
+            self._faults.append(SealFault("unsealed", str(RecordPlace.of(record)), name[:100], wrong))
 
     def note_waiting(self, record: InboundRecord) -> None:
         """Add a record of `deferred` that no seal has reached: its decision may just have been published."""
@@ -249,12 +162,12 @@ class SealEvidence:
     def leave_out_forks(self) -> None:
         """Drop seals off the committed chain, whose records are sealed again, and of expired keys without a witness."""
         for (topic, part), (_, head) in self.committed.items():
-            self._store.rows(_FORKS, topic=topic, part=part, head=head)
+            self._store.rows(FORKS, topic=topic, part=part, head=head)
         self._drop("SELECT number FROM forks")
         keys = self._store.rows("SELECT DISTINCT key FROM seals").fetchall()
         ended = json.dumps([key for (key,) in keys if self._is_beyond(key, self._now)])
         committed = json.dumps([name for _, name in self.committed.values()])
-        unwitnessed = self._store.rows(_UNWITNESSED, committed=committed, ended=ended).fetchall()
+        unwitnessed = self._store.rows(UNWITNESSED, committed=committed, ended=ended).fetchall()
         self._drop("SELECT value FROM json_each(?)", json.dumps([number for number, *_ in unwitnessed]))
         chains = set(self._partitions())
         for _, topic, part, name, at in unwitnessed:
@@ -283,13 +196,7 @@ class SealEvidence:
 
     def faults(self) -> Iterator[SealFault]:
         """Yield all faults, but for unsealed decisions: `explain` reports those."""
-        # seals of the version before name no partition
-        self._store.rows(
-            "UPDATE OR REPLACE sealed SET part = published.part FROM published WHERE sealed.part = -1"
-            " AND (published.id, published.sha, published.topic) = (sealed.id, sealed.sha, sealed.topic)"
-        )
         yield from self._faults
-        yield from self._unsigned_events
         yield from self._missing_heads()
         for topic, part in self._partitions():
             yield from self._broken_chain(topic, part)
@@ -339,7 +246,7 @@ class SealEvidence:
         origins = [Origin.try_parse(origin) for (origin,) in self._store.rows(query, decision)]
         causes = [origin.model_dump(mode="json") for origin in origins if origin]
         names = {event_id(kind, cause) for kind in _OF_DECISIONS for cause in causes}
-        return event in names and self._row(_LATER, decision) is not None
+        return event in names and self._row(LATER, decision) is not None
 
     def explain(self, place: RecordPlace, value: bytes) -> tuple[str, str] | None:
         """Return `unsealed`, `expired` or `not_sealed_yet` and why; None: a seal covers the decision."""
@@ -378,7 +285,7 @@ class SealEvidence:
     def heads(self) -> Iterator[RecordPlace]:
         """Yield the position of the last seal of each input partition."""
         query = (
-            "SELECT audit_at FROM seals WHERE topic = ? AND part = ? ORDER BY end DESC, number DESC LIMIT 1"
+            "SELECT audit_at FROM seals WHERE (topic, part) = (?, ?) ORDER BY end DESC, number DESC LIMIT 1"
         )
         for partition in self._partitions():
             yield self._place_of_seal(self._row(query, *partition)[0])
@@ -396,12 +303,11 @@ class SealEvidence:
             return
         seal = head.seal
         state = self._keys.check(seal, bytes.fromhex(head.signature))
-        if state is not AttestationState.VALID:
-            self._faults.append(
-                SealFault("bad_seal", where, None, f"the head of {seal.input}: {_WHY[state]}")
-            )
-        else:
+        if state is AttestationState.VALID:
             self._store.put("heads", seal.sha256, seal.topic, seal.partition, to_microseconds(seal.at))
+        else:
+            detail = f"the head of {seal.input}: {_WHY[state]}"
+            self._faults.append(SealFault("bad_seal", where, None, detail))
 
     def _missing_heads(self) -> Iterator[SealFault]:
         """Yield heads that `audit` no longer holds, and the chains that a cut without a trace could shorten."""
@@ -429,9 +335,7 @@ class SealEvidence:
             " JOIN published USING (id, sha, topic) JOIN seals ON seals.number = sealed.seal WHERE sealed.id = ?"
         )
         row = self._row(query, name)
-        if row is None:
-            return None
-        return RecordPlace(self._prefix + row[0], *row[1:3]), self._place_of_seal(row[3])
+        return row and (RecordPlace(self._prefix + row[0], *row[1:3]), self._place_of_seal(row[3]))
 
     def note_seal(self, record: InboundRecord) -> bool:
         """Add a seal, in offset order; False for any other record of `audit`."""
@@ -455,16 +359,15 @@ class SealEvidence:
         if self._store.put("seals", None, *row):
             (number,) = self._row("SELECT number FROM seals WHERE hash = ?", head.sha256)
             for each in seal.outputs:
-                place = each.topic, -1 if each.partition is None else each.partition
-                self._store.put("sealed", each.id, bytes.fromhex(each.sha256), *place, number)
-            if any(each.partition is None for each in seal.outputs):
-                self._unsigned_events.clear()  # by the version before, whose events had no signature
+                self._store.put(
+                    "sealed", each.id, bytes.fromhex(each.sha256), each.topic, each.partition, number
+                )
         return True
 
     def _reason_bad(self, seal: Seal, event: AuditEvent, partition: int) -> str | None:
         head = seal.head
         topic = head.topic.removeprefix(self._prefix)
-        if head.topic != self._prefix + topic or topic not in _INPUTS:
+        if head.topic != self._prefix + topic or topic not in GROUPS.values():
             return "it is of another deployment"
         state = self._keys.check(head, seal.signature)
         if state is not AttestationState.VALID:
@@ -534,7 +437,7 @@ class SealEvidence:
         if topic is TopicName.AUDIT:
             event = AuditEvent.try_parse(record.value or b"")
             if event is None:
-                return _INPUTS
+                return tuple(GROUPS.values())
             tombstone = event.detail.get("tombstone")
             erases = tombstone in self._tombstones and (event.type, event.event_id) == (
                 "retraction",
@@ -544,7 +447,7 @@ class SealEvidence:
             redrives = event.type == "dead_letter" and {"letter", "action"} <= event.detail.keys()
             if erases or redrives or event.type in _OF_WORKERS:
                 return ()
-            return (TopicName.REVIEW_DECISIONS,) if event.type in _OF_PEOPLE else _INPUTS
+            return (TopicName.REVIEW_DECISIONS,) if event.type in _OF_PEOPLE else tuple(GROUPS.values())
         if topic is TopicName.RETRACTIONS:
             return () if self._erasures.cover_value(record.value or b"") else (TopicName.REVIEW_DECISIONS,)
         return (TopicName.LLM_RESPONSES, TopicName.DEFERRED) if topic is TopicName.REGENERATE else ()
@@ -595,136 +498,3 @@ _WHY: Final = {
     AttestationState.NOT_ENTITLED: "its key may not seal",
     AttestationState.INVALID: "its signature is wrong",
 }
-
-
-async def read_seals(
-    settings: Settings, keys: SealKeys, store: Store, heads: Iterable[SignedHead] = ()
-) -> SealEvidence:
-    """Read the output topics, then the seals: what was published before is sealed by then.
-
-    `heads`: those that are kept in a file. Raises: UsageError, BrokerUnavailable.
-    """
-    names = {topic: settings.topic_prefix + topic for topic in (*SEALED, *_INPUTS)}
-    async with open_reader(settings.brokers, PATIENCE) as reader:
-        evidence = await _evidence(settings, keys, store, reader)
-        for head in heads:
-            evidence.note_head(head.model_dump_json().encode(), "--heads")
-        others: dict[str, Start] = {names[t]: "earliest" for t in SEALED if t is not TopicName.AUDIT}
-        await reader.begin(others)
-        async for record in reader.records():
-            evidence.note_published(record)
-        read_to = dict(reader.positions)
-        async for record in _audit(settings, evidence, reader):
-            evidence.note_published(record)
-        # a seal may name what was published since its topic was read
-        await reader.begin(others, continued=read_to)
-        async for record in reader.records():
-            evidence.note_published(record, late=True)
-        ends = await reader.ends(*(names[topic] for topic in _INPUTS))
-        begin = await reader.offsets("earliest", ends)
-        begin = {each: min(max(start, evidence.reached(*each)), ends[each]) for each, start in begin.items()}
-        for partition, first in begin.items():
-            if first < ends[partition]:  # since the last seal, or the first of these records that is kept
-                begun = evidence.sealed_at(partition)
-                if begun is None:
-                    kept = await reader.first(OffsetRange(*partition, first, ends[partition]))
-                    begun = from_milliseconds(max(kept.timestamp, 0)) if kept else None
-                if begun is not None:
-                    evidence.note_under_way(partition.topic, begun)
-        waiting = {each: end for each, end in ends.items() if each.topic == names[TopicName.DEFERRED]}
-        reader.seek({each: begin[each] for each in waiting}, waiting)
-        async for record in reader.records():
-            evidence.note_waiting(record)
-    return evidence
-
-
-async def read_sealed_hashes(settings: Settings, keys: SealKeys) -> frozenset[bytes]:
-    """Return the hashes of all sealed records. Raises: UsageError, BrokerUnavailable."""
-    with Store(SCRATCH) as store:
-        async with open_reader(settings.brokers, PATIENCE) as reader:
-            evidence = await _evidence(settings, keys, store, reader)
-            async for record in _audit(settings, evidence, reader):
-                evidence.note_seal(record)
-        return evidence.sealed_hashes()
-
-
-async def _evidence(settings: Settings, keys: SealKeys, store: Store, reader: TopicReader) -> SealEvidence:
-    """Return empty evidence; the partition of the empty key holds all seals."""
-    partitions = await reader.ends(settings.topic_prefix + TopicName.AUDIT)
-    home = partition_of(b"", sorted(each.partition for each in partitions))
-    return SealEvidence(store, settings.topic_prefix, keys, now=datetime.now(UTC), home=home)
-
-
-async def _audit(
-    settings: Settings, evidence: SealEvidence, reader: TopicReader
-) -> AsyncGenerator[InboundRecord, None]:
-    """Yield the records of `audit`; the caller notes the seals, and then the chains are judged as a whole."""
-    for role, topic in _GROUPS.items():
-        partitions = list(await reader.ends(settings.topic_prefix + topic))
-        group = settings.group_prefix + role
-        evidence.committed |= await committed_of(settings.brokers, group, partitions, PATIENCE)
-    with suppress(UsageError):  # there is no such topic: the evidence says that there are no heads
-        await reader.begin({settings.topic_prefix + TopicName.HEADS: "earliest"})
-        async for record in reader.records():  # before the seals: those of all heads are there
-            if record.value is not None:
-                evidence.note_head(record.value, str(RecordPlace.of(record)))
-    await reader.begin({settings.topic_prefix + TopicName.AUDIT: "earliest"})
-    starts = {each.partition: start for each, start in reader.positions.items()}
-    async for record in reader.records():
-        yield record
-    evidence.audit_is_cut = evidence.has_lost_seals(starts[evidence.home])
-    evidence.leave_out_forks()
-
-
-async def read_last_seals(settings: Settings, evidence: SealEvidence) -> list[SignedHead]:
-    """Return the head of the last seal of each input partition, to be kept elsewhere. Raises: BrokerUnavailable."""
-    async with open_reader(settings.brokers, PATIENCE) as reader:
-        ranges = await reader.ranges(settings.topic_prefix + TopicName.AUDIT)
-        found = [
-            seal_of(each.value or b"") async for each in reader.records_at(list(evidence.heads()), ranges)
-        ]
-    return sorted(
-        (seal.signed for seal in found if seal), key=lambda each: (each.seal.topic, each.seal.partition)
-    )
-
-
-def read_heads(path: Path) -> list[SignedHead]:
-    """Read heads, one JSON object a line, as `groundwire seals head` prints them. Raises: UsageError."""
-    try:
-        return [
-            SignedHead.model_validate_json(line) for line in path.read_bytes().splitlines() if line.strip()
-        ]
-    except (OSError, ValueError):
-        raise UsageError(
-            f"--heads: {path} does not hold one head a line, as `groundwire seals head --format json` prints it"
-        ) from None
-
-
-class Unsealed(Exception):
-    """No seal covers a decision."""
-
-
-async def proof_of(settings: Settings, evidence: SealEvidence, name: str) -> dict[str, Any]:
-    """Return a decision, the path from its leaf to the root of a seal, and the seal, for holders of public keys.
-
-    Raises: Unsealed, BrokerUnavailable.
-    """
-    places = evidence.place_of_decision(name)
-    if places is None:
-        raise Unsealed(f"no seal covers a decision {name}")
-    decision, event = [await read_one(settings.brokers, *place, PATIENCE) for place in places]
-    if decision is None or event is None:
-        raise Unsealed(f"retention has taken the decision {name}, or its seal, meanwhile")
-    seal = Seal.of(AuditEvent.model_validate_json(event.value or b""))
-    index = next(
-        number
-        for number, each in enumerate(seal.outputs)
-        if (each.id, each.sha256) == (name, decision.sha256)
-    )
-    return {
-        "decision": (decision.value or b"").decode(),
-        "output": str(seal.outputs[index]),
-        "path": path_of(seal.outputs, index),
-        "seal": seal.head.model_dump(mode="json"),
-        "signature": seal.signature.hex(),
-    }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -30,78 +29,13 @@ _COUNTS: Final = """
   sum(verdict = 'approved'), sum(verdict = 'review'), sum(verdict = 'blocked'),
   sum(action = 'approve'), sum(action = 'edit'), sum(action = 'reject')
 """
+_VERDICTS: Final = ("approved", "review", "blocked", "people_approved", "people_edited", "people_rejected")
 _OF: Final = "FROM decided LEFT JOIN judged USING (id)"
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Decisions by verdict, and what people decided of those in review."""
-
-    approved: int
-    review: int
-    blocked: int
-    people_approved: int
-    people_edited: int
-    people_rejected: int
-
-    @property
-    def decided(self) -> int:
-        return self.approved + self.review + self.blocked
-
-    @property
-    def over_held(self) -> float | None:
-        """The share that people approved as it was, of what they decided; None: they decided nothing."""
-        judged = self.people_approved + self.people_edited + self.people_rejected
-        return self.people_approved / judged if judged else None
-
-    def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "over_held": None if self.over_held is None else round(self.over_held, 4)}
-
-
-@dataclass(frozen=True, slots=True)
-class ReasonTally:
-    """A reason of the gate; the example is the latest of its decisions."""
-
-    kind: str
-    reason_code: str
-    tally: Tally
-    example_decision_id: str
-    example_subject_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class PeriodReport:
-    """What came of a period; `no_place`: claims that found no place in the review queue, by the limit that was full."""
-
-    since: datetime
-    total: Tally
-    by_source: Sequence[tuple[str, str, Tally]]
-    by_reason: Sequence[ReasonTally]
-    no_place: Mapping[str, int]
-    dead_letters: Mapping[str, int]
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "since": format_time(self.since),
-            "total": self.total.as_dict(),
-            "by_source": [
-                {"kind": kind, "source": source, **tally.as_dict()} for kind, source, tally in self.by_source
-            ],
-            "by_reason": [
-                {
-                    "kind": each.kind,
-                    "reason_code": each.reason_code,
-                    **each.tally.as_dict(),
-                    "example": {
-                        "decision_id": each.example_decision_id,
-                        "subject_id": each.example_subject_id,
-                    },
-                }
-                for each in self.by_reason
-            ],
-            "no_place": dict(self.no_place),
-            "dead_letters": dict(self.dead_letters),
-        }
+Report = dict[str, Any]
+"""What came of a period, as it is printed: `total`, `by_source`, `by_reason` (each with the latest decision as an
+example), `no_place`: claims that found no place in the review queue, by the limit that was full, and `dead_letters`."""
 
 
 class PeriodVerdicts(Store):
@@ -141,41 +75,51 @@ class PeriodVerdicts(Store):
             known = None not in place
             self.put("letters", "{}/{}@{}".format(*place) if known else str(RecordPlace.of(record)), code)
 
-    def report(self, since: datetime) -> PeriodReport:
+    def report(self, since: datetime) -> Report:
         reasons = self.rows(
             # of an aggregate with max() SQLite takes the bare columns from that row
             f"SELECT kind, reason, id, subject_id, max(at), {_COUNTS} {_OF}"
             f" GROUP BY kind, reason ORDER BY count(*) DESC, kind, reason"
         )
-        return PeriodReport(
-            since=since,
-            total=next(tally for *_, tally in self._tallies("")),
-            by_source=[(kind, source, tally) for kind, source, tally in self._tallies("kind, source")],
-            by_reason=[
-                ReasonTally(kind, reason, _tally(counts), decision_id, subject_id)
+        sources = self.rows(
+            f"SELECT kind, source, {_COUNTS} {_OF} GROUP BY kind, source ORDER BY count(*) DESC"
+        )
+        return {
+            "since": format_time(since),
+            "total": _tally(self.row(f"SELECT {_COUNTS} {_OF}")),
+            "by_source": [
+                {"kind": kind, "source": source, **_tally(counts)} for kind, source, *counts in sources
+            ],
+            "by_reason": [
+                {
+                    "kind": kind,
+                    "reason_code": reason,
+                    **_tally(counts),
+                    "example": {"decision_id": decision_id, "subject_id": subject_id},
+                }
                 for kind, reason, decision_id, subject_id, _, *counts in reasons
             ],
-            no_place=self._counted("decided WHERE place LIKE '%_full'", "replace(place, '_full', '')"),
-            dead_letters=self._counted("letters", "code"),
-        )
-
-    def _tallies(self, columns: str) -> Iterator[tuple[Any, ...]]:
-        select, group = f"{columns}, " if columns else "", f"GROUP BY {columns}" if columns else ""
-        rows = self.rows(f"SELECT {select}{_COUNTS} {_OF} {group} ORDER BY count(*) DESC")
-        for row in rows:
-            yield *row[:-6], _tally(row[-6:])
+            "no_place": self._counted("decided WHERE place LIKE '%_full'", "replace(place, '_full', '')"),
+            "dead_letters": self._counted("letters", "code"),
+        }
 
     def _counted(self, source: str, column: str) -> dict[str, int]:
         return dict(self.rows(f"SELECT {column}, count(*) FROM {source} GROUP BY 1 ORDER BY 2 DESC, 1"))  # noqa: S608 - our own text
 
 
-def _tally(counts: Sequence[int | None]) -> Tally:
-    return Tally(*(count or 0 for count in counts))
+def _tally(counts: Sequence[int | None]) -> dict[str, Any]:
+    """Return decisions by verdict, and what people decided of those in review.
+
+    `over_held`: the share that people approved as it was, of what they decided; None: they decided nothing.
+    """
+    found = dict(zip(_VERDICTS, (count or 0 for count in counts), strict=True))
+    judged = sum(found[name] for name in _VERDICTS[3:])
+    return {**found, "over_held": round(found["people_approved"] / judged, 4) if judged else None}
 
 
 async def report_period(
     brokers: str, prefix: str, since: datetime, seconds: float, *, tenant: str | None = None
-) -> PeriodReport:
+) -> Report:
     """Read the output topics from a time to their ends, without a consumer group.
 
     Raises: UsageError, BrokerUnavailable.

@@ -142,14 +142,11 @@ class Board(BoardReads):
         if held is None or held > to_milliseconds(since):
             with self.transaction():
                 self.rows("DELETE FROM read_to")
-                self._hold(to_milliseconds(since))
+                self.rows("DELETE FROM held")
+                self.rows("INSERT INTO held VALUES (?)", to_milliseconds(since))
         return {
             TopicPartition(*place): following for *place, following in self._rows("SELECT * FROM read_to")
         }
-
-    def _hold(self, since_ms: int) -> None:
-        self.rows("DELETE FROM held")
-        self.rows("INSERT INTO held VALUES (?)", since_ms)
 
     def candidates(self, *, dropped: bool = False) -> list[tuple[Subject, int]]:
         """Return what the board shows as pending, with the revision; `dropped`: also what `apply_statuses` dropped."""

@@ -63,12 +63,7 @@ _TELLING: Final = 4
 _MAX_ANY: Final = 12
 _WORD: Final = ("L", "N")
 """Categories of characters of which the tokenizer of FTS5 makes words."""
-_ALONE: Final = (
-    (0x2E80, 0x9FFF),
-    (0xAC00, 0xD7AF),
-    (0xF900, 0xFAFF),
-    (0x20000, 0x3FFFF),
-)
+_ALONE: Final = ((0x2E80, 0x9FFF), (0xAC00, 0xD7AF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
 """Scripts written without spaces: each character counts as a word."""
 
 

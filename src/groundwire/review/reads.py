@@ -144,12 +144,7 @@ class BoardReads(Store):
             )
 
     def not_pending(
-        self,
-        scope: ViewScope,
-        topic: ListedTopic,
-        limit: int = 50,
-        cursor: str | None = None,
-        text: str = "",
+        self, scope: ViewScope, topic: ListedTopic, limit: int = 50, cursor: str | None = None, text: str = ""
     ) -> Page[Row]:
         """Return a page of what is not pending, newest first: approved, blocked, or responses in review.
 

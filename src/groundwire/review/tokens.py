@@ -36,6 +36,10 @@ class ApiToken(BaseModel):
     read_only: bool = False
     not_after: Time | None = None
 
+    @property
+    def may(self) -> str:
+        return "look" if self.read_only else "decide"
+
 
 class _TokenFile(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)

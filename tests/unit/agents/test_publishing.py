@@ -58,7 +58,7 @@ from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import event_id
 from groundwire.messages.seals import MAX_OUTPUTS, Seal, SignedHead, seal_of
 from groundwire.messages.topics import TopicName
-from groundwire.replay.seals import read_heads
+from groundwire.replay.sealed_topics import read_heads
 from tests.unit.agents.standins import turns
 
 

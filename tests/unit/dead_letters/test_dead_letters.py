@@ -375,12 +375,7 @@ def test_the_value_is_shown_on_request_only_and_headers_as_the_record_had_them(l
     log.put(DEAD, None, None)
     assert (
         json.loads(call("show", "0@4", "--value", "--format", "json").stdout).items()
-        >= {
-            "error": "unknown",
-            "attempts": None,
-            "value": None,
-            "headers": [],
-        }.items()
+        >= {"error": "unknown", "attempts": None, "value": None, "headers": []}.items()
     )
 
 

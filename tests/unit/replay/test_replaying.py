@@ -343,9 +343,7 @@ async def kept(place, values, *, start=0):
     return names, prover.counts
 
 
-async def test_all_that_a_gate_published_is_kept_in_any_order_and_what_does_not_follow_left_out(
-    tmp_path,
-):
+async def test_all_that_a_gate_published_is_kept_in_any_order_and_what_does_not_follow_left_out(tmp_path):
     place, true = await one_claim(tmp_path / "a")
     forged = with_text(true, EVIL, decision_id="no-id")
     nowhere = otherwise(true, origin={"sha256": "0" * 64})

@@ -38,8 +38,9 @@ from groundwire.messages.seals import (
     signed_bytes,
 )
 from groundwire.messages.topics import TopicName
-from groundwire.replay import seals as module
-from groundwire.replay.seals import SealEvidence, read_heads, read_seals
+from groundwire.replay import sealed_topics
+from groundwire.replay.sealed_topics import read_heads, read_seals
+from groundwire.replay.seals import SealEvidence
 from tests.unit.review.world import decision
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -47,11 +48,12 @@ CLAIMS = "t.claims"
 
 
 def keys_in(folder):
-    """Return seal keys, valid and expired, and their private halves."""
+    """Return seal keys, valid and expired, and their private halves and that of a reviewer."""
     path = folder / "keys.toml"
     if not path.exists():
         for name, until in (("gate", None), ("old", NOW - timedelta(hours=1))):
             new_key(path, name, tenants=[], roles=["seal"], asymmetric=True, not_after=until)
+        new_key(path, "ann", tenants=["default"], roles=["reviewer"], asymmetric=True)
     return SealKeys(path), dict(Keys.load(path))
 
 
@@ -311,28 +313,6 @@ def test_an_offset_set_back_to_what_a_crash_left_hides_no_seal_whose_head_is_kep
     assert (fault.kind, "head is kept elsewhere" in fault.detail) == ("broken_chain", True)
 
 
-def test_seals_and_events_of_the_version_before_hold_until_its_last_seal_as_they_did_there(desk):
-    history, events = (
-        History(desk.key),
-        [replace(event_record(kind), key=b"acme") for kind in ("enqueue", "state_lost")],
-    )
-    for offset in range(2):  # its outputs name no partition, and its workers signed no event
-        outputs = [history.publish(0, offset)._replace(partition=None)]
-        outputs += [SealedOutput(offset, "audit", None, str(UUID(int=7)), events[0].sha256)] * (not offset)
-        history.seal(0, offset + 1, outputs, committed=True)
-    history.seal(0, 3, [history.publish(0, 2)], committed=True)
-    seals = history.audit
-    assert desk.faults(history, [seals[0], *events, *seals[1:]]) == []
-    assert desk.evidence(history).place_of_decision(header(history.approved[0].headers, "ce_id"))
-    for why, audit, approved in (
-        ("removed", [*events, *seals], history.approved[1:]),
-        ("unsealed", [*events, *seals], [*history.approved, replace(history.approved[0], partition=1)]),
-        ("unsealed", [events[0], *seals, events[1]], history.approved),
-        ("unsealed", [events[0], *seals, events[1], replace(seals[0], offset=9)], history.approved),
-    ):
-        assert desk.kinds(history, audit, approved) == {why}
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_whatever_bytes_stand_on_heads_and_audit_only_what_a_gate_signed_counts(desk, data):
@@ -438,10 +418,12 @@ def test_clock_skew_key_rotation_copies_and_crashes_break_no_chain(tmp_path):
     assert chain.faults(*seals, chain.seal()) == []
 
 
-def test_a_seal_that_is_back_dated_of_another_deployment_partition_of_audit_or_start_is_named(tmp_path):
+def test_a_seal_that_is_of_another_role_back_dated_or_of_another_deployment_or_start_is_named(tmp_path):
     chain = Chain(tmp_path)
     ((kind, detail),) = chain.faults(chain.seal(), chain.seal("old", NOW - 2 * HOUR))
     assert (kind, "back-dated" in detail) == ("bad_seal", True)
+    ((kind, detail),) = Chain(tmp_path).faults(Chain(tmp_path).seal("ann"))
+    assert (kind, "its key may not seal" in detail) == ("bad_seal", True)
     _, (kind, detail) = chain.faults(chain.seal(topic="t.staging.claims"))
     assert (kind, "another deployment" in detail) == ("bad_seal", True)
     chain = Chain(tmp_path)
@@ -711,8 +693,8 @@ async def test_before_the_first_seal_a_retraction_is_excused_by_what_its_group_h
             is_known = group.endswith("reviews") and committed is not None
             return {partition: OffsetAndMetadata(committed, "")} if is_known else {}
 
-        monkeypatch.setattr(module, "open_reader", reader)
-        monkeypatch.setattr(module, "committed_of", committed_of)
+        monkeypatch.setattr(sealed_topics, "open_reader", reader)
+        monkeypatch.setattr(sealed_topics, "committed_of", committed_of)
         evidence = await read_seals(Settings(topic_prefix="t."), keys, Store())
         wrong += [why] * ([fault.kind for fault in faults_of(evidence)] != ["unsealed"] * named)
     assert wrong == []
