@@ -33,13 +33,12 @@ def read_action(record: InboundRecord) -> AuditEvent | None:
     return event if event and isinstance(event.detail.get("action_id"), str) else None
 
 
-def read_note(record: InboundRecord) -> ReviewDecision | None:
-    """Return an action to which a person wrote a note; None for other records."""
+def read_review(record: InboundRecord) -> ReviewDecision | None:
+    """Return the action that a record asks for; None if the gate cannot read it either."""
     try:
-        review = decode_review_decision(record.value)
+        return decode_review_decision(record.value)
     except RecordError:
         return None
-    return review if review.note else None
 
 
 def read_dead_letter(record: InboundRecord) -> FailedRecord:
