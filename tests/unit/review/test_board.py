@@ -323,13 +323,13 @@ def test_the_note_of_the_record_that_the_gate_took_is_shown_and_no_forged_one():
     """Each row: what has the action's id, and the note that is shown; whoever sends a record chooses its time."""
     real, forged = said("Which release?"), said("It is wrong.")
     earlier, later = (said("It is wrong.", minutes=minutes) for minutes in (9, -9))
-    for records, shown in (
+    for sent, shown in (
         ([real, real, earlier, later, said("Nobody took this.", "other")], "Which release?"),
         ([said(None), earlier, later], None),
         ([said(None), forged], None),
         ([real, forged, real], None),
     ):
-        for order in (records, records[::-1]):
+        for order in (sent, sent[::-1]):
             board = filled(decision("a"), *order)
             assert board.item(ADMIN, decision("a").decision_id).attempts == []
             board.add([audit("a", "comment", detail={"outcome": "commented"})])
