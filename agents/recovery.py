@@ -115,9 +115,10 @@ class StateReconciler:
     """Lets partitions decide on servers that were compared, and stores the policy before anything is decided by it.
 
     A restarted server or a promoted replica may have lost the last second. The output topics are authoritative: each
-    worker rereads their last minute for all partitions of another server, before it decides on one. State holds the run
-    that was compared last, so that a worker that starts after its server did compares, too. Scripts refuse a run of the
-    server that is not trusted. Of a server that hides its run, each failure counts as another run.
+    worker rereads their last minute for all partitions of another server, before it decides on one. State holds which
+    run was compared last, and when: a worker that starts after its server did compares, too, and what a server lost
+    before is reread. Scripts refuse a run of the server that is not trusted. Of a server that hides its run, each
+    failure counts as another run.
     """
 
     def __init__(
@@ -195,21 +196,21 @@ class StateReconciler:
             self.failed(partitions)
             self._seen = dict.fromkeys(partitions, ("", now)) | self._seen
             raise
-        before = {at: await self._last_seen(at) or (run, now) for at in partitions}
-        others = {at: since for at, (earlier, since) in before.items() if earlier != run}
+        others: dict[int, float] = {}
+        for at in partitions:
+            seen = self._seen.get(at)
+            if seen is None or seen[0] != run:
+                # a server that lost more than the last second says itself since when
+                known = filter(None, (seen, await self._state.remembered_run(at)))
+                if times := [since for earlier, since in known if earlier != run]:
+                    others[at] = min(times)
         if others:
             await self._assert_again(min(others.values()) - WINDOW, others.keys(), run)
         # what was reasserted may be lost at once, too, until the next look
         self._seen |= {at: (run, others.get(at, now)) for at in partitions}
         for at in partitions:
-            if not run.startswith(HIDDEN):
-                await self._state.remember_run(at, *self._seen[at])
+            await self._state.remember_run(at, *self._seen[at])
         self._trusted |= dict.fromkeys(partitions, run)
-
-    async def _last_seen(self, partition: int) -> tuple[str, float] | None:
-        seen = self._seen.get(partition)
-        known = seen is not None and seen[0]
-        return seen if known else await self._state.remembered_run(partition) or seen
 
     async def _assert_again(self, since: float, partitions: Collection[int], run: str) -> None:
         count = 0

@@ -39,7 +39,7 @@ from groundwire.review.records import (
     read_action,
     read_dead_letter,
     read_decision,
-    read_note,
+    read_review,
     review_fact,
     text_of,
 )
@@ -52,9 +52,14 @@ _MAX_COUNT: Final = 2**31  # bound of a stated count: SQLite does not hold every
 _TABLES: Final = "items", "decisions", "actions", "dead_letters"
 """By which a board of any layout is told from another's file."""
 _ADDED: Final = "rests", "retractions", "notes", "read_to", "held", "erased", queries.PENDING, queries.OTHERS
-_LAYOUT: Final = 8
+_LAYOUT: Final = 9
 """Of the tables; the tables of an older one are dropped."""
 
+_NOTE: Final = (
+    "INSERT INTO notes (tenant_id, action_id, at_ms, user_id, actor, note) VALUES (?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET note = NULL"
+    " WHERE (user_id, actor, note) IS NOT (excluded.user_id, excluded.actor, excluded.note)"
+)
 _ITEM: Final = (
     "SELECT id, revision FROM items WHERE tenant_id = ? AND user_id = ? AND kind = ? AND subject_id = ?"
 )
@@ -229,16 +234,10 @@ class Board(BoardReads):
                     order=("at_ms", "claims", "more"),
                 )
         elif topic is TopicName.REVIEW_DECISIONS:
-            review = read_note(record, self._keys)
+            review = read_review(record, self._keys)
             if review and not self._is_erased(review.tenant_id, review.user_id, record.timestamp):
-                said = {"user_id": review.user_id, "actor": review.reviewer, "note": review.note}
-                # ids are random: whoever repeats one comes later
-                self.put_first(
-                    "notes",
-                    {"tenant_id": review.tenant_id, "action_id": review.action_id},
-                    {"at_ms": record.timestamp, **said},
-                    order=("at_ms", "note"),
-                )
+                key = review.tenant_id, review.action_id, record.timestamp
+                self.rows(_NOTE, *key, review.user_id, review.reviewer, review.note)
         elif topic is TopicName.DEAD_LETTER:
             place = {"at_partition": record.partition, "at_offset": record.offset}
             self.put("dead_letters", **place, at_ms=record.timestamp, **asdict(read_dead_letter(record)))

@@ -218,11 +218,11 @@ class BoardReads(Store):
                 values=[number],
             )
             attempts = self._rows(
-                "SELECT action_id, actions.at_ms, actor, applied, action, outcome, decision_id, note FROM actions"
-                " LEFT JOIN notes USING (tenant_id, user_id, action_id, actor)"
+                "SELECT action_id, at_ms, actor, applied, action, outcome, decision_id, note FROM actions"
+                " LEFT JOIN notes USING (tenant_id, user_id, action_id, actor, at_ms)"
                 " WHERE (tenant_id, user_id, kind, subject_id) ="
                 " (SELECT tenant_id, user_id, kind, subject_id FROM items WHERE id = ?)"
-                " ORDER BY actions.at_ms, event_id LIMIT ?",
+                " ORDER BY at_ms, event_id LIMIT ?",
                 values=[number, _MOST_ATTEMPTS],
             )
             owner = decision["tenant_id"], decision["user_id"]

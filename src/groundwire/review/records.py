@@ -35,13 +35,11 @@ def read_action(record: InboundRecord) -> AuditEvent | None:
     return event if event and isinstance(event.detail.get("action_id"), str) else None
 
 
-def read_note(record: InboundRecord, keys: Keys) -> ReviewDecision | None:
-    """Return an action to which a person wrote a note; None for other records, and where no reviewer's key signed."""
+def read_review(record: InboundRecord, keys: Keys) -> ReviewDecision | None:
+    """Return the action that a record asks for; None if no reviewer's key signed it, or the gate cannot read it."""
     try:
         review = decode_review_decision(record.value)
     except RecordError:
-        return None
-    if not review.note:
         return None
     signature, at = header(record.headers, ATTESTATION), from_milliseconds(record.timestamp)
     signed = keys.check(signature, record.value or b"", tenant=review.tenant_id, at=at, role="reviewer")

@@ -97,15 +97,16 @@ CREATE TABLE IF NOT EXISTS actions (
 CREATE INDEX IF NOT EXISTS actions_by_id ON actions (tenant_id, action_id);
 CREATE INDEX IF NOT EXISTS actions_by_subject ON actions (tenant_id, user_id, kind, subject_id);
 
--- What people wrote to their actions; shown where the gate took the action.
+-- What people wrote to their actions. The board checks no signatures: shown is the note of the record that the gate took,
+-- whose time is the action's, and none where another record claims the same time.
 CREATE TABLE IF NOT EXISTS notes (
     tenant_id TEXT NOT NULL,
     action_id TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
     user_id TEXT NOT NULL,
     actor TEXT NOT NULL,
-    at_ms INTEGER NOT NULL,
-    note TEXT NOT NULL,
-    PRIMARY KEY (tenant_id, action_id)
+    note TEXT,
+    PRIMARY KEY (tenant_id, action_id, at_ms)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS notes_by_time ON notes (at_ms);
 

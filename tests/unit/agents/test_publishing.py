@@ -691,6 +691,31 @@ async def test_a_worker_that_starts_after_its_server_did_reasserts_what_the_serv
         await bench.subject.look()
 
 
+async def test_a_replica_that_lagged_is_compared_from_where_it_ended(servers):
+    bench = servers()
+    await bench.subject.look()
+    lagged = dict(bench.remembered)
+    bench.now += 600.0
+    await bench.subject.look()
+    bench.remembered, bench.runs[0] = lagged, "two"
+    await bench.subject.look()
+    assert bench.read_since == [10_000 - WINDOW]
+
+
+async def test_a_server_that_comes_to_hide_its_run_is_compared_from_its_last_failure_not_from_then(servers):
+    bench = servers()
+    await bench.subject.look()
+    for _ in range(2):
+        bench.runs[0] = "?"
+        bench.now += 600.0
+        bench.subject = StateReconciler(bench, "policy", bench, bench.read, clock=lambda: bench.now)
+        await bench.subject.look()
+        assert bench.read_since == [10_000 - WINDOW]
+    bench.subject.failed({0})
+    await bench.subject.look()
+    assert bench.read_since[1:] == [bench.now - WINDOW]
+
+
 async def test_a_server_that_does_not_answer_is_compared_later_and_nobody_else_waits_for_that(servers):
     bench = servers()
     with pytest.raises(StateUnavailable):

@@ -305,8 +305,8 @@ def test_an_item_is_the_decision_as_published_at_its_first_position_with_its_his
     assert board.item(ADMIN, decision("h", user="bob").decision_id).attempts == []
 
 
-def said(text, action_id="a-action", *, action="comment", minutes=5, keys=KEYS):
-    """A note to an action of mallory on ann's claim a, signed by a key of `keys`."""
+def said(text, action_id="a-action", *, action="comment", minutes=0, keys=KEYS):
+    """An action of mallory on ann's claim a, and what they wrote to it, signed by a key of `keys`."""
     review = {
         "action_id": action_id,
         "tenant_id": "acme",
@@ -315,19 +315,28 @@ def said(text, action_id="a-action", *, action="comment", minutes=5, keys=KEYS):
         "subject_id": "a",
     }
     review |= {"expected_revision": 1, "action": action, "reviewer": "mallory", "note": text}
+    review = {name: value for name, value in review.items() if value is not None}
     value, at = json.dumps(review).encode(), to_milliseconds(NOW - timedelta(minutes=minutes))
     signed = ((ATTESTATION, keys.sign("console", value)),)
     return InboundRecord(TopicName.REVIEW_DECISIONS, 0, 0, at, b"acme:ann", value, signed)
 
 
-def test_a_note_is_shown_beside_the_action_that_the_gate_took_and_a_copy_of_its_id_changes_nothing():
-    notes = said("Which release?"), said("It is wrong.", minutes=4), said("Nobody took this.", "other")
-    for order in (notes, notes[::-1]):
-        board = filled(decision("a"), *order)
-        assert board.item(ADMIN, decision("a").decision_id).attempts == []
-        board.add([audit("a", "comment", detail={"outcome": "commented"})])
-        (attempt,) = board.item(ADMIN, decision("a").decision_id).attempts
-        assert (attempt.action, attempt.note) == ("comment", "Which release?")
+def test_the_note_of_the_record_that_the_gate_took_is_shown_and_no_forged_one():
+    """Each row: what has the action's id, and the note that is shown; whoever sends a record chooses its time."""
+    real, forged = said("Which release?"), said("It is wrong.")
+    earlier, later = (said("It is wrong.", minutes=minutes) for minutes in (9, -9))
+    for sent, shown in (
+        ([real, real, earlier, later, said("Nobody took this.", "other")], "Which release?"),
+        ([said(None), earlier, later], None),
+        ([said(None), forged], None),
+        ([real, forged, real], None),
+    ):
+        for order in (sent, sent[::-1]):
+            board = filled(decision("a"), *order)
+            assert board.item(ADMIN, decision("a").decision_id).attempts == []
+            board.add([audit("a", "comment", detail={"outcome": "commented"})])
+            (attempt,) = board.item(ADMIN, decision("a").decision_id).attempts
+            assert (attempt.action, attempt.note) == ("comment", shown)
 
 
 def test_a_note_that_no_reviewers_key_signed_is_not_shown():
