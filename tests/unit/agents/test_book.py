@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from agents.app import ROLES
 from agents.book import ALONE, LARGE, READ_AHEAD, Entry, PartitionBook
+from agents.partitions import Partitions
 from groundwire.messages.headers import InboundRecord
 from groundwire.state.model import InFlightMark
 
@@ -45,6 +49,12 @@ def test_small_records_pass_large_ones_of_other_keys_alone():
             found.append(offsets(batch))
             book.done(batch)
         assert found == behind
+
+
+def test_responses_from_16_kb_on_hold_up_no_smaller_ones():
+    book = Partitions(Mock(role=ROLES["responses"], clock=lambda: 0.0)).new_book()
+    book.add([record(0, b"a", 16_000), record(1, b"b", 15_999)], 2)
+    assert [offsets(book.take(large=large)) for large in (False, True)] == [[1], [0]]
 
 
 def test_a_partition_is_read_on_past_large_ones_up_to_so_many_bytes():
