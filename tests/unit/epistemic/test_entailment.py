@@ -18,7 +18,7 @@ from groundwire.cli.evaluate import evaluate
 from groundwire.epistemic.claims import ScoredClaim
 from groundwire.epistemic.entailment import Entailed, EntailmentModel, Pair, window
 from groundwire.epistemic.plan import plan_response
-from groundwire.epistemic.types import VerificationConfig
+from groundwire.epistemic.types import AS_SCORED, VerificationConfig
 from groundwire.gate.lookups import Assessor
 from groundwire.library.calibrate import fit_head
 from groundwire.library.epistemic import detect_hallucinations, evidence_dependence, verify_claim
@@ -34,7 +34,7 @@ NAME = f"tiny@{'0' * 16}"
 PASSAGE = (
     "Ada leads the payments team. Bea leads the search team. The gateway retries failed requests 3 times."
 )
-SWAPPED = "Bea leads the payments team."
+SWAPPED = "The failed gateway retries requests 3 times."
 TOLD = "Failed requests are tried again by the gateway."
 
 
@@ -227,6 +227,7 @@ def test_calibration_writes_the_head_and_the_threshold_that_its_labels_give(tmp_
     assert "on sources held out from the choice: 0 of 30 supported rows flagged" in result.output
     head = load_policy(file, {}).verification.entailment_head
     assert head[1] > 0.1
+    assert head != AS_SCORED
     again = CliRunner().invoke(
         evaluate, ["-", "--policy", str(file), "--format", "json", "--draws", "10"], input=data
     )
