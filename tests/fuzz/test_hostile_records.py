@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from agents.outputs import outputs
-from groundwire.cli.dead_letters import Letter, Selection, redrive_letters
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.types import Acted, DeadLetter, Decided, Refused
 from groundwire.keys.attestation import Keys
@@ -28,6 +27,7 @@ from groundwire.replay.review_closures import ReviewClosures
 from groundwire.replay.store import FileRecords
 from groundwire.replay.verify import Verifier, VerifyStatus
 from groundwire.review.board import Board
+from groundwire.review.dead_letters import Letter, Selection, redrive_letters
 from groundwire.review.model import Query
 from groundwire.review.permissions import ViewScope
 from groundwire.state.policies import PolicyStore

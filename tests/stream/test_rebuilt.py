@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,7 @@ import pytest
 from click.testing import CliRunner
 from redis.asyncio import Redis
 
-from groundwire.cli.dead_letters import Log, Selection, redrive_letters
 from groundwire.cli.main import main
-from groundwire.cli.options import Deployment as Where
 from groundwire.client import ApprovedTable, Decision, changes
 from groundwire.gate.claim_case import dedup_scheme
 from groundwire.kafka.connection import producer
@@ -32,6 +30,7 @@ from groundwire.replay.reading import INPUTS, OUTPUTS, Rate, ReplayReader
 from groundwire.replay.report import Nowhere, Summary
 from groundwire.replay.run import Replayer, Simulation, Task
 from groundwire.replay.store import Job, ReplayOrder
+from groundwire.review.dead_letters import Log, Selection, redrive_letters
 from groundwire.state.codec import short_bytes
 from groundwire.state.model import InFlightMark
 from tests.state.conftest import state_at
@@ -249,15 +248,15 @@ async def test_a_dead_letter_is_decided_after_its_cause_is_mended_and_one_that_f
     class Killed(Log):
         """Dies once the records are sent, before that is noted."""
 
-        async def send(self, records: Sequence[InboundRecord]) -> list[RecordPlace]:
-            await super().send(records)
+        async def send(self, record: InboundRecord) -> RecordPlace | None:
+            await super().send(record)
             raise KeyboardInterrupt
 
     async def killed_redrive(code: str) -> None:
         """Send letters back, and be killed over it."""
-        where = Where(deployment.broker.bootstrap, deployment.prefix, 60.0)
-        async with producer(where.brokers, where.seconds) as sender:
-            log, rules = Killed(where, sender, int), {"most": 3, "rate": 50.0, "limit": None}
+        brokers, rules = deployment.broker.bootstrap, {"most": 3, "rate": 50.0, "limit": None}
+        async with producer(brokers, 60.0) as sender:
+            log = Killed(brokers, deployment.prefix, 60.0, sender)
             with pytest.raises(KeyboardInterrupt):
                 _ = [letter async for letter in redrive_letters(log, Selection(codes={code}), "op", **rules)]
 

@@ -1,282 +1,27 @@
-"""`groundwire dead-letters`: list and show records that could not be decided, and send them again.
-
-A record is sent to its topic, partition and time, and then noted in the audit. After a crash in between the next run
-sends it again, and the gate answers the repeat with the same decision.
-"""
+"""`groundwire dead-letters`: list and show records that could not be decided, and send them again."""
 
 from __future__ import annotations
 
 import asyncio
 import getpass
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from rich.console import Console
 from rich.text import Text
 
 from groundwire.cli import options
 from groundwire.cli.output import ReadProgress, bytes_json, columns, compact_json, echo_json, fit, print_line
-from groundwire.errors import BrokerUnavailable, ErrorCode
-from groundwire.kafka.connection import MAX_AHEAD, MAX_RECORD_BYTES, producer, unavailable
+from groundwire.errors import ErrorCode
+from groundwire.kafka.connection import producer
 from groundwire.kafka.produce import INPUT_TOPICS
-from groundwire.kafka.reader import RecordPlace, Start, follow
-from groundwire.messages import headers as named
-from groundwire.messages.base import format_time, from_milliseconds, to_milliseconds
-from groundwire.messages.decisions import AuditEvent
-from groundwire.messages.headers import InboundRecord
-from groundwire.messages.identity import event_id
+from groundwire.messages.base import from_milliseconds
 from groundwire.messages.topics import TopicName
-from groundwire.review.records import read_dead_letter
-
-_BATCH: Final = 20
-"""Records sent before their acknowledgements are awaited."""
-
-_REFUSALS: Final = (InvalidTimestampError, MessageSizeTooLargeError)
-
-_SKEW: Final = timedelta(hours=1, minutes=5)
-"""By how much a letter's time may exceed that of its redrive: it is the record's, which may be an hour ahead."""
-
-
-class Letter:
-    """A record of the dead-letter topic, what it says of its failure, and what becomes of it.
-
-    Attributes:
-        id: in the audit; equal in two letters of one failure, which a crash of the worker leaves.
-        redriven: when, by whom and to where its record was sent; None: it was not.
-    """
-
-    def __init__(self, record: InboundRecord) -> None:
-        self.record, self.failure = record, named.failure_of(record)
-        self.failed = read_dead_letter(record)
-        self.origin = dict[str, Any](zip(RecordPlace._fields, self.failure[2:5], strict=True))
-        self.name = f"{record.partition}@{record.offset}"
-        self.headers = [(name, value) for name, value in record.headers if name not in named.OF_LETTERS]
-        self.omitted = named.header(record.headers, named.VALUE_OMITTED)
-        self.id = event_id("dead_letter", ["redriven", *self.failure[2:], record.sha256])
-        self.redriven: dict[str, Any] | None = None
-        self.outcome = self.why = ""
-
-    def why_not(self, prefix: str, most: int) -> str:
-        """Return why its record is not sent: only input topics of this deployment are written to."""
-        failure, record = self.failure, self.record
-        size = DefaultRecordBatchBuilder.estimate_size_in_bytes(record.key, record.value, [*record.headers])
-        whys = {
-            "not_a_dead_letter": failure.code not in set(ErrorCode) or None in failure[3:5] + failure[6:],
-            "not_an_input_topic": failure.topic not in {f"{prefix}{name}" for name in INPUT_TOPICS},
-            "too_many_attempts": (failure.attempts or 0) >= most,
-            "value_omitted": self.omitted is not None,
-            "too_large": size > MAX_RECORD_BYTES,
-        }
-        return next((why for why, holds in whys.items() if holds), "")
-
-    @property
-    def again(self) -> InboundRecord:
-        """The record to send: its own headers, and the count of failures, with which the gate goes on."""
-        failure, record = self.failure, self.record
-        headers = [*self.headers, (named.ATTEMPTS, str(failure.attempts).encode())]
-        time = -1 if failure.timestamp is None else failure.timestamp
-        return InboundRecord(
-            failure.topic, failure.partition or 0, 0, time, record.key, record.value, headers
-        )
-
-    def note(self, topic: str) -> InboundRecord:
-        """Return the audit event of its redrive: of no tenant, as the gate's own of a dead letter, without text."""
-        failure, record, sent = self.failure, self.record, self.redriven or {}
-        stands = {name: sent[name] for name in RecordPlace._fields}
-        detail: dict[str, Any] = {"action": "redriven", "letter": self.id, "code": failure.code}
-        detail["attempts"] = failure.attempts
-        detail |= {
-            "partition": record.partition,
-            "offset": record.offset,
-            "origin": self.origin,
-            "stands": stands,
-        }
-        fields = {"type": "dead_letter", "at": sent["at"], "actor": sent["actor"], "detail": detail}
-        event = AuditEvent.made(event_id=self.id, tenant_id="", subject_id=None, decision_id=None, **fields)
-        headers = named.event_headers("audit", self.id, format_time(event.at), "", self.headers)
-        return InboundRecord(topic, -1, 0, -1, b"", event.model_dump_json().encode(), headers)
-
-    def as_json(self) -> dict[str, Any]:
-        failed, value = self.failed, self.record.value
-        return {
-            "letter": self.name,
-            "at": from_milliseconds(self.record.timestamp),
-            "error": failed.code,
-            "message": failed.message,
-            "attempts": self.failure.attempts,
-            **self.origin,
-            **bytes_json("key", self.record.key),
-            "tenant_id": failed.tenant_id,
-            "user_id": failed.user_id,
-            "size": None if value is None else len(value),
-            **({"value_omitted": self.omitted} if self.omitted else {}),
-            "state": "redriven" if self.redriven else "open",
-            "redriven": self.redriven,
-            **({"outcome": self.outcome, "why": self.why or None} if self.outcome else {}),
-        }
-
-
-class Selection(NamedTuple):
-    """Letters that meet every condition; an empty set or None is no condition. `topic`: of the record, with prefix."""
-
-    start: Start = "earliest"
-    end: int | datetime | None = None
-    partition: int | None = None
-    codes: AbstractSet[str] = frozenset()
-    topic: str | None = None
-    tenant: str | None = None
-    key: bytes | None = None
-    names: AbstractSet[str] = frozenset()
-
-    def has(self, letter: Letter) -> bool:
-        record, failed, start, end = letter.record, letter.failed, self.start, self.end
-        begun = record.timestamp >= to_milliseconds(start) if isinstance(start, datetime) else True
-        ended = record.timestamp >= to_milliseconds(end) if isinstance(end, datetime) else False
-        return begun and not (
-            ended
-            or (isinstance(end, int) and record.offset >= end)
-            or (self.codes and failed.code not in self.codes)
-            or (self.names and letter.name not in self.names)
-            or self.topic not in {None, failed.topic}
-            or self.tenant not in {None, failed.tenant_id}
-            or self.key not in {None, record.key}
-        )
-
-
-class Log:
-    """Topics that are read to their ends, without a consumer group, and written by `sender`, None in a dry run."""
-
-    def __init__(
-        self, where: options.Deployment, sender: AIOKafkaProducer | None, on_read: Callable[[], None]
-    ) -> None:
-        self.prefix, self._where, self._sender, self._on_read = where.prefix, where, sender, on_read
-
-    async def read(
-        self, topic: TopicName, start: Start, partition: int | None = None
-    ) -> AsyncGenerator[InboundRecord, None]:
-        where, starts = self._where, {f"{self.prefix}{topic}": start}
-        read = follow(where.brokers, starts, where.seconds, partition=partition, until_end=True)
-        async with aclosing(read) as records:
-            async for record in records:
-                self._on_read()
-                yield record
-
-    async def send(self, records: Sequence[InboundRecord]) -> list[RecordPlace | None]:
-        """Send records to their topics, partitions and times, -1 for any, and return where they are.
-
-        None: it is larger than its topic takes. One that is older has the time of sending.
-        Raises: BrokerUnavailable: some may be on their topic all the same.
-        """
-        sender: Any = self._sender  # None in a dry run, which sends nothing
-        futures = []
-        try:
-            async with asyncio.timeout(self._where.seconds):
-                for one in records:
-                    there = await sender.partitions_for(one.topic)
-                    place = {"partition": one.partition if one.partition in there else None}
-                    if 0 <= one.timestamp < time.time() * 1000 + MAX_AHEAD:
-                        place["timestamp_ms"] = one.timestamp
-                    sending = sender.send(one.topic, one.value, one.key, headers=list(one.headers), **place)
-                    futures.append(await sending)
-                done: list[Any] = await asyncio.gather(*futures, return_exceptions=True)
-                for n, (one, each) in enumerate(zip(records, done, strict=True)):
-                    if isinstance(each, _REFUSALS) and len(records) > 1:  # with others of its batch
-                        (done[n],) = await self.send([one])
-                    elif isinstance(each, InvalidTimestampError) and one.timestamp >= 0:
-                        (done[n],) = await self.send([replace(one, timestamp=-1)])
-                    elif isinstance(each, MessageSizeTooLargeError):
-                        done[n] = None
-                    elif isinstance(each, BaseException):
-                        raise each
-        except TimeoutError as exc:
-            raise unavailable(self._where.brokers, self._where.seconds, "acknowledge records") from exc
-        except KafkaError as exc:
-            raise BrokerUnavailable(f"the broker does not take a record: {type(exc).__name__}") from exc
-        return [each and RecordPlace(each.topic, each.partition, each.offset) for each in done]
-
-
-async def selected(log: Log, selection: Selection) -> AsyncGenerator[Letter, None]:
-    """Yield letters, with what the audit says of their redrive: none was before the first letter's time."""
-
-    async def read() -> AsyncGenerator[Letter, None]:
-        start = selection.start
-        if selection.names and start == "earliest":
-            start = min(int(name.partition("@")[2]) for name in selection.names)
-        async with aclosing(log.read(TopicName.DEAD_LETTER, start, selection.partition)) as records:
-            async for record in records:
-                if selection.has(letter := Letter(record)):
-                    yield letter
-
-    redriven: dict[str, dict[str, Any]] = {}
-    first = min([letter.record.timestamp async for letter in read()], default=None)
-    since = from_milliseconds(max((first or 0) - int(_SKEW.total_seconds() * 1000), 0))
-    async with aclosing(log.read(TopicName.AUDIT, "latest" if first is None else since)) as audit:
-        async for record in audit:
-            if b'"redriven"' in (record.value or b""):  # those of the gate need not be parsed
-                event = AuditEvent.of_type(record.value, "dead_letter")
-                match event and event.detail:
-                    case {
-                        "letter": str(name),
-                        "stands": {"topic": _, "partition": _, "offset": _} as place,
-                    } if event:
-                        redriven.setdefault(name, {"at": event.at, "actor": event.actor, **place})
-    async with aclosing(read()) as letters:
-        async for letter in letters:
-            letter.redriven = redriven.get(letter.id)
-            yield letter
-
-
-async def redrive_letters(
-    log: Log, selection: Selection, actor: str | None, *, most: int, rate: float, limit: int | None
-) -> AsyncGenerator[Letter, None]:
-    """Send letters' records back, or say what would be sent where there is no actor. Raises: BrokerUnavailable."""
-
-    async def send(letters: Sequence[Letter]) -> None:
-        at = datetime.now(UTC)
-        for letter, place in zip(letters, await log.send([one.again for one in letters]), strict=True):
-            letter.outcome, letter.why = ("redriven", "") if place else ("refused", "too_large")
-            letter.redriven = {"at": at, "actor": actor, **place._asdict()} if place else None
-        notes = [one.note(f"{log.prefix}{TopicName.AUDIT}") for one in letters if one.redriven]
-        if None in await log.send(notes):
-            raise BrokerUnavailable(
-                "audit does not take the note of a redrive: its max.message.bytes is too low"
-            )
-
-    chosen, batch = set[str](), list[Letter]()
-    async with aclosing(selected(log, selection)) as letters:
-        async for letter in letters:
-            letter.outcome, letter.why = "refused", letter.why_not(log.prefix, most)
-            if letter.redriven or letter.id in chosen:
-                letter.outcome, letter.why = "skipped", "already_redriven"
-            elif not letter.why:
-                letter.outcome = "redrive"
-                chosen.add(letter.id)
-            if letter.outcome != "redrive" or actor is None:
-                yield letter
-            else:
-                batch.append(letter)
-            if len(batch) >= min(_BATCH, rate):
-                await send(batch)
-                for one in batch:
-                    yield one
-                await asyncio.sleep(len(batch) / rate)
-                batch = []
-            if len(chosen) == limit:
-                break
-    await send(batch)
-    for one in batch:
-        yield one
+from groundwire.review.dead_letters import Letter, Log, Selection, redrive_letters, selected
 
 
 class NameParam(click.ParamType):
@@ -429,6 +174,27 @@ _COLUMNS: Final = {
 }
 
 
+def letter_json(letter: Letter) -> dict[str, Any]:
+    """Return what a letter says, without the record's value."""
+    failed, record = letter.failed, letter.record
+    return {
+        "letter": letter.name,
+        "at": from_milliseconds(record.timestamp),
+        "error": failed.code,
+        "message": failed.message,
+        "attempts": letter.failure.attempts,
+        **letter.origin,
+        **bytes_json("key", record.key),
+        "tenant_id": failed.tenant_id,
+        "user_id": failed.user_id,
+        "size": None if record.value is None else len(record.value),
+        **({"value_omitted": letter.omitted} if letter.omitted else {}),
+        "state": "redriven" if letter.redriven else "open",
+        "redriven": letter.redriven,
+        **({"outcome": letter.outcome, "why": letter.why or None} if letter.outcome else {}),
+    }
+
+
 def _print(
     read: Callable[[Log, Selection], AsyncGenerator[Letter, None]],
     *,
@@ -447,7 +213,7 @@ def _print(
         print_line(console, Text(fit(cells, [*_COLUMNS.values(), 200]).rstrip(), style=style))
 
     def print_one(letter: Letter) -> None:
-        fields = letter.as_json()
+        fields = letter_json(letter)
         if whole:
             fields["headers"] = [{"name": name, **bytes_json("value", data)} for name, data in letter.headers]
             fields |= bytes_json("value", letter.record.value) if value else {}
@@ -473,7 +239,8 @@ def _print(
         nonlocal count
         async with AsyncExitStack() as stack:
             opened = producer(deployment.brokers, deployment.seconds, idempotent=False)
-            log = Log(deployment, await stack.enter_async_context(opened) if sends else None, reading.advance)
+            sender = await stack.enter_async_context(opened) if sends else None
+            log = Log(deployment.brokers, deployment.prefix, deployment.seconds, sender, reading.advance)
             async for letter in await stack.enter_async_context(aclosing(read(log, selection))):
                 if shown(letter):
                     reading.printing()

@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 
-from groundwire.cli.dead_letters import Log
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.kafka.reader import RecordPlace
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.headers import InboundRecord, dead_letter_headers
+from groundwire.review.dead_letters import Log
 
 PREFIX = "t."
 DEAD = f"{PREFIX}dead-letter"
@@ -71,16 +71,13 @@ class FakeLog(Log):
             if begun:
                 yield record
 
-    async def send(self, records):
-        places = []
-        for one in records:
-            if self.crash_after == 0:
-                raise self.crash
-            if self.crash_after is not None:
-                self.crash_after -= 1
-            self.sent.append((one.topic, one.partition, one.timestamp))
-            record = self.put(one.topic, one.key, one.value, one.headers)
-            places.append(RecordPlace(one.topic, record.partition, record.offset))
+    async def send(self, record):
         if self.crash_after == 0:
             raise self.crash
-        return places
+        self.sent.append((record.topic, record.partition, record.timestamp))
+        there = self.put(record.topic, record.key, record.value, record.headers)
+        if self.crash_after is not None:
+            self.crash_after -= 1
+            if self.crash_after == 0:
+                raise self.crash
+        return RecordPlace(there.topic, there.partition, there.offset)
