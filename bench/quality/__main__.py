@@ -1,7 +1,7 @@
 """Print how well right and wrong answers are distinguished: `python -m bench.quality --data DIR`.
 
 By method, with thresholds chosen on the rows of the splits before the one named; with `--gate`, by the whole
-gate as it is; with `--claims`, how labelled claims are judged. `--page FILE` writes it into a page instead, between
+gate as it is; with `--claims`, how labelled claims are judged; with `--cases`, cases of several records. `--page FILE` writes it into a page instead, between
 the marks that stand there.
 """
 
@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from bench.quality.cases import case_table, read_cases
 from bench.quality.claims import TELLING, claim_table
 from bench.quality.data import SETS, SPLITS, Row
 from bench.quality.gate import gate_table
@@ -35,10 +36,15 @@ def main() -> None:
     parser.add_argument("--pictures", type=Path, help="with --points: draw each set into this folder")
     parser.add_argument("--page", type=Path, help="write the tables into this page")
     parser.add_argument("--claims", action="store_true", help="leak and over-hold of labelled claims only")
+    parser.add_argument("--cases", type=Path, help="cases of several records, by set and class")
+    parser.add_argument("--wrong", action="store_true", help="with --cases: name what was judged wrongly")
     parser.add_argument("--adr-dir", type=Path, help="the decision records that labelled claims cite")
     args = parser.parse_args()
+    if args.cases:
+        print("\n".join(case_table(read_cases(args.cases, args.adr_dir), wrong=args.wrong)))
+        return
     if not (args.data or args.file):
-        parser.error("give --data or --file")
+        parser.error("give --data, --file or --cases")
     if args.split == "all" and not args.points:
         parser.error("--split all goes with --points: the other tables choose thresholds on other splits")
     if args.claims:
