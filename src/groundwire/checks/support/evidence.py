@@ -112,6 +112,12 @@ class Sentence(NamedTuple):
     statement: ValueStatement
 
     @property
+    def is_data(self) -> bool:
+        """Whether it is a row of a table, or a key with its value."""
+        texts = self.statement.texts
+        return bool(self.statement.heads) or texts[:1] in (["{"], ['"'], ["-"]) and ":" in texts
+
+    @property
     def markers(self) -> frozenset[str]:
         """Words of it that say how many, how sure and in which direction, and what else it says that is not held."""
         stems = {stem for token in self.statement.tokens for stem in token.stems}
@@ -159,7 +165,10 @@ class Evidence:
         for passage, found in passages:
             for place, statement in enumerate(found):
                 self.words.update(statement.texts)
-                holds = statement.says & self._wanted  # headings above the statement belong to it
+                says = statement.says  # headings above the statement belong to it
+                if statement.valued and (statement.heads or ":" in statement.texts):  # and units in a head or key
+                    says = says.union(*(value.value.covers for value in statement.values))
+                holds = says & self._wanted
                 number = len(self.sentences)
                 for key in holds:
                     entries = self.postings.setdefault(key, [])
@@ -179,7 +188,7 @@ class Evidence:
     def recalls(self, stem: str) -> bool:
         """Return whether a passage or the question holds a word that begins as a name does: "Libyan" and "Libya"."""
         if self._begun is None:
-            self._begun = {word[:_BEGUN] for word in chain(self.words, self._asked)}
+            self._begun = {word[:_BEGUN] for word in chain(self.words, self._asked, self.postings)}
         return stem[:_BEGUN] in self._begun
 
     def parts(self, number: int) -> list[Part]:

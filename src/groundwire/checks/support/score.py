@@ -343,7 +343,12 @@ def score(
     differs = any(fault.why == SOURCES_DIFFER for fault in faults)
     held = sum(unit.weight for unit, share in zip(atom.units, bound, strict=True) if share)
     held = held / weight if weight else 0.0
-    cost = sum(_lack(unit, share, evidence) for unit, share in zip(atom.units, bound, strict=True))
+    # cells and keys have no verbs
+    word = LITTLE if window and all(sentence.is_data for sentence in window) else 1.0
+    cost = sum(
+        _lack(unit, share, evidence) * (1.0 if share or unit.value or unit.name else word)
+        for unit, share in zip(atom.units, bound, strict=True)
+    )
     cost += sum(
         _SPEAKER if word in SPEAKER else _FUNCTION for word in atom.function if word not in evidence.words
     )

@@ -141,13 +141,16 @@ def number(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
             amount = _glued(amount, glue, money=False) or amount
         value, after, end = _with_unit(raw, place + 1, amount)
         return raw.valued(place, value, end), after
-    digits = (match["digits"] or str(int(match["hex"], 16))).replace(",", "").replace("_", "")
+    if match["comma"]:  # "1.410,50", as much of Europe writes it
+        digits = match["comma"].replace(".", "").replace(",", ".")
+    else:
+        digits = re.sub("[,_']", "", match["digits"] or str(int(match["hex"], 16)))
     glue = match["glue"].replace(" ", "")
     literal = f"{match['sign'] or ''}{digits}{match['exp'] or ''}"
     if special := _ordinal_decade_or_version(glue, digits, literal):
         return raw.valued(place, special), place + 1
     amount = Amount(
-        _fraction(literal), "" if match["digits"] and len(digits) < len(match["digits"]) else literal
+        _fraction(literal), "" if len(digits) < len(match["comma"] or match["digits"] or "") else literal
     )
     if match["cur"]:
         amount = amount._replace(readings=unit_readings(match["cur"].lower().replace("us$", "$"))[0])
@@ -199,6 +202,7 @@ def _glued(amount: Amount, glue: str, *, money: bool) -> Amount | None:
 def _with_unit(raw: Cut, place: int, amount: Amount) -> tuple[TextValue, int, int]:
     """Take in the words after a number that belong to it: "million", "-second", "dollars"; see its rate."""
     tokens = raw.tokens
+    amount, place = _and_half(raw, place, amount)
     end = tokens[place - 1].end
     after, word = _next_word(raw, place, end)
     if factor := magnitude(word):
@@ -211,7 +215,8 @@ def _with_unit(raw: Cut, place: int, amount: Amount) -> tuple[TextValue, int, in
         readings, rate = unit_readings(word.partition("-")[0])
         if readings or rate:
             amount = Amount(amount.magnitude, amount.literal, readings or amount.readings, rate)
-            place, end = after, tokens[after - 1].end
+            amount, place = _and_half(raw, after, amount)
+            end = tokens[place - 1].end
             after, word = _next_word(raw, place, end)
     if (degrees := scaled(amount.readings, word)) is not amount.readings:
         amount = amount._replace(readings=degrees)
@@ -224,6 +229,13 @@ def _with_unit(raw: Cut, place: int, amount: Amount) -> tuple[TextValue, int, in
     elif "year-old" in tokens[place - 1].text:
         value = value._replace(covers=value.covers | amount._replace(readings=()).keys)
     return value, place, end
+
+
+def _and_half(raw: Cut, place: int, amount: Amount) -> tuple[Amount, int]:
+    """Take in "and a half" behind a number, or behind its unit."""
+    if [token.text for token in raw.tokens[place : place + 3]] != ["and", "a", "half"]:
+        return amount, place
+    return amount._replace(magnitude=amount.magnitude + Fraction(1, 2), literal=""), place + 3
 
 
 def _value(amount: Amount) -> TextValue:
@@ -314,11 +326,13 @@ def word(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
         part = _part_of(following) if following != "quarter" else 0
         if part and _next_word(raw, after, -1)[1] == "of":
             return _share_of(raw, place, place + 1, Fraction(1, part))
-    if raw.tokens[place].text in {"a", "an"} and (
-        readings := unit_readings(_next_word(raw, place + 1, -1)[1])[0]
-    ):
-        keys = Amount(Fraction(1), "1", readings).keys
-        return raw.valued(place, TextValue("number", keys, keys, implied=True)), place + 1
+    if raw.tokens[place].text in {"a", "an"}:
+        after, following = _next_word(raw, place + 1, -1)
+        if readings := unit_readings(following)[0]:
+            amount, last = _and_half(raw, after, Amount(Fraction(1), "1", readings))
+            if last > after:  # "an hour and a half"
+                return raw.valued(place, _value(amount), raw.tokens[last - 1].end), last
+            return raw.valued(place, TextValue("number", amount.keys, amount.keys, implied=True)), place + 1
     return raw.plain(place), place + 1
 
 
@@ -354,7 +368,8 @@ def _spelled(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
         return raw.valued(place, value), place + 1
     following = tokens[last] if last < len(tokens) else None
     pronoun = before and before[-1].text in _PRONOUN_BEFORE
-    if words == ["one"] and (pronoun or not following or following.text in _NO_NOUN or following.mark):
+    alone = not following or following.mark or following.text in _NO_NOUN
+    if words == ["one"] and (pronoun or alone) and _and_half(raw, last, _ONE)[1] == last:
         return raw.plain(place), place + 1
     if (
         last < len(tokens)
@@ -371,6 +386,7 @@ def _spelled(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
     return raw.valued(place, value, end), last
 
 
+_ONE: Final = Amount(Fraction(1), "1")
 _PARTS: Final = {"third": 3, "quarter": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
 
 

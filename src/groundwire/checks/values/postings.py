@@ -6,6 +6,7 @@ that rounds to them, or is on their side of the bound and near it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -177,6 +178,7 @@ def _first(lists: list[list[Bound]]) -> list[Bound]:
     return list(found.values())
 
 
+_NUMBER: Final = re.compile(r"[0-9]{1,40}(?:\.([0-9]{1,40}))?")
 _NEAR: Final = Fraction(1, 4)  # of a bound, that a value may be away from it
 _ROUNDED: Final = Fraction(1, 20)  # of a value, that its rounding may be away from it
 _HALF: Final = Fraction(1, 2)
@@ -190,7 +192,7 @@ def is_strict(bound: str) -> bool:
 
 def resolved(said: Sequence[ValueStatement], there: Iterable[ValueStatement]) -> Sequence[ValueStatement]:
     """Return statements of an answer whose approximate values say what passages give in their place too."""
-    if not any(value.bound for statement in said for value in statement.given):
+    if not any(value.amount for statement in said for value in statement.given):
         return said
     given: dict[str, set[str]] = {}
     for statement in there:
@@ -210,7 +212,7 @@ def resolved(said: Sequence[ValueStatement], there: Iterable[ValueStatement]) ->
 
 def _loose(token: ValueToken, given: dict[str, set[str]]) -> ValueToken:
     value = token.value
-    if value is None or value.amount is None or not value.bound:
+    if value is None or value.amount is None:
         return token
     if any(key in given.get(key.partition(" ")[0], ()) for key in value.keys):
         return token  # it matches as it is
@@ -218,7 +220,7 @@ def _loose(token: ValueToken, given: dict[str, set[str]]) -> ValueToken:
         other
         for key in value.keys
         for other in given.get(key.partition(" ")[0], ())
-        if key.partition(" ")[0] not in _NO_NUMBERS and _holds(value, _number(key), _number(other))
+        if key.partition(" ")[0] not in _NO_NUMBERS and _holds(token, value, _number(key), _number(other))
     }
     if not keys:
         return token
@@ -229,9 +231,20 @@ def _number(key: str) -> Fraction:
     return Fraction(key.partition(" ")[2])
 
 
-def _holds(value: TextValue, own: Fraction, given: Fraction) -> bool:
+def _holds(token: ValueToken, value: TextValue, own: Fraction, given: Fraction) -> bool:
+    if not value.bound:
+        return _is_rounded(token, own, given)
     if value.bound == "~":
         digits = value.amount.literal.replace(".", "").rstrip("0") if value.amount else ""
         step = abs(own) / (int(digits) or 1) if digits.isdigit() else Fraction(0)  # of the last digit
         return abs(own - given) <= max(_ROUNDED * abs(given), min(_HALF * step, _NEAR * abs(given)))
     return (own < given if value.bound[0] == ">" else own > given) and abs(own - given) <= _NEAR * abs(own)
+
+
+def _is_rounded(token: ValueToken, own: Fraction, given: Fraction) -> bool:
+    """Return whether a value is another one, given with more digits, as it is rounded: "85.2 %" is 85.19 %."""
+    written = _NUMBER.search(token.written.replace(",", ""))
+    if written is None or not Fraction(written[0]) or abs(own - given) > _ROUNDED * abs(given):
+        return False
+    step = abs(own / Fraction(written[0])) / 10 ** len(written[1] or "")
+    return given % step != 0 and abs(own - given) <= step / 2

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
+from unicodedata import normalize
 
 from groundwire.checks.values.binding import OWN, Binder, bound_of
 from groundwire.checks.values.numbers import clock, iso, named, number, quarter, slash, version, word
@@ -104,6 +105,12 @@ _DASH: Final = re.compile("[\u2010-\u2013\u2212]")
 _KEY_LINE: Final = re.compile(r"[\"']?[\w.\-/]{1,60}[\"']?\s{0,4}[:=]|[\[\]{}<]")
 _CODE_END: Final = frozenset(";{}[],:")
 _RULE: Final = re.compile(r"[|\s:=+-]+")
+_LETTERS: Final[dict[int, str]] = {
+    ord(char): base
+    for char in map(chr, range(0xC0, 0x250))
+    if (base := {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D"}.get(char, normalize("NFKD", char)[0])) < "\x80"
+}
+"""Letters with a mark -> those without: "Élodie" is told as "Elodie"."""
 _GAP: Final = re.compile(r"\s|[,;|)}\]](?!\d)")
 _COLUMN: Final = re.compile(r"(?<!\\)\|")
 
@@ -232,7 +239,7 @@ def statements(text: str) -> Iterator[ValueStatement]:
             if found := opener.match(blank):
                 blank = " " * found.end() + blank[found.end() :]
         for offset, piece in _pieces(blank):
-            reading = normalise(piece if piece.isascii() else _DASH.sub("-", piece))
+            reading = normalise(piece if piece.isascii() else _DASH.sub("-", piece).translate(_LETTERS))
             tokens, valued = _scan(reading.text)
             spend(_PIECE + _TOKEN * len(tokens) + _VALUE * len(valued) + len(line.context) + len(line.heads))
             texts = [token.text for token in tokens]
@@ -348,5 +355,9 @@ def _cut(text: str) -> Iterator[tuple[int, str]]:
 def _line_words(text: str) -> tuple[str, ...]:
     tokens = scan(text[:400])
     spend(_PIECE + _TOKEN * len(tokens))
-    words = (word for token in tokens if not token.mark for word in token.stems)
-    return tuple(dict.fromkeys(words))[:OWN]
+    said = (
+        token.value.keys if token.value and not token.value.implied else token.stems
+        for token in tokens
+        if not token.mark
+    )
+    return tuple(dict.fromkeys(word for words in said for word in sorted(words)))[:OWN]

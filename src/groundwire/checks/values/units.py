@@ -32,7 +32,8 @@ _TIME: Final = {
     "week": Fraction(604800),
 }
 _MONTHS: Final = {"month": 1, "quarter": 3, "year": 12, "decade": 120}
-_CURRENCIES: Final = frozenset(("usd", "eur", "gbp", "jpy", "inr", "chf", "cny", "cent"))
+CURRENCIES: Final = ("usd", "eur", "gbp", "jpy", "inr", "chf", "cny")
+_CURRENCIES: Final = frozenset((*CURRENCIES, "cent"))
 _SHARES: Final = frozenset(("%", "‰", "pp", "bp"))
 _RAISED: Final = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
 _FRACTIONS: Final = {
@@ -80,10 +81,14 @@ def _scales() -> dict[str, tuple[tuple[str, Fraction], ...]]:
         table[f"{prefix}bit"] = (("bits", decimal),)
     table["hz"], table["khz"] = (("hz", Fraction(1)),), (("hz", Fraction(10**3)),)
     table["mhz"], table["ghz"] = (("hz", Fraction(10**6)),), (("hz", Fraction(10**9)),)
-    for unit, factor in (("mm", 1), ("cm", 10), ("metre", 1000), ("km", 10**6)):
-        table[unit] = (("length", Fraction(factor)),)
-    for unit, factor in (("mg", 1), ("g", 1000), ("kg", 10**6), ("t", 10**9)):
-        table[unit] = (("mass", Fraction(factor)),)
+    for dimension, factors in (
+        ("length", "mm 1 cm 10 metre 1000 km 1000000 inch 25.4 ft 304.8 yd 914.4 mi 1609344"),
+        ("mass", "mg 1 g 1000 kg 1000000 t 1000000000 lb 453592.37 oz 28349.523125"),
+        ("volume", "ml 1 l 1000"),
+    ):
+        pairs = factors.split()
+        for unit, size in zip(pairs[::2], pairs[1::2], strict=True):
+            table[unit] = ((dimension, Fraction(size)),)
     table["x"] = (("x", Fraction(1)),)
     # A lone letter after a number says several things: minutes, metres or millions.
     table["m"] = (("time", Fraction(60)), ("length", Fraction(1000)), (NUMBER, Fraction(10**6)))
@@ -207,7 +212,8 @@ _WITH_DIGITS: Final = r"""
   | (?P<number>(?P<sign>(?<![\w.)\]%])-)?(?:(?P<cur>US\$|[$€£¥₹]|(?:USD|EUR|GBP|JPY|CHF|INR)(?=\s?\d))\s?)?
       (?:(?P<fraction>(?:\d{1,4}(?:\s|-(?=\d/)))?\d{1,2}/[1-9]\d?(?![\d/])|(?:\d{1,4}\s?)?[\u16aa-\u16b0])
         |(?P<hex>0[xX][0-9A-Fa-f]{1,40})
-        |(?P<digits>\d{1,3}(?:[,_]\d{3}){1,12}(?!\d)(?:\.\d+)?|\d+(?:\.\d+)*|(?<!\w)\.\d+))
+        |(?P<comma>(?:\d{1,3}(?:\.\d{3}){1,5}|\d{1,12}),\d{1,2}(?![\d,]|\.\d|\s(?:and|or|to|&)\s))
+        |(?P<digits>\d{1,3}(?:[,_']\d{3}){1,12}(?!\d)(?:\.\d+)?|\d+(?:\.\d+)*|(?<!\w)\.\d+))
       (?P<exp>[eE][-+]?\d{1,2}(?!\w))?(?P<plus>\+(?!\w))?
       (?P<glue>\s?[%‰]|\s?°(?:\s?[CcFf](?!\w))?|\s[CF](?![\w'+#-])|\w*(?:/[A-Za-z]{1,12})?))
 """
