@@ -164,6 +164,9 @@ class Given(Protocol):
     def asks_of(self, unit: Unit) -> bool:
         pass
 
+    def tells(self, what: str) -> bool:
+        pass
+
 
 def _of_statement(answer: str, statement: ValueStatement) -> Iterator[Atom]:
     spend(_READ + _TOKEN * len(statement.tokens))
@@ -212,7 +215,7 @@ def _lacks(answer: str, atom: Atom, given: Given, presumed: int = 0) -> bool:
     What it takes for granted ("who built it") may have `presumed` of them.
     """
     lack = lack_of(answer[atom.start : atom.end])
-    if lack is None:
+    if lack is None or given.tells(lack):
         return False
     spans = (atom.statement.span(unit.start, unit.end) for unit in atom.units if not _is_known(unit, given))
     strange = sum(answer[start:end] in lack for start, end in spans)

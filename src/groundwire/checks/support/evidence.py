@@ -11,13 +11,14 @@ from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.marks import without_marks
-from groundwire.checks.support.atoms import KEPT, SAME, Unit
+from groundwire.checks.support.atoms import KEPT, LIGHT, SAME, Unit
 from groundwire.checks.values.answer import index_clauses
 from groundwire.checks.values.binding import CLAUSE_ENDS
 from groundwire.checks.values.postings import ValueIndex, ValueQuery, resolved
-from groundwire.checks.values.statements import StatementReader, ValueStatement
+from groundwire.checks.values.statements import StatementReader, ValueStatement, scan
 from groundwire.checks.values.units import ValueToken
 from groundwire.text.stems import words_of
+from groundwire.text.work import spend
 
 if TYPE_CHECKING:
     from groundwire.checks.support.force import Scope
@@ -99,6 +100,10 @@ def same(stems: tuple[str, ...]) -> frozenset[str]:
     return _NOTHING.union(*(SAME.get(stem, (stem,)) for stem in stems))
 
 
+_ASKING: Final = words_of("when where who whom whose why how")
+_UNTOLD: Final = words_of("where why")
+_PERSON: Final = words_of("who whom whose")
+_TOLD: Final = 24  # sentences that may tell what an answer says is lacking
 _BEGUN: Final = 4  # letters
 _KEPT: Final = 256  # sentences per word; those beyond support nothing
 
@@ -181,6 +186,38 @@ class Evidence:
 
     def asks_of(self, unit: Unit) -> bool:
         return not unit.keys.isdisjoint(self._asked)
+
+    def tells(self, what: str) -> bool:
+        """Return whether one or two sentences hold all words of what an answer says that the sources lack.
+
+        Where it asks for a time, a number or a person, they have to give one.
+        """
+        said = [token for token in scan(what) if not token.mark]
+        words = [keys for token in said if token.stems and (keys := same(token.stems)) and not keys <= LIGHT]
+        asked = next((token.text for token in said if token.text in _ASKING), "")
+        if not words or asked in _UNTOLD:
+            return False
+        rarest = min(words, key=lambda keys: sum(len(self.postings.get(key, ())) for key in keys))
+        near = {number for key in rarest for number in self.postings.get(key, ())}
+        spend(_TOLD * len(near))
+        return any(
+            self._gives(asked, window, words)
+            for number in sorted(near)[:_TOLD]
+            for window in ((number,), (number - 1, number), (number, number + 1))
+        )
+
+    def _gives(self, asked: str, numbers: Sequence[int], words: Sequence[frozenset[str]]) -> bool:
+        window = [self.sentences[number] for number in numbers if 0 <= number < len(self.sentences)]
+        holds = _NOTHING.union(*(sentence.holds for sentence in window))
+        if any(keys.isdisjoint(holds) for keys in words) or not all(one.follows for one in window[1:]):
+            return False
+        tokens = [token for sentence in window for token in sentence.statement.tokens[1:]]
+        values = [token.value for token in tokens if token.value and not token.value.implied]
+        if asked in _PERSON:
+            return any(token.written[:1].isupper() and token.stems and token.text not in holds for token in tokens)
+        if asked == "when":
+            return any(value.kind == "date" or value.amount and value.amount.readings for value in values)
+        return bool(values) or asked != "how"
 
     def knows(self, keys: frozenset[str]) -> bool:
         return not (self._asked.isdisjoint(keys) and all(key not in self.postings for key in keys))

@@ -39,6 +39,7 @@ from groundwire.checks.values.statements import (
     statements,
 )
 from groundwire.text.negation import negations
+from groundwire.text.refusals import lack_of
 from groundwire.text.stems import content_words
 from groundwire.text.tokens import tokenize
 
@@ -149,7 +150,10 @@ def _check(answer: str, atom: Atom, index: Evidence, faults: Iterable[Unsupporte
         return ClaimCheck(text, atom.start, atom.end, 1.0, 0.0, supported, passages, held=1.0, faults=own)
     alignment = align(atom, index)
     found = score(answer, atom, alignment, index, own)
-    if not atom.units:
+    lack = lack_of(answer[atom.start : atom.end])
+    if lack is not None and index.tells(lack):
+        found = replace(found, verdict=SupportVerdict.CONTRADICTED, misplaced=True)
+    if not atom.units or found.misplaced:
         return found
     if added := cost_of_additions(atom, alignment.masks, index):
         cost = found.cost + added

@@ -267,7 +267,10 @@ def _cases(value: Bound) -> dict[str, frozenset[str]]:
 
 
 def _is_case(bound: Bound) -> bool:
-    return any(key.startswith(_CASED) for key in bound.value.keys)
+    # "in 2014" is a year
+    return (bound.value.amount is None or bound.near[0] in _IN) and any(
+        key.startswith(_CASED) for key in bound.value.keys
+    )
 
 
 def _case(bound: Bound, *, alone: bool = False) -> frozenset[str]:
