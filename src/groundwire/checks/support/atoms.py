@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 from groundwire.checks.values.statements import ValueStatement
 from groundwire.checks.values.units import ValueToken
+from groundwire.text.clauses import forms_of
 from groundwire.text.lists import tables, words_in
 from groundwire.text.negation import negations, opposite_words
 from groundwire.text.refusals import frame_of, is_courtesy, is_wish, lack_of, presumes, says_nothing
@@ -78,7 +79,7 @@ def _groups() -> dict[str, frozenset[str]]:
     """Return stem -> the stems of the same meaning; groups that share a word stay groups of their own."""
     table: dict[str, frozenset[str]] = {}
     for group in tables(__package__)["groups"].split(";"):
-        stems = frozenset(stem(word) for word in group.split())
+        stems = frozenset(stem(form) for word in group.split() for form in forms_of(word))
         for one in stems:
             table[one] = table.get(one, frozenset()) | stems
     return table
@@ -97,6 +98,7 @@ for the same thing."""
 
 _LEAST: Final = 3  # content words of a clause that is complete by itself
 _LONG: Final = 64  # words of a claim; what is behind them is another one
+_FRAMED: Final = 240  # characters that may frame a clause
 _WISHED: Final = 3  # words of a good wish
 _PRESUMED: Final = 2  # words that a report of what the sources lack may take for granted
 _LACKING: Final = 4  # words that only a report of what the sources lack may hold
@@ -149,8 +151,6 @@ def atoms(
         for atom in _of_statement(answer, statement)
         if declared or given is None or not _claims_nothing(answer, atom, given)
     ]
-    if not declared and given and all(_lacks(answer, atom, given, _PRESUMED) for atom in found):
-        return  # beside nothing else, "I could not find who built it" is no claim that somebody did
     if declared or all(map(_is_appraisal, found)):
         yield from found
     else:  # beside what it states, an appraisal of what was said before is courtesy
@@ -172,10 +172,12 @@ def _of_statement(answer: str, statement: ValueStatement) -> Iterator[Atom]:
     spend(_READ + _TOKEN * len(statement.tokens))
     if says_nothing(answer[statement.start : statement.end]):
         return
-    framed = frame_of(statement.reading.text)
-    said = [token for token in statement.tokens if token.start >= framed] if framed else statement.tokens
-    for place, tokens in enumerate(_clauses(said)):
-        if atom := _atom(tokens, statement, first=place == 0):
+    text = statement.reading.text
+    for place, tokens in enumerate(_clauses(statement.tokens)):
+        at = next((token.start for token in tokens if not token.mark), 0) if place else 0
+        framed = at + frame_of(text[at : at + _FRAMED])
+        said = [token for token in tokens if token.start >= framed] if framed > at else tokens
+        if said and (atom := _atom(said, statement, first=place == 0)):
             yield atom
 
 
@@ -209,10 +211,10 @@ def _is_known(unit: Unit, given: Given) -> bool:
     return unit.stem in LIGHT or unit.stem in COURTESY or given.holds(unit) or given.asks_of(unit)
 
 
-def _lacks(answer: str, atom: Atom, given: Given, presumed: int = 0) -> bool:
+def _lacks(answer: str, atom: Atom, given: Given) -> bool:
     """Return whether a clause only tells what the sources lack, in few words that neither these nor the question hold.
 
-    What it takes for granted ("who built it") may have `presumed` of them.
+    What it takes for granted ("who built it") may have `_PRESUMED` of them.
     """
     lack = lack_of(answer[atom.start : atom.end])
     if lack is None or given.tells(lack):
@@ -220,7 +222,7 @@ def _lacks(answer: str, atom: Atom, given: Given, presumed: int = 0) -> bool:
     spans = (atom.statement.span(unit.start, unit.end) for unit in atom.units if not _is_known(unit, given))
     strange = sum(answer[start:end] in lack for start, end in spans)
     behind = len(re.split(r",|;|\band\b", lack, maxsplit=1)) > 1
-    return strange <= (presumed if presumes(lack) else 2 if behind else _LACKING)
+    return strange <= (_PRESUMED if presumes(lack) else 2 if behind else _LACKING)
 
 
 def _is_appraisal(atom: Atom) -> bool:

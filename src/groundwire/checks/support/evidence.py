@@ -193,7 +193,13 @@ class Evidence:
         Where it asks for a time, a number or a person, they have to give one.
         """
         said = [token for token in scan(what) if not token.mark]
-        words = [keys for token in said if token.stems and (keys := same(token.stems)) and not keys <= LIGHT]
+        words = [
+            keys
+            for before, token in zip((None, *said), said, strict=False)
+            if token.stems and not (before and before.text == "how")
+            for keys in (same(token.stems),)
+            if not keys <= LIGHT
+        ]
         asked = next((token.text for token in said if token.text in _ASKING), "")
         if not words or asked in _UNTOLD:
             return False
@@ -237,6 +243,26 @@ class Evidence:
                 *(part._replace(about=about) if part.is_open else part for part in found[1:]),
             ]
         return self._parts[number]
+
+    def asks_together(self, one: str, other: str) -> bool:
+        return {one, other} <= self._asked
+
+    @cached_property
+    def neighbours(self) -> dict[str, set[str]]:
+        """The stem of each word of a name of several words, with those beside it."""
+        found: dict[str, set[str]] = {}
+        for sentence in self.sentences:
+            name: list[str] = []
+            for token in sentence.statement.tokens:
+                if not (token.stems and token.written[:1].isupper()):
+                    name.clear()
+                    continue
+                for other in name[-_OPENING:]:
+                    found.setdefault(other, set()).update(token.stems)
+                    for stem in token.stems:
+                        found.setdefault(stem, set()).add(other)
+                name += token.stems
+        return found
 
     @cached_property
     def names(self) -> set[str]:

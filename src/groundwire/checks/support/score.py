@@ -408,7 +408,7 @@ def _denies(atom: Atom, unit: Unit, fault: UnsupportedValue) -> bool:
 
 def _opposed(atom: Atom, window: Sequence[Sentence]) -> int:
     own = {*atom.function, *(unit.stem for unit in atom.units if not unit.value)}
-    asked = own & OPPOSITES.keys()
+    asked = own & OPPOSITES.keys() - {"before", "after"}  # `joins` compares the order
     if not asked:
         return 0
     said = frozenset[str]().union(*(sentence.markers | sentence.holds for sentence in window))

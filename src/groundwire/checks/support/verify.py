@@ -18,6 +18,7 @@ from groundwire.checks.marks import Citable, without_marks
 from groundwire.checks.support.atoms import Atom, atoms
 from groundwire.checks.support.evidence import Evidence
 from groundwire.checks.support.force import unasserted
+from groundwire.checks.support.joins import joins_apart
 from groundwire.checks.support.roles import cost_of_additions, misplaced, names_somebody_else
 from groundwire.checks.support.score import (
     ENOUGH,
@@ -164,7 +165,7 @@ def _check(answer: str, atom: Atom, index: Evidence, faults: Iterable[Unsupporte
         found,
         verdict=_WEAKENED.get(force, SupportVerdict.EXTRAPOLATED) if force else found.verdict,
         force=force,
-        misplaced=misplaced(atom, alignment.masks, index),
+        misplaced=misplaced(atom, alignment.masks, index) or joins_apart(atom, alignment.masks, index),
         invented=bool(found.uncovered) and names_somebody_else(atom, index),
     )
 
