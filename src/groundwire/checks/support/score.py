@@ -336,7 +336,7 @@ def score(
     ]
     weight = sum(unit.weight for unit in atom.units)
     rest = (weight - 1) / weight if weight > 1 else 0  # but for the word that is opposed
-    opposed = _opposed(atom, window) if alignment.covered >= _NEAR * rest else 0
+    opposed = _opposed(atom, window) + _turns(atom, window) if alignment.covered >= _NEAR * rest else 0
     denials = sum(fault.kind == "negation" and fault.why == OPPOSITE for fault in faults)
     stronger = (_is_stronger(atom, window) and alignment.covered >= _NEAR) or _exaggerates(atom, unbound)
     denied = any(fault.kind == "negation" and fault.why != OPPOSITE for fault in faults)
@@ -356,6 +356,8 @@ def score(
     kinds = any(unit.value for unit in unbound) + any(unit.name for unit in unbound)
     cost += _INVENTED * kinds + _DENIED * denied
     cost += _SHARE * (1 - held) ** 2
+    unrestricted = alignment.covered >= _NEAR and _drops_restriction(atom, window)
+    stronger = stronger or unrestricted
     universal = stronger and not _UNIVERSALS.isdisjoint(atom.function)
     cost += _OPPOSED * opposed + _STRONGER * stronger + _UNIVERSAL * universal + _NOTHING * (not any(bound))
     cost += (_OPPOSED * denials + _DIFFERS * differs) * alignment.covered**2
@@ -415,6 +417,37 @@ def _opposed(atom: Atom, window: Sequence[Sentence]) -> int:
     return sum(word not in said and not OPPOSITES[word].isdisjoint(said - own) for word in asked)
 
 
+def _turns(atom: Atom, window: Sequence[Sentence]) -> bool:
+    """Return whether a claim has the other prefix or particle: "out-of-network", "is off"."""
+    texts = atom.statement.texts
+    own = {_prefixed(text) for text in texts} | _particles(texts)
+    if own <= {("", "")} or not window:
+        return False
+    theirs = {_prefixed(text) for text in window[0].statement.texts} | _particles(window[0].statement.texts)
+    return any((prefix, other) in theirs and (one, other) not in theirs for one, other in own for prefix in _TURNED.get(one, ()))
+
+
+def _prefixed(text: str) -> tuple[str, str]:
+    prefix = next((prefix for prefix in _TURNED if text.startswith(f"{prefix}-")), "")
+    return prefix, text[len(prefix) + 1 :] if prefix else ""
+
+
+def _particles(texts: Sequence[str]) -> set[tuple[str, str]]:
+    return {
+        (text, "")
+        for place, text in enumerate(texts)
+        if text in {"on", "off"} and texts[place + 1 : place + 2] in ([], ["."], [","], [";"], ["and"])
+    }
+
+
+_TURNED: Final[dict[str, tuple[str, ...]]] = {
+    one: tuple(others)
+    for pair in ("in/out-of/out", "on/off", "pre/post", "over/under", "inter/intra", "up/down", "full/part")
+    for one in pair.split("/")
+    for others in ([other for other in pair.split("/") if other != one],)
+}
+
+
 def _exaggerates(atom: Atom, unbound: Sequence[Unit]) -> bool:
     missing = {unit.start for unit in unbound}
     tokens = atom.statement.tokens
@@ -432,6 +465,27 @@ def _exaggerates(atom: Atom, unbound: Sequence[Unit]) -> bool:
         )
         for at, token in enumerate(tokens)
     )
+
+
+def _drops_restriction(atom: Atom, window: Sequence[Sentence]) -> bool:
+    """Return whether a claim says of all what its evidence says of some: "all children", of "children under six"."""
+    texts, tokens = atom.statement.texts, atom.statement.tokens
+    at = next((place for place, text in enumerate(texts) if text in _EVERY), len(texts))
+    noun = next((token for token in tokens[at + 1 : at + 3] if token.stems), None)
+    if noun is None or not window:
+        return False
+    there = window[0].statement.tokens
+    place = next((place for place, token in enumerate(there) if token.stems == noun.stems), len(there))
+    restricted = [token.text for token in there[place + 1 : place + 2]]
+    dropped = [stem for token in there[place + 2 : place + 4] for stem in token.stems or (token.text,)]
+    said = {*texts, *(unit.stem for unit in atom.units)}
+    return restricted != [] and restricted[0] in _RESTRICTING and said.isdisjoint(dropped) and _EVERY.isdisjoint(
+        window[0].statement.texts
+    )
+
+
+_EVERY: Final = frozenset(("all", "every", "any", "each"))
+_RESTRICTING: Final = frozenset(("under", "over", "aged", "who", "that", "with", "without", "whose", "above", "below", "born"))
 
 
 def _is_stronger(atom: Atom, window: Sequence[Sentence]) -> bool:

@@ -266,6 +266,16 @@ def _cases(value: Bound) -> dict[str, frozenset[str]]:
     return cases
 
 
+def _head(bound: Bound) -> str:
+    """Return the word to which a preposition leads a value: of "founded in 1958" the first."""
+    if bound.near[0] not in _IN:
+        return ""
+    tokens = bound.statement.tokens
+    place = bound.statement.valued[bound.place] if bound.place < len(bound.statement.valued) else 0
+    stems = tokens[place - 2].stems if place > 1 else ()
+    return stems[0] if stems else ""
+
+
 def _is_case(bound: Bound) -> bool:
     # "in 2014" is a year
     return (bound.value.amount is None or bound.near[0] in _IN) and any(
@@ -298,6 +308,7 @@ def _is_nearer_in_statement(value: Bound, other: Bound) -> bool:
         kinds = frozenset((DATE,))
     if value.value.ranged:  # the first end of "10 to 12 minutes" is a bare number as well
         kinds = kinds - {NUMBER, VERSION} or kinds
+    head = _head(value)
     return any(
         not (
             rival.value.implied
@@ -306,7 +317,10 @@ def _is_nearer_in_statement(value: Bound, other: Bound) -> bool:
                 and (rival.value.ranged and other.value.ranged and abs(rival.place - other.place) == 1)
             )
         )
-        and similarity(value, rival, same_form=same_form) > closeness
+        and (
+            similarity(value, rival, same_form=same_form) > closeness
+            or (head and head in rival.own and head not in other.own and head in rival.statement.words)
+        )
         and differ(value, rival)
         and not kinds.isdisjoint(dimensions(rival.value.covers))
         and _case(value, alone=True).isdisjoint(_case(other))

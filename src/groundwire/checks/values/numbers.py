@@ -209,6 +209,8 @@ def _with_unit(raw: Cut, place: int, amount: Amount) -> tuple[TextValue, int, in
         amount = amount._replace(magnitude=amount.magnitude * factor, literal="")
         place, end = after, tokens[after - 1].end
         after, word = _next_word(raw, place, end)
+    if word == "percentage" and tokens[after : after + 1] and tokens[after].text in {"point", "points"}:
+        after, word = after + 1, "pp"
     if word == "per" and after < len(tokens) and tokens[after].text == "cent":
         after, word = after + 1, "percent"
     if not amount.rate and (not amount.readings or word in _MONEY_WORDS):
