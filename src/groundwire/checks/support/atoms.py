@@ -75,18 +75,20 @@ MARKERS: Final = STRONG | WEAK | _BARE
 KEPT: Final = frozenset(chain(MARKERS, SPEAKER, PRONOUNS))
 
 
-def _groups() -> dict[str, frozenset[str]]:
+def _groups(*names: str) -> dict[str, frozenset[str]]:
     """Return stem -> the stems of the same meaning; groups that share a word stay groups of their own."""
     table: dict[str, frozenset[str]] = {}
-    for group in tables(__package__)["groups"].split(";"):
+    for group in ";".join(tables(__package__)[name] for name in names).split(";"):
         stems = frozenset(stem(form) for word in group.split() for form in forms_of(word))
         for one in stems:
             table[one] = table.get(one, frozenset()) | stems
     return table
 
 
-SAME: Final = _groups()
+SAME: Final = _groups("groups")
 """Stem -> all stems of the same meaning, itself among them."""
+NEAR: Final = _groups("groups", "near")
+"""The same, with words that stand for each other in some sentences: they cover a word, and tell no roles apart."""
 
 
 WORD: Final = 1.0
@@ -292,7 +294,7 @@ def _acts(tokens: Sequence[ValueToken]) -> bool:
 def _said_by(stems: tuple[str, ...], *, named: bool) -> Sequence[tuple[frozenset[str], float, str, bool]]:
     return [
         (
-            SAME.get(stem) or frozenset((stem,)),
+            NEAR.get(stem) or frozenset((stem,)),
             (LITTLE if stem in LIGHT else NAME if named else WORD) / len(stems),
             stem,
             named and stem not in LIGHT,

@@ -11,7 +11,7 @@ from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.marks import without_marks
-from groundwire.checks.support.atoms import KEPT, LIGHT, SAME, Unit
+from groundwire.checks.support.atoms import KEPT, LIGHT, NEAR, SAME, Unit
 from groundwire.checks.values.answer import index_clauses
 from groundwire.checks.values.binding import CLAUSE_ENDS
 from groundwire.checks.values.postings import ValueIndex, ValueQuery, resolved
@@ -161,7 +161,7 @@ class Evidence:
             for statement in said
             for token in statement.tokens
             for stem in token.stems
-            for same in SAME.get(stem, (stem,))
+            for same in NEAR.get(stem, (stem,))
         }
         self._wanted |= {
             key for statement in said for token in statement.tokens if token.value for key in token.value.keys
@@ -266,5 +266,7 @@ class Evidence:
 
     @cached_property
     def names(self) -> set[str]:
-        words = chain.from_iterable(sentence.statement.tokens[1:] for sentence in self.sentences)
-        return {stem for word in words if word.stems and word.written[:1].isupper() for stem in word.stems}
+        """Stems of words that have a capital inside of a sentence, and nowhere a small letter."""
+        words = [word for sentence in self.sentences for word in sentence.statement.tokens[1:] if word.stems]
+        small = {stem for word in words if word.written[:1].islower() for stem in word.stems}
+        return {stem for word in words if word.written[:1].isupper() for stem in word.stems} - small
