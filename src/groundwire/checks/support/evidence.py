@@ -223,7 +223,7 @@ class Evidence:
             return any(token.written[:1].isupper() and token.stems and token.text not in holds for token in tokens)
         if asked == "when":
             return any(value.kind == "date" or value.amount and value.amount.readings for value in values)
-        return bool(values) or asked != "how"
+        return asked != "how" or any(value.amount and value.amount.readings for value in values)
 
     def knows(self, keys: frozenset[str]) -> bool:
         return not (self._asked.isdisjoint(keys) and all(key not in self.postings for key in keys))

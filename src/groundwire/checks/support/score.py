@@ -18,12 +18,13 @@ from math import sqrt
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from groundwire.checks.support.atoms import LITTLE, OPPOSITES, SPEAKER, STRONG, WEAK, Atom, Unit
+from groundwire.checks.support.atoms import LITTLE, NEAR, OPPOSITES, SPEAKER, STRONG, WEAK, Atom, Unit
 from groundwire.checks.support.evidence import Evidence, Sentence
 from groundwire.checks.values.answer import SOURCES_DIFFER, UnsupportedValue
 from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE
 from groundwire.checks.values.statements import ValueStatement
 from groundwire.checks.values.units import ValueToken
+from groundwire.text.stems import stem
 from groundwire.text.work import spend
 
 _LOOKED: Final = 1_024  # places of words that are looked at per claim, those of the rarest words first
@@ -414,7 +415,30 @@ def _opposed(atom: Atom, window: Sequence[Sentence]) -> int:
     if not asked:
         return 0
     said = frozenset[str]().union(*(sentence.markers | sentence.holds for sentence in window))
-    return sum(word not in said and not OPPOSITES[word].isdisjoint(said - own) for word in asked)
+    turned = _converse(atom, window)
+    return sum(
+        NEAR.get(word, frozenset((word,))).isdisjoint(said)
+        and word not in said
+        and not OPPOSITES[word].isdisjoint(said - own - turned)
+        for word in asked
+    )
+
+
+_CONVERSE: Final = tuple(
+    frozenset(map(stem, words.split()))
+    for words in ("buy bought purchase acquire sell sold", "lend lent borrow", "import export", "arrive depart leave left")
+)
+
+
+def _converse(atom: Atom, window: Sequence[Sentence]) -> frozenset[str]:
+    """Return verbs that say the same of the other side: who sold "to" somebody was bought "from"."""
+    ends = [
+        frozenset(("from", "to", "by")).intersection(texts)
+        for texts in (atom.statement.texts, *(sentence.statement.texts for sentence in window))
+    ]
+    turned = "from" in ends[0] and any("to" in end for end in ends[1:])
+    turned = turned or ("to" in ends[0] and any("from" in end for end in ends[1:]))
+    return frozenset[str]().union(*_CONVERSE) if turned else frozenset()
 
 
 def _turns(atom: Atom, window: Sequence[Sentence]) -> bool:

@@ -15,7 +15,7 @@ from groundwire.text.stems import stem, words_of
 OWN: Final = 12
 """Words that a value binds at most."""
 
-CLAUSE_ENDS: Final = words_of(", ; | ) . ? ! and but or while whereas although though because however —")
+CLAUSE_ENDS: Final = words_of(", ; | · • ) . ? ! and but or while whereas although though because however —")
 """Words and marks between clauses."""
 _LINKS: Final = frozenset((",", "and", "or", "/", "to", "-", "&"))
 _JOINTS: Final = frozenset((",", "and", "or", "/", "&"))

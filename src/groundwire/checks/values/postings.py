@@ -7,6 +7,7 @@ that rounds to them, or is on their side of the bound and near it.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -14,7 +15,7 @@ from itertools import chain, islice, product
 from typing import Final
 
 from groundwire.checks.values.statements import Bound, ValueStatement
-from groundwire.checks.values.units import DATE, NUMBER, VERSION, Amount, TextValue, ValueToken, dimensions
+from groundwire.checks.values.units import DATE, NUMBER, VERSION, Amount, TextValue, ValueToken, dimensions, shown
 from groundwire.text.work import spend
 
 BESIDE: Final = 20
@@ -182,6 +183,8 @@ _NUMBER: Final = re.compile(r"[0-9]{1,40}(?:\.([0-9]{1,40}))?")
 _NEAR: Final = Fraction(1, 4)  # of a bound, that a value may be away from it
 _ROUNDED: Final = Fraction(1, 20)  # of a value, that its rounding may be away from it
 _HALF: Final = Fraction(1, 2)
+_ADDED: Final = 8  # values of a statement that are added up
+_FEW: Final = 12  # a small number is the sum of many
 _NO_NUMBERS: Final = frozenset((DATE, VERSION))
 """What else a number may be read as, that is no nearer to another than any."""
 
@@ -191,14 +194,13 @@ def is_strict(bound: str) -> bool:
 
 
 def resolved(said: Sequence[ValueStatement], there: Iterable[ValueStatement]) -> Sequence[ValueStatement]:
-    """Return statements of an answer whose approximate values say what passages give in their place too."""
+    """Return statements of an answer whose values say what passages give in their place too.
+
+    That is a value that rounds to it or lies on the side of its bound, or one of two of which it is sum or difference.
+    """
     if not any(value.amount for statement in said for value in statement.given):
         return said
-    given: dict[str, set[str]] = {}
-    for statement in there:
-        for value in statement.given:
-            for key in value.covers if value.amount else ():
-                given.setdefault(key.partition(" ")[0], set()).add(key)
+    given = _Given([*there])
     found: list[ValueStatement] = []
     for statement in said:
         tokens = [_loose(token, given) for token in statement.tokens]
@@ -210,21 +212,74 @@ def resolved(said: Sequence[ValueStatement], there: Iterable[ValueStatement]) ->
     return found
 
 
-def _loose(token: ValueToken, given: dict[str, set[str]]) -> ValueToken:
+class _Given:
+    """The numbers of passages by dimension, in ascending order, and what two of one or two statements add up to."""
+
+    def __init__(self, statements: Sequence[ValueStatement]) -> None:
+        numbers: dict[str, set[Fraction]] = {}
+        self._derived: dict[str, str] = {}
+        before: list[tuple[str, Fraction, str]] = []
+        for statement in statements:
+            counted = []
+            for value in statement.given:
+                for key in value.covers if value.amount else ():
+                    if (dimension := key.partition(" ")[0]) not in _NO_NUMBERS:
+                        numbers.setdefault(dimension, set()).add(_number(key))
+                counted += [] if value.implied or len(counted) >= _ADDED else [*_counted(value)]
+            for at, one in enumerate(counted):
+                self._derive(one, (*counted[:at], *before))
+            before = counted
+            spend(len(counted) * (len(counted) + _ADDED) // 4)
+        self.numbers = {dimension: sorted(found) for dimension, found in numbers.items()}
+
+    def _derive(self, one: tuple[str, Fraction, str], others: Iterable[tuple[str, Fraction, str]]) -> None:
+        for dimension, number, _ in others:
+            if dimension == one[0]:
+                for result in {abs(one[1] - number), one[1] + number} if dimension != "time" else {abs(one[1] - number)}:
+                    self._derived.setdefault(f"{dimension} {shown(result)}", one[2])
+
+    def keys_for(self, token: ValueToken, value: TextValue, key: str) -> Iterator[str]:
+        dimension, own = key.partition(" ")[0], _number(key)
+        numbers = self.numbers.get(dimension, [])
+        at = bisect_left(numbers, own)
+        spend(_COMPARED)
+        for number in numbers[max(0, at - _CANDIDATES) : at + _CANDIDATES]:
+            if _holds(token, value, own, number):
+                yield f"{dimension} {shown(number)}"
+        measured = dimension != NUMBER or own > _FEW
+        if (derived := self._derived.get(key)) and measured and own:
+            yield derived
+
+
+def _counted(value: TextValue) -> Iterator[tuple[str, Fraction, str]]:
+    """Yield what may be added up: an amount in its dimension, the year of a date, the minutes of a time of day."""
+    for key in sorted(value.keys):
+        dimension, _, said = key.partition(" ")
+        if value.amount and dimension not in _NO_NUMBERS:
+            yield dimension, _number(key), key
+        elif dimension == DATE and (year := said.partition(".")[0]).isdigit():
+            yield "months", Fraction(12 * int(year)), key
+        elif dimension == "clock" and said[:1].isdigit():
+            hour, minute = said.split(":")
+            yield "time", Fraction(3600 * int(hour) + 60 * int(minute)), key
+
+
+def _loose(token: ValueToken, given: _Given) -> ValueToken:
     value = token.value
     if value is None or value.amount is None:
         return token
-    if any(key in given.get(key.partition(" ")[0], ()) for key in value.keys):
+    keys = [key for key in value.keys if key.partition(" ")[0] not in _NO_NUMBERS]
+    if any(_holds_exactly(given.numbers.get(key.partition(" ")[0], ()), _number(key)) for key in keys):
         return token  # it matches as it is
-    keys = {
-        other
-        for key in value.keys
-        for other in given.get(key.partition(" ")[0], ())
-        if key.partition(" ")[0] not in _NO_NUMBERS and _holds(token, value, _number(key), _number(other))
-    }
-    if not keys:
+    found = frozenset(other for key in keys for other in given.keys_for(token, value, key))
+    if not found:
         return token
-    return token._replace(value=value._replace(keys=value.keys | keys, covers=value.covers | keys))
+    return token._replace(value=value._replace(keys=value.keys | found, covers=value.covers | found))
+
+
+def _holds_exactly(numbers: Sequence[Fraction], number: Fraction) -> bool:
+    at = bisect_left(numbers, number)
+    return at < len(numbers) and numbers[at] == number
 
 
 def _number(key: str) -> Fraction:

@@ -64,6 +64,7 @@ _MAGNITUDES: Final = {
 }
 _MONEY_MAGNITUDES: Final = {"m": 10**6, "b": 10**9, "t": 10**12}
 _SCALED: Final = {"c": "°c", "celsius": "°c", "centigrade": "°c", "f": "°f", "fahrenheit": "°f"}
+_FORTNIGHT: Final = (("time", Fraction(14 * 86400)),)
 _ALIASES: Final = {"deg": "degree", "degs": "degree", "percentage": "percent"}
 _FRACTION_PART: Final = re.compile(r"\d+(?:/\d+)?|[\u16aa-\u16b0]")
 _MAX_UNIT: Final = 24  # characters; no unit is longer
@@ -113,10 +114,10 @@ class Amount(NamedTuple):
     @property
     def keys(self) -> frozenset[str]:
         keys = {
-            f"{dimension}{self.rate} {_shown(self.magnitude * factor)}" for dimension, factor in self.readings
+            f"{dimension}{self.rate} {shown(self.magnitude * factor)}" for dimension, factor in self.readings
         }
         if not self.readings:
-            keys.add(f"{NUMBER}{self.rate} {_shown(self.magnitude)}")
+            keys.add(f"{NUMBER}{self.rate} {shown(self.magnitude)}")
             if self.literal and not self.rate:  # "version 3.11" is said by "3.11" as well
                 keys.add(version_key(self.literal))
         return frozenset(keys)
@@ -156,6 +157,8 @@ def unit_readings(word: str, *, attached: bool = False) -> tuple[tuple[tuple[str
     if not word or len(word) > _MAX_UNIT:
         return (), ""
     word = _ALIASES.get(word, word)
+    if word in {"fortnight", "fortnights"}:
+        return _FORTNIGHT, ""
     _, units = quantities([f"1{word}"] if attached else ["1", word])
     readings: tuple[tuple[str, Fraction], ...] = ()
     rate = ""
@@ -187,7 +190,7 @@ def magnitude(word: str, *, money: bool = False) -> int:
     return _MAGNITUDES.get(word, 0) or (_MONEY_MAGNITUDES.get(word, 0) if money else 0)
 
 
-def _shown(value: Fraction) -> str:
+def shown(value: Fraction) -> str:
     return str(value.numerator) if value.denominator == 1 else f"{value.numerator}/{value.denominator}"
 
 
