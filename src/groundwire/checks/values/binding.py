@@ -36,7 +36,8 @@ _PHRASES: Final = {
         ("<", "less than;fewer than;<;under;below"),
         (">=", "at least;no less than;no fewer than;not less than;>=;≥;minimum of;at minimum"),
         (">", "more than;greater than;longer than;larger than;higher than;>;over;above;exceeds;exceeding"),
-        ("~", "about;around;approximately;approx;roughly;nearly;almost;some;circa;~"),
+        ("~", "about;around;approximately;approx;roughly;some;circa;~"),
+        ("~<", "nearly;almost;close to"),
     )
     for phrase in phrases.split(";")
 }  # fmt: skip

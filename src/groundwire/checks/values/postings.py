@@ -222,14 +222,17 @@ class _Given:
         for statement in statements:
             counted = []
             for value in statement.given:
-                for key in value.covers if value.amount else ():
-                    if (dimension := key.partition(" ")[0]) not in _NO_NUMBERS:
+                for key in value.covers if value.amount or value.kind == NUMBER else ():
+                    if (dimension := key.rpartition(" ")[0]) not in _NO_NUMBERS:
                         numbers.setdefault(dimension, set()).add(_number(key))
                 counted += [] if value.implied or len(counted) >= _ADDED else [*_counted(value)]
             for at, one in enumerate(counted):
                 self._derive(one, (*counted[:at], *before))
             before = counted
             spend(len(counted) * (len(counted) + _ADDED) // 4)
+        for scale, other, factor, zero in (("°c", "°f", Fraction(9, 5), 32), ("°f", "°c", Fraction(5, 9), Fraction(-160, 9))):
+            for degrees in numbers.get(scale, ()):
+                self._derived.setdefault(f"{other} {shown(degrees * factor + zero)}", f"{scale} {shown(degrees)}")
         self.numbers = {dimension: sorted(found) for dimension, found in numbers.items()}
 
     def _derive(self, one: tuple[str, Fraction, str], others: Iterable[tuple[str, Fraction, str]]) -> None:
@@ -239,7 +242,7 @@ class _Given:
                     self._derived.setdefault(f"{dimension} {shown(result)}", one[2])
 
     def keys_for(self, token: ValueToken, value: TextValue, key: str) -> Iterator[str]:
-        dimension, own = key.partition(" ")[0], _number(key)
+        dimension, own = key.rpartition(" ")[0], _number(key)
         numbers = self.numbers.get(dimension, [])
         at = bisect_left(numbers, own)
         spend(_COMPARED)
@@ -254,7 +257,7 @@ class _Given:
 def _counted(value: TextValue) -> Iterator[tuple[str, Fraction, str]]:
     """Yield what may be added up: an amount in its dimension, the year of a date, the minutes of a time of day."""
     for key in sorted(value.keys):
-        dimension, _, said = key.partition(" ")
+        dimension, _, said = key.rpartition(" ")
         if value.amount and dimension not in _NO_NUMBERS:
             yield dimension, _number(key), key
         elif dimension == DATE and (year := said.partition(".")[0]).isdigit():
@@ -268,8 +271,8 @@ def _loose(token: ValueToken, given: _Given) -> ValueToken:
     value = token.value
     if value is None or value.amount is None:
         return token
-    keys = [key for key in value.keys if key.partition(" ")[0] not in _NO_NUMBERS]
-    if any(_holds_exactly(given.numbers.get(key.partition(" ")[0], ()), _number(key)) for key in keys):
+    keys = [key for key in value.keys if key.rpartition(" ")[0] not in _NO_NUMBERS]
+    if any(_holds_exactly(given.numbers.get(key.rpartition(" ")[0], ()), _number(key)) for key in keys):
         return token  # it matches as it is
     found = frozenset(other for key in keys for other in given.keys_for(token, value, key))
     if not found:
@@ -283,13 +286,15 @@ def _holds_exactly(numbers: Sequence[Fraction], number: Fraction) -> bool:
 
 
 def _number(key: str) -> Fraction:
-    return Fraction(key.partition(" ")[2])
+    return Fraction(key.rpartition(" ")[2])
 
 
 def _holds(token: ValueToken, value: TextValue, own: Fraction, given: Fraction) -> bool:
     if not value.bound:
         return _is_rounded(token, own, given)
-    if value.bound == "~":
+    if value.bound == "~<" and given > own:
+        return False
+    if value.bound[0] == "~":
         digits = value.amount.literal.replace(".", "").rstrip("0") if value.amount else ""
         step = abs(own) / (int(digits) or 1) if digits.isdigit() else Fraction(0)  # of the last digit
         return abs(own - given) <= max(_ROUNDED * abs(given), min(_HALF * step, _NEAR * abs(given)))

@@ -16,7 +16,17 @@ from unicodedata import normalize
 
 from groundwire.checks.values.binding import OWN, Binder, bound_of
 from groundwire.checks.values.numbers import clock, iso, named, number, quarter, slash, version, word
-from groundwire.checks.values.units import RAISED, Cut, TextValue, UnitReading, ValueToken, cut
+from groundwire.checks.values.units import (
+    RAISED,
+    Amount,
+    Cut,
+    TextValue,
+    UnitReading,
+    ValueToken,
+    cut,
+    shown,
+    unit_readings,
+)
 from groundwire.text.normalise import NormalisedText, normalise
 from groundwire.text.sentences import sentences
 from groundwire.text.stems import PARTICLES
@@ -55,6 +65,7 @@ def _scan(text: str) -> tuple[list[ValueToken], list[int]]:
                 token = token._replace(value=token.value._replace(bound=bound))
         tokens.append(token)
     tokens += raw.tokens[done:]
+    _join(tokens, valued)
     for (
         place
     ) in valued:  # the first number of "5-10 s" or "between 5 and 10 seconds" has the unit of the second
@@ -73,6 +84,33 @@ def _scan(text: str) -> tuple[list[ValueToken], list[int]]:
                 if value := tokens[end].value:
                     tokens[end] = tokens[end]._replace(value=value._replace(ranged=True))
     return tokens, valued
+
+
+def _join(tokens: list[ValueToken], valued: Sequence[int]) -> None:
+    """Read "1 hour 30 minutes" as one duration, and "one in four" as a share; the second value only supports."""
+    for place in valued:
+        one = tokens[place].value
+        link = tokens[place + 1].text if place + 1 < len(tokens) else ""
+        at = place + 2 if link in {"and", ",", "in"} else place + 1
+        other = tokens[at].value if at < len(tokens) else None
+        if not (one and other and one.amount and other.amount) or one.implied:
+            continue
+        whole, part = one.amount, other.amount
+        keys = frozenset[str]()
+        if link == "in":
+            if not (whole.readings or part.readings) and 0 < whole.magnitude < part.magnitude <= 100:
+                share = Amount(100 * whole.magnitude / part.magnitude, "", unit_readings("percent")[0])
+                keys = one.keys | share.keys
+        else:
+            keys = frozenset(
+                f"{kind} {shown(whole.magnitude * size + part.magnitude * small)}"
+                for kind, size in whole.readings
+                for same, small in part.readings
+                if kind == same and part.magnitude * small < size
+            )
+        if keys:
+            tokens[place] = tokens[place]._replace(value=one._replace(keys=keys, covers=keys))
+            tokens[at] = tokens[at]._replace(value=other._replace(implied=True))
 
 
 _READERS: Final[dict[str, Callable[[Cut, int, Sequence[ValueToken]], UnitReading]]] = {

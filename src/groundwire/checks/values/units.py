@@ -64,7 +64,12 @@ _MAGNITUDES: Final = {
 }
 _MONEY_MAGNITUDES: Final = {"m": 10**6, "b": 10**9, "t": 10**12}
 _SCALED: Final = {"c": "°c", "celsius": "°c", "centigrade": "°c", "f": "°f", "fahrenheit": "°f"}
-_FORTNIGHT: Final = (("time", Fraction(14 * 86400)),)
+_OTHERS: Final = {
+    **dict.fromkeys(("fortnight", "fortnights"), (("time", Fraction(14 * 86400)),)),
+    **dict.fromkeys(("p", "penny", "pence"), (("gbp", Fraction(1, 100)),)),
+    **dict.fromkeys(("cent", "cents"), (("usd", Fraction(1, 100)), ("eur", Fraction(1, 100)))),
+}
+"""Units that deduplication does not compare."""
 _ALIASES: Final = {"deg": "degree", "degs": "degree", "percentage": "percent"}
 _FRACTION_PART: Final = re.compile(r"\d+(?:/\d+)?|[\u16aa-\u16b0]")
 _MAX_UNIT: Final = 24  # characters; no unit is longer
@@ -157,8 +162,8 @@ def unit_readings(word: str, *, attached: bool = False) -> tuple[tuple[tuple[str
     if not word or len(word) > _MAX_UNIT:
         return (), ""
     word = _ALIASES.get(word, word)
-    if word in {"fortnight", "fortnights"}:
-        return _FORTNIGHT, ""
+    if word in _OTHERS and (attached or word != "p"):
+        return _OTHERS[word], ""
     _, units = quantities([f"1{word}"] if attached else ["1", word])
     readings: tuple[tuple[str, Fraction], ...] = ()
     rate = ""
@@ -216,7 +221,7 @@ _WITH_DIGITS: Final = r"""
       (?:(?P<fraction>(?:\d{1,4}(?:\s|-(?=\d/)))?\d{1,2}/[1-9]\d?(?![\d/])|(?:\d{1,4}\s?)?[\u16aa-\u16b0])
         |(?P<hex>0[xX][0-9A-Fa-f]{1,40})
         |(?P<comma>(?:\d{1,3}(?:\.\d{3}){1,5}|\d{1,12}),\d{1,2}(?![\d,]|\.\d|\s(?:and|or|to|&)\s))
-        |(?P<digits>\d{1,3}(?:[,_']\d{3}){1,12}(?!\d)(?:\.\d+)?|\d+(?:\.\d+)*|(?<!\w)\.\d+))
+        |(?P<digits>\d{1,3}(?:[,_']\d{3}){1,12}(?!\d)(?:\.\d+)?|\d{1,3}(?:\ \d{3}){1,4}(?![\d.,]\d|\d)|\d+(?:\.\d+)*|(?<!\w)\.\d+))
       (?P<exp>[eE][-+]?\d{1,2}(?!\w))?(?P<plus>\+(?!\w))?
       (?P<glue>\s?[%‰]|\s?°(?:\s?[CcFf](?!\w))?|\s[CF](?![\w'+#-])|\w*(?:/[A-Za-z]{1,12})?))
 """
@@ -228,7 +233,7 @@ _NAMED: Final = rf"""
 """
 # runs of letters in one step each: nothing is given back, for what goes on a word begins with none of them
 _WORDS: Final = r"""
-    (?P<word>[^\W\d][\w']*+(?:(?:[/\\@](?=\w)|-(?=[^\W\d])|\.(?=[a-z_])
+    (?P<word>(?<![\w.])(?:[A-Z]\.){3,6}|[^\W\d][\w']*+(?:(?:[/\\@](?=\w)|-(?=[^\W\d])|\.(?=[a-z_])
       |(?<!\bmid)(?<!\bpre)(?<!\bpost)(?<!\blate)-(?=\d)|(?<=\d)\.(?=\d))[\w']*+)*+)
   | (?P<mark>[<>!=]=|[^\w\s])
 """
@@ -371,7 +376,7 @@ def _match(found: Cut, start: int, end: int) -> int:
             continue
         written = match[0]
         if kind in _PLAIN:
-            folded, stems, counts = lexeme(written)
+            folded, stems, counts = lexeme(_ABBREVIATED.sub(_joined, written))
             if counts or folded in PARTICLES:
                 special.append(len(tokens))
             tokens.append(_token((folded, match.start(), start, None, kind == "mark", written, stems)))
@@ -402,13 +407,18 @@ def _read_chunk(chunk: str) -> _Chunk | None:
             if match.lastgroup == "skip":
                 continue
             return None
-        folded, stems, counts = lexeme(match[0])
+        folded, stems, counts = lexeme(_ABBREVIATED.sub(_joined, match[0]))
         if counts or folded in PARTICLES:
             special.append(len(pieces))
         pieces.append((folded, *match.span(), match.lastgroup == "mark", match[0], stems))
     return _Chunk(tuple(pieces), tuple(special))
 
 
+def _joined(letters: Raw) -> str:
+    return letters[0].replace(".", "")
+
+
+_ABBREVIATED: Final = re.compile(r"(?:[A-Z]\.){3,6}")
 _PLAIN: Final = frozenset(("word", "mark"))
 _chunks: Final = PerToken(_read_chunk, 1 << 14)
 
