@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
 from groundwire.checks.values.statements import ValueStatement
-from groundwire.checks.values.units import ValueToken
+from groundwire.checks.values.units import NUMBER, ValueToken
 from groundwire.text.clauses import forms_of
 from groundwire.text.lists import tables, words_in
 from groundwire.text.negation import negations, opposite_words
@@ -261,7 +261,9 @@ def _atom(tokens: list[ValueToken], statement: ValueStatement, *, first: bool) -
     function: list[str] = []
     for place, token in enumerate(tokens):
         if token.value and not token.value.implied:
-            units.append(Unit(token.value.keys, VALUE, token.start, token.end, value=True))
+            counts = token.written.isalpha() and not token.value.ranged and token.value.kind == NUMBER
+            weight = WORD if counts else VALUE  # "four documents", of a list of four
+            units.append(Unit(token.value.keys, weight, token.start, token.end, value=True))
         elif token.text in CONTRACTED:
             function.append(token.text.partition("'")[0])
         elif token.stems and not token.mark and token.text not in INTERJECTIONS and token.text != "s":

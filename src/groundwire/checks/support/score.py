@@ -18,7 +18,7 @@ from math import sqrt
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from groundwire.checks.support.atoms import LITTLE, NEAR, OPPOSITES, SPEAKER, STRONG, WEAK, Atom, Unit
+from groundwire.checks.support.atoms import LITTLE, NEAR, OPPOSITES, SPEAKER, STRONG, VALUE, WEAK, Atom, Unit
 from groundwire.checks.support.evidence import Evidence, Sentence
 from groundwire.checks.values.answer import SOURCES_DIFFER, UnsupportedValue
 from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE
@@ -354,7 +354,7 @@ def score(
         _SPEAKER if word in SPEAKER else _FUNCTION for word in atom.function if word not in evidence.words
     )
     cost = (cost + _PRONOUN * atom.pronouns) / sqrt(max(1.0, weight))
-    kinds = any(unit.value for unit in unbound) + any(unit.name for unit in unbound)
+    kinds = any(unit.weight >= VALUE for unit in unbound if unit.value) + any(unit.name for unit in unbound)
     cost += _INVENTED * kinds + _DENIED * denied
     cost += _SHARE * (1 - held) ** 2
     unrestricted = alignment.covered >= _NEAR and _drops_restriction(atom, window)
@@ -399,7 +399,7 @@ def _lack(unit: Unit, share: float, evidence: Evidence) -> float:
     if share:
         # the eighth root: a claim drawn from several sentences keeps most of its credit
         return unit.weight * (1 - sqrt(sqrt(sqrt(share))))
-    return lacking(unit, evidence) + (_NO_VALUE if unit.value and not evidence.asks_of(unit) else 0)
+    return lacking(unit, evidence) + (_NO_VALUE if unit.value and unit.weight >= VALUE and not evidence.asks_of(unit) else 0)
 
 
 def _denies(atom: Atom, unit: Unit, fault: UnsupportedValue) -> bool:

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from groundwire.checks import ReportWarning, WarningType
 from groundwire.checks.marks import Citable, without_marks
 from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex, clauses, denies
-from groundwire.checks.values.postings import BESIDE, ValueIndex, ValueQuery, differ, is_strict, resolved
+from groundwire.checks.values.postings import BESIDE, ValueIndex, ValueQuery, differ, is_strict, label_of, resolved
 from groundwire.checks.values.statements import Bound, StatementReader, ValueStatement, read_statements
 from groundwire.checks.values.units import DATE, NUMBER, VERSION, dimensions
 from groundwire.text.refusals import lack_of
@@ -206,7 +206,9 @@ def _why(value: Bound, before: ValueStatement | None, index: ValueIndex) -> tupl
             about.append(other)
     if not about or _is_of_another_noun(value, about, index):
         in_rows = all(other.statement.heads for other in equal) and not _is_case(value)
-        return SAID_OF_SOMETHING_ELSE, bool(about) or in_rows
+        measured = value.value.amount is None or bool(value.value.amount.readings)
+        others = measured and any(fit.own for fit in _rivals(value, words, index))
+        return SAID_OF_SOMETHING_ELSE, bool(about) or in_rows or (others and not _is_case(value))
     amount = value.value.amount
     strict = is_strict(value.value.bound) and value.value.kind != "duration"
     if amount and strict:  # "more than 46" excludes the 46 of the passages
@@ -217,7 +219,7 @@ def _why(value: Bound, before: ValueStatement | None, index: ValueIndex) -> tupl
     hard = False
     case = _case(value, alone=True)
     for other in about:
-        if case and (theirs := _case(other)) and case.isdisjoint(theirs):
+        if (case and (theirs := _case(other)) and case.isdisjoint(theirs)) or _is_in_another_row(value, other, index):
             hard = True
             continue
         close, fit = alike(value.statement, other.statement), _fit(words, other)
@@ -264,6 +266,13 @@ def _cases(value: Bound) -> dict[str, frozenset[str]]:
         if beside is not value and not beside.value.implied and kind in _CASES:
             cases[kind] = cases.get(kind, frozenset()) | beside.value.covers
     return cases
+
+
+def _is_in_another_row(value: Bound, other: Bound, index: ValueIndex) -> bool:
+    """Return whether the label of a value's row is not said, and that of another row with such a value is."""
+    words, row = value.statement.words, other.statement
+    label = label_of(row)
+    return bool(label) and words.isdisjoint(label) and not words.isdisjoint(index.labels(row.heads))
 
 
 def _head(bound: Bound) -> str:

@@ -59,6 +59,13 @@ def _dated(readings: Sequence[tuple[str | None, int, str | None]]) -> TextValue:
     return TextValue("date", frozenset(keys), frozenset(covers | keys))
 
 
+def day_of(day: str, date: TextValue) -> TextValue | None:
+    """Return the date of another day in the month of a date that has a day."""
+    parts = [key.partition(" ")[2].split(".") for key in date.keys if key.startswith(f"{DATE} ")]
+    dated = [(year or None, int(month), day) for year, month, other in (p for p in parts if len(p) == 3) if other]  # noqa: PLR2004
+    return _dated(dated) if dated and len(day) < 3 and 0 < int(day) < 32 else None  # noqa: PLR2004
+
+
 def iso(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
     match = raw.matches[place]
     return raw.valued(place, _dated([(match["iy"], int(match["im"]), match["id"])])), place + 1
@@ -386,7 +393,8 @@ def _half(raw: Cut, place: int) -> UnitReading | None:
     if following not in {"of", "the"}:
         return None
     keys = frozenset({"% 50", f"{NUMBER} 1/2"})
-    return raw.valued(place, TextValue("number", keys, keys)), place + 1
+    amount = Amount(Fraction(50), "", unit_readings("percent")[0])
+    return raw.valued(place, TextValue("number", keys, keys, amount=amount)), place + 1
 
 
 def _spelled(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
@@ -437,4 +445,5 @@ def _part_of(word: str) -> int:
 
 def _share_of(raw: Cut, place: int, last: int, share: Fraction) -> UnitReading:
     keys = Amount(share, "").keys | Amount(share * 100, "", unit_readings("percent")[0]).keys
-    return raw.valued(place, TextValue("number", keys, keys), raw.tokens[last].end), last + 1
+    amount = Amount(share * 100, "", unit_readings("percent")[0])
+    return raw.valued(place, TextValue("number", keys, keys, amount=amount), raw.tokens[last].end), last + 1

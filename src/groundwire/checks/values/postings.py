@@ -11,11 +11,12 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import chain, islice, product
+from itertools import chain, dropwhile, islice, product, takewhile
 from typing import Final
 
 from groundwire.checks.values.statements import Bound, ValueStatement
 from groundwire.checks.values.units import DATE, NUMBER, VERSION, Amount, TextValue, ValueToken, dimensions, shown
+from groundwire.text.lists import words_in
 from groundwire.text.work import spend
 
 BESIDE: Final = 20
@@ -67,6 +68,7 @@ class ValueIndex:
         self._statements = [*chain.from_iterable(there)]
         self._signatures: frozenset[int] | None = None
         self._words: frozenset[str] | None = None
+        self._labels: dict[tuple[tuple[str, ...], ...], frozenset[str]] | None = None
         self._dates: frozenset[str] | None = None
         self._numbers: dict[str, set[Fraction]] | None = None  # they are rarely asked for
         self._covering: dict[str, list[Bound]] | None = None
@@ -80,6 +82,15 @@ class ValueIndex:
         if self._signatures is None:
             self._signatures = frozenset(hash(said.signature) for said in self._statements)
         return hash(statement.signature) in self._signatures
+
+    def labels(self, heads: tuple[tuple[str, ...], ...]) -> frozenset[str]:
+        """Return the words with which the rows under some heads begin."""
+        if self._labels is None:
+            self._labels = {}
+            for row in self._statements:
+                if label := label_of(row):
+                    self._labels[row.heads] = self._labels.get(row.heads, frozenset()) | label
+        return self._labels.get(heads, frozenset())
 
     def speaks_of(self, word: str) -> bool:
         if self._words is None:
@@ -164,6 +175,14 @@ def _form(amount: Amount) -> str:
     return "rate" if amount.rate else "unit" if amount.readings else "bare"
 
 
+def label_of(row: ValueStatement) -> frozenset[str]:
+    """Return the words of the first cell of a row of a table, less those of the heads."""
+    if not row.heads:
+        return frozenset()
+    first = takewhile(lambda token: not token.mark, dropwhile(lambda token: token.mark, row.tokens))
+    return frozenset(stem for token in first for stem in token.stems).difference(*row.heads)
+
+
 def differ(one: Bound, other: Bound) -> bool:
     """Return whether two values exclude each other; "2024" and "May 2024" do not."""
     return one.value.keys.isdisjoint(other.value.covers) and other.value.keys.isdisjoint(one.value.covers)
@@ -184,7 +203,9 @@ _NEAR: Final = Fraction(1, 4)  # of a bound, that a value may be away from it
 _ROUNDED: Final = Fraction(1, 20)  # of a value, that its rounding may be away from it
 _HALF: Final = Fraction(1, 2)
 _ADDED: Final = 8  # values of a statement that are added up
-_FEW: Final = 12  # a small number is the sum of many
+_DAYS: Final = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)  # of a year, before each month
+_COMPARING: Final = words_in(__package__, "comparing")
+"""With one of these a value may be the sum, the difference or the share of two that are given."""
 _NO_NUMBERS: Final = frozenset((DATE, VERSION))
 """What else a number may be read as, that is no nearer to another than any."""
 
@@ -203,7 +224,8 @@ def resolved(said: Sequence[ValueStatement], there: Iterable[ValueStatement]) ->
     given = _Given([*there])
     found: list[ValueStatement] = []
     for statement in said:
-        tokens = [_loose(token, given) for token in statement.tokens]
+        compares = not _COMPARING.isdisjoint(chain.from_iterable(map(str.split, statement.texts)))
+        tokens = [_loose(token, given, compares=compares) for token in statement.tokens]
         if any(new is not token for new, token in zip(tokens, statement.tokens, strict=True)):
             says = statement.says.union(*(token.value.covers for token in tokens if token.value))
             found.append(replace(statement, tokens=tokens, says=says, _values=None, clauses=None))
@@ -217,7 +239,7 @@ class _Given:
 
     def __init__(self, statements: Sequence[ValueStatement]) -> None:
         numbers: dict[str, set[Fraction]] = {}
-        self._derived: dict[str, str] = {}
+        self.derived: set[str] = set()
         before: list[tuple[str, Fraction, str]] = []
         for statement in statements:
             counted = []
@@ -230,16 +252,19 @@ class _Given:
                 self._derive(one, (*counted[:at], *before))
             before = counted
             spend(len(counted) * (len(counted) + _ADDED) // 4)
+        self.converted: dict[str, str] = {}
         for scale, other, factor, zero in (("°c", "°f", Fraction(9, 5), 32), ("°f", "°c", Fraction(5, 9), Fraction(-160, 9))):
             for degrees in numbers.get(scale, ()):
-                self._derived.setdefault(f"{other} {shown(degrees * factor + zero)}", f"{scale} {shown(degrees)}")
+                self.converted[f"{other} {shown(degrees * factor + zero)}"] = f"{scale} {shown(degrees)}"
         self.numbers = {dimension: sorted(found) for dimension, found in numbers.items()}
 
     def _derive(self, one: tuple[str, Fraction, str], others: Iterable[tuple[str, Fraction, str]]) -> None:
         for dimension, number, _ in others:
             if dimension == one[0]:
-                for result in {abs(one[1] - number), one[1] + number} if dimension != "time" else {abs(one[1] - number)}:
-                    self._derived.setdefault(f"{dimension} {shown(result)}", one[2])
+                self.derived |= {f"{dimension} {shown(result)}" for result in (abs(one[1] - number), one[1] + number)}
+                low, high = sorted((abs(one[1]), abs(number)))
+                if low:
+                    self.derived |= {f"% {shown(100 * low / high)}", f"x {shown(high / low)}"}
 
     def keys_for(self, token: ValueToken, value: TextValue, key: str) -> Iterator[str]:
         dimension, own = key.rpartition(" ")[0], _number(key)
@@ -249,9 +274,8 @@ class _Given:
         for number in numbers[max(0, at - _CANDIDATES) : at + _CANDIDATES]:
             if _holds(token, value, own, number):
                 yield f"{dimension} {shown(number)}"
-        measured = dimension != NUMBER or own > _FEW
-        if (derived := self._derived.get(key)) and measured and own:
-            yield derived
+        if converted := self.converted.get(key):
+            yield converted
 
 
 def _counted(value: TextValue) -> Iterator[tuple[str, Fraction, str]]:
@@ -260,14 +284,18 @@ def _counted(value: TextValue) -> Iterator[tuple[str, Fraction, str]]:
         dimension, _, said = key.rpartition(" ")
         if value.amount and dimension not in _NO_NUMBERS:
             yield dimension, _number(key), key
-        elif dimension == DATE and (year := said.partition(".")[0]).isdigit():
-            yield "months", Fraction(12 * int(year)), key
+        elif dimension == DATE:
+            year, month, day = (int(part) if part.isdigit() else 0 for part in (*said.split("."), "", "")[:3])
+            if year:
+                yield "months", Fraction(12 * year + month), key
+            if month and day:
+                yield "time", Fraction(86400 * (365 * year + _DAYS[month - 1] + day)), key
         elif dimension == "clock" and said[:1].isdigit():
             hour, minute = said.split(":")
             yield "time", Fraction(3600 * int(hour) + 60 * int(minute)), key
 
 
-def _loose(token: ValueToken, given: _Given) -> ValueToken:
+def _loose(token: ValueToken, given: _Given, *, compares: bool) -> ValueToken:
     value = token.value
     if value is None or value.amount is None:
         return token
@@ -275,6 +303,8 @@ def _loose(token: ValueToken, given: _Given) -> ValueToken:
     if any(_holds_exactly(given.numbers.get(key.rpartition(" ")[0], ()), _number(key)) for key in keys):
         return token  # it matches as it is
     found = frozenset(other for key in keys for other in given.keys_for(token, value, key))
+    if not found and compares and any(key in given.derived for key in value.keys):
+        return token._replace(value=value._replace(implied=True))
     if not found:
         return token
     return token._replace(value=value._replace(keys=value.keys | found, covers=value.covers | found))

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from unicodedata import normalize
 
 from groundwire.checks.values.binding import OWN, Binder, bound_of
-from groundwire.checks.values.numbers import clock, iso, named, number, quarter, slash, version, word
+from groundwire.checks.values.numbers import clock, day_of, iso, named, number, quarter, slash, version, word
 from groundwire.checks.values.units import (
     RAISED,
     Amount,
@@ -75,6 +75,9 @@ def _scan(text: str) -> tuple[list[ValueToken], list[int]]:
         if not (low.value and high.value) or link.text not in _RANGE_LINKS:
             continue
         one, other = low.value.amount, high.value.amount
+        if one and not (one.readings or other) and low.text.isdecimal():  # "4 to 6 July"
+            if dated := day_of(low.text, high.value):
+                tokens[place] = low._replace(value=dated)
         if one and other and not one.readings and not one.rate and (other.readings or other.rate):
             keys = low.value.keys | one._replace(readings=other.readings, rate=other.rate).keys
             tokens[place] = low._replace(value=low.value._replace(keys=keys, covers=keys))
