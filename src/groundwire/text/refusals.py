@@ -174,6 +174,7 @@ _TOLD = (
     rf"(?:{_SAID}|given|provided|included|documented|shown|listed|available|clear|known|contained|present|answered|"
     r"determined|detailed)"
 )
+_WH = "when|where|who|whom|whose|what|which|whether|how|why|if"
 _TO_TELL = (
     r"(?:answer|determine|say|tell|confirm|verify|find|locate|help|assist|(?:provide|give) (?:an?|any|more|further|you|"
     r"(?:specific |exact )?(?:information|details|answers?)))"
@@ -182,6 +183,7 @@ _INFORMATION = (
     r"(?:an?|any|the|enough|sufficient|more|further|access to)? ?(?:\w+ )?(?:information|details?|data|answers?|"
     r"knowledge|context|sources?|documents?)"
 )
+_SOURCES = rf"(?:{_SOURCES}|(?:the|this|that) (?:notice|page|guide|manual|report|letter|note|section|table))"
 _NOT = r"(?:(?:do|does|did|is|are|was|were|can|could|has|have)(?: not|n't)|cannot|never)"
 _OPENING = (
     r"\W{0,4}(?:(?:(?:i'm|i am|we're|we are) (?:very )?(?:sorry|afraid)|sorry|unfortunately|regrettably|however|"
@@ -190,13 +192,24 @@ _OPENING = (
 )
 _LACK = re.compile(
     rf"{_OPENING}(?:{_SOURCES}\W{{0,3}})?(?:"
-    rf"{_SOURCES} (?:{_NOT} {_ADVERBS}{_TELL}|lacks?\b|(?:is|are) silent (?:on|about)|leaves? (?:it )?open\b|"
+    rf"{_SOURCES} (?:(?:{_NOT}|never) {_ADVERBS}{_TELL}|lacks?\b|(?:is|are) silent (?:on|about)|leaves? (?:it )?open\b|"
     r"(?:gives?|provides?|contains?|has|have|offers?|makes?|mentions?|says?) (?:no|nothing)\b)(?P<what>.*)|"
-    rf"they {_NOT} {_ADVERBS}(?:mention|say|specify|state|name|tell|describe|discuss)\b(?P<they>.*)|"
+    rf"(?:the )?answer (?:is|was) not (?:in|among) {_SOURCES}|(?:i|we) have (?:no|not any) {_INFORMATION}(?P<having>.*)|"
+    rf"(?:they|it) {_NOT} {_ADVERBS}(?:mention|say|specify|state|name|tell|describe|discuss|go into)\b(?P<they>.*)|"
+    rf"{_SOURCES}(?: here)? {_NOT} (?:let|allow|enable|permit|help) (?:\w+ )?(?:to )?{_TO_TELL}\b(?P<let>.*)|"
+    rf"(?:it is|it's) (?:not|un)[ -]?(?:clear|stated|said|specified|known|given)(?: (?:in|by|from) {_SOURCES})?"
+    rf"(?P<unclear> (?:{_WH})\b.*)|"
+    rf"it isn't (?:clear|stated|said|specified|known|given)(?: (?:in|by|from) {_SOURCES})?(?P<vague> (?:{_WH})\b.*)|"
+    rf"(?P<asked>(?:{_WH})\b.{{1,200}}?) (?:(?:is|are|was|were) )?(?:{_NOT}|not) (?:be )?{_ADVERBS}{_TOLD}(?: here| anywhere)?|"
+    rf"(?P<noun>.{{1,200}}?) (?:{_NOT}|not) {_ADVERBS}(?:stated|specified|mentioned|indicated|disclosed)"
+    r"(?: here| anywhere)?|"
+    rf"(?:no|nothing) (?P<none_said>.{{0,200}}?) ?(?:is|are|was|were) {_ADVERBS}"
+    rf"(?:said|given|stated|mentioned|specified|made|provided)(?: here| in {_SOURCES})?"
+    r"(?P<of>(?: (?:about|of|on|regarding|for)\b.*)?)|"
     rf"(?:neither(?: of)?|none of|no|nothing in|nowhere in) {_SOURCES} {_ADVERBS}{_TELL}(?P<neither>.*)|"
     rf"there(?:'s| is| was) nothing(?: in {_SOURCES})?(?P<nothing>(?: (?:about|on|regarding|concerning)\b.*)?)|"
     rf"(?:(?P<absent>.{{1,200}}?) )?{_NOT} (?:appear|occur|feature) (?:anywhere )?in {_SOURCES}|"
-    rf"there (?:is|are|was|were) (?:no|not enough|insufficient|not any) {_ADVERBS}(?:\w+ ){{0,2}}"
+    rf"there(?: is| are| was| were|'s) (?:no|not enough|insufficient|not any) {_ADVERBS}(?:\w+ ){{0,2}}"
     r"(?:information|mention|details?|evidence|indication|answer|data|instructions?|explanation)\b(?P<none>.*)|"
     rf"(?:(?P<topic>.{{1,200}}?) )?(?:{_NOT}|not) (?:be )?{_ADVERBS}{_TOLD}(?: anywhere)? (?:in|by|from) {_SOURCES}|"
     r"(?:(?:i'm|we're|it's|(?:i|we|it|this) (?:am|are|is|was|were|would be)) )?"
@@ -236,13 +249,14 @@ _FOREIGN_PRESUMES = re.compile(
     r"aber|mais|pero)\b|[;:]",
     re.IGNORECASE,
 )
-_LACKING = ("no", "n't", "n\u2019t", "unable", "lack", "difficult", "silent", "impossible", "neither", "open")
-_HOW = r"how(?: (?:many|much|long|often|far|old|to|well))"
+_LACKING = ("no", "never", "unclear", "n't", "n\u2019t", "unable", "lack", "difficult", "silent", "impossible", "neither", "open")
+_HOW = r"how(?: (?:many|much|long|often|far|old|to|well|large|big|small|high|tall|deep|wide|fast|soon|heavy|strong))"
 _PRESUMES = re.compile(
     rf"\b(?:that(?= (?!questions?\b)\w)|which|whose|after|before|as|while|(?!{_HOW}\b)how)\b",
     re.IGNORECASE,
 )
 _CAUSES = re.compile(r"\b(?:why|because|since|although)\b", re.IGNORECASE)
+_POSSIBLE = re.compile(r"\b(?:that|which)(?: \w+){1,4} (?:may|might|could|would)\b", re.IGNORECASE)
 _ASKED = re.compile(r"^\W*(?:which|whose)\b", re.IGNORECASE)
 _ASKS = re.compile(r"\b(?:when|where|whom?|what|which|whose)\b", re.IGNORECASE)
 
@@ -272,7 +286,7 @@ def _lack_of(clause: str) -> str | None:
         return None if found is None or _FOREIGN_PRESUMES.search(found["what"]) else found["what"]
     what = next((text for text in found.groupdict().values() if text is not None), "")
     # what is asked behind "whether" is not taken for granted
-    given = _ASKED.sub("", what).partition("whether")[0]
+    given = _POSSIBLE.sub("", _ASKED.sub("", what).partition("whether")[0])
     return None if _PRESUMES.search(given) or _CAUSES.search(what) else what
 
 
@@ -289,7 +303,7 @@ _FRAME = re.compile(
     r"(?:based|relying|drawing) (?:\w+ )?on|according to|going by|judging (?:by|from)|"
     r"as (?:stated|mentioned|described|noted|explained|per)(?: in| by)?|per|from|in"
     rf") {_SOURCES}(?: (?:above|below))?(?=\s?,| (?:it|i|we)\b)|"
-    rf"{_SOURCES} (?:also )?{_SPEAK}(?: us)? that\b|"
+    rf"(?:{_SOURCES}|it|they) (?:(?:also|only|just) )?{_SPEAK}(?: us)?(?: only)? that\b|"
     r"(?:please )?note that\b|it(?: is|'s|\u2019s) (?:also )?(?:important|essential|crucial|necessary|worth) (?:to )?"
     r"(?:not(?:e|ing)|remember(?:ing)?|mention(?:ing)?|keep in mind)(?: that)?\b|"
     r"(?:therefore|thus|hence|however|additionally|furthermore|moreover|overall|finally|lastly|in (?:summary|"

@@ -36,7 +36,7 @@ ORDINALS: Final = {word: n for n, word in enumerate(_ORDINAL_NAMES.split(), star
 IMPLIED: Final = {"no": 0, "none": 0, "single": 1, "once": 1, "sole": 1, "both": 2, "couple": 2, "pair": 2}
 """Words that prove a number, but say none that could be wrong."""
 PARTICLES: Final = ("out", "back", "down", "off", "up")
-_COUNTING: Final = CARDINALS | ORDINALS.keys() | IMPLIED.keys() | {"a", "an", "half"}
+_COUNTING: Final = CARDINALS | ORDINALS.keys() | IMPLIED.keys() | {"a", "an", "half", "noon", "midnight"}
 _FUNCTION_WORDS: Final = words_in(__package__, "stems_function_words")
 _ENDINGS: Final = ("ingly", "edly", "ings", "ied", "ies", "ing", "ed", "es", "ly", "s", "e", "y")
 

@@ -14,7 +14,8 @@ from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
 from groundwire.checks.values.statements import ValueStatement
-from groundwire.checks.values.units import ValueToken
+from groundwire.checks.values.units import NUMBER, ValueToken
+from groundwire.text.clauses import forms_of
 from groundwire.text.lists import tables, words_in
 from groundwire.text.negation import negations, opposite_words
 from groundwire.text.refusals import frame_of, is_courtesy, is_wish, lack_of, presumes, says_nothing
@@ -74,18 +75,20 @@ MARKERS: Final = STRONG | WEAK | _BARE
 KEPT: Final = frozenset(chain(MARKERS, SPEAKER, PRONOUNS))
 
 
-def _groups() -> dict[str, frozenset[str]]:
+def _groups(*names: str) -> dict[str, frozenset[str]]:
     """Return stem -> the stems of the same meaning; groups that share a word stay groups of their own."""
     table: dict[str, frozenset[str]] = {}
-    for group in tables(__package__)["groups"].split(";"):
-        stems = frozenset(stem(word) for word in group.split())
+    for group in ";".join(tables(__package__)[name] for name in names).split(";"):
+        stems = frozenset(stem(form) for word in group.split() for form in forms_of(word))
         for one in stems:
             table[one] = table.get(one, frozenset()) | stems
     return table
 
 
-SAME: Final = _groups()
+SAME: Final = _groups("groups")
 """Stem -> all stems of the same meaning, itself among them."""
+NEAR: Final = _groups("groups", "near")
+"""The same, with words that stand for each other in some sentences: they cover a word, and tell no roles apart."""
 
 
 WORD: Final = 1.0
@@ -97,6 +100,7 @@ for the same thing."""
 
 _LEAST: Final = 3  # content words of a clause that is complete by itself
 _LONG: Final = 64  # words of a claim; what is behind them is another one
+_FRAMED: Final = 240  # characters that may frame a clause
 _WISHED: Final = 3  # words of a good wish
 _PRESUMED: Final = 2  # words that a report of what the sources lack may take for granted
 _LACKING: Final = 4  # words that only a report of what the sources lack may hold
@@ -149,8 +153,6 @@ def atoms(
         for atom in _of_statement(answer, statement)
         if declared or given is None or not _claims_nothing(answer, atom, given)
     ]
-    if not declared and given and all(_lacks(answer, atom, given, _PRESUMED) for atom in found):
-        return  # beside nothing else, "I could not find who built it" is no claim that somebody did
     if declared or all(map(_is_appraisal, found)):
         yield from found
     else:  # beside what it states, an appraisal of what was said before is courtesy
@@ -164,15 +166,20 @@ class Given(Protocol):
     def asks_of(self, unit: Unit) -> bool:
         pass
 
+    def tells(self, what: str) -> bool:
+        pass
+
 
 def _of_statement(answer: str, statement: ValueStatement) -> Iterator[Atom]:
     spend(_READ + _TOKEN * len(statement.tokens))
     if says_nothing(answer[statement.start : statement.end]):
         return
-    framed = frame_of(statement.reading.text)
-    said = [token for token in statement.tokens if token.start >= framed] if framed else statement.tokens
-    for place, tokens in enumerate(_clauses(said)):
-        if atom := _atom(tokens, statement, first=place == 0):
+    text = statement.reading.text
+    for place, tokens in enumerate(_clauses(statement.tokens)):
+        at = next((token.start for token in tokens if not token.mark), 0) if place else 0
+        framed = at + frame_of(text[at : at + _FRAMED])
+        said = [token for token in tokens if token.start >= framed] if framed > at else tokens
+        if said and (atom := _atom(said, statement, first=place == 0)):
             yield atom
 
 
@@ -206,18 +213,18 @@ def _is_known(unit: Unit, given: Given) -> bool:
     return unit.stem in LIGHT or unit.stem in COURTESY or given.holds(unit) or given.asks_of(unit)
 
 
-def _lacks(answer: str, atom: Atom, given: Given, presumed: int = 0) -> bool:
+def _lacks(answer: str, atom: Atom, given: Given) -> bool:
     """Return whether a clause only tells what the sources lack, in few words that neither these nor the question hold.
 
-    What it takes for granted ("who built it") may have `presumed` of them.
+    What it takes for granted ("who built it") may have `_PRESUMED` of them.
     """
     lack = lack_of(answer[atom.start : atom.end])
-    if lack is None:
+    if lack is None or given.tells(lack):
         return False
     spans = (atom.statement.span(unit.start, unit.end) for unit in atom.units if not _is_known(unit, given))
     strange = sum(answer[start:end] in lack for start, end in spans)
     behind = len(re.split(r",|;|\band\b", lack, maxsplit=1)) > 1
-    return strange <= (presumed if presumes(lack) else 2 if behind else _LACKING)
+    return strange <= (_PRESUMED if presumes(lack) else 2 if behind else _LACKING)
 
 
 def _is_appraisal(atom: Atom) -> bool:
@@ -254,7 +261,9 @@ def _atom(tokens: list[ValueToken], statement: ValueStatement, *, first: bool) -
     function: list[str] = []
     for place, token in enumerate(tokens):
         if token.value and not token.value.implied:
-            units.append(Unit(token.value.keys, VALUE, token.start, token.end, value=True))
+            counts = token.written.isalpha() and not token.value.ranged and token.value.kind == NUMBER
+            weight = WORD if counts else VALUE  # "four documents", of a list of four
+            units.append(Unit(token.value.keys, weight, token.start, token.end, value=True))
         elif token.text in CONTRACTED:
             function.append(token.text.partition("'")[0])
         elif token.stems and not token.mark and token.text not in INTERJECTIONS and token.text != "s":
@@ -287,7 +296,7 @@ def _acts(tokens: Sequence[ValueToken]) -> bool:
 def _said_by(stems: tuple[str, ...], *, named: bool) -> Sequence[tuple[frozenset[str], float, str, bool]]:
     return [
         (
-            SAME.get(stem) or frozenset((stem,)),
+            NEAR.get(stem) or frozenset((stem,)),
             (LITTLE if stem in LIGHT else NAME if named else WORD) / len(stems),
             stem,
             named and stem not in LIGHT,

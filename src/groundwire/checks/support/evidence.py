@@ -11,13 +11,14 @@ from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.marks import without_marks
-from groundwire.checks.support.atoms import KEPT, SAME, Unit
+from groundwire.checks.support.atoms import KEPT, LIGHT, NEAR, SAME, Unit
 from groundwire.checks.values.answer import index_clauses
 from groundwire.checks.values.binding import CLAUSE_ENDS
 from groundwire.checks.values.postings import ValueIndex, ValueQuery, resolved
-from groundwire.checks.values.statements import StatementReader, ValueStatement
+from groundwire.checks.values.statements import StatementReader, ValueStatement, scan
 from groundwire.checks.values.units import ValueToken
 from groundwire.text.stems import words_of
+from groundwire.text.work import spend
 
 if TYPE_CHECKING:
     from groundwire.checks.support.force import Scope
@@ -99,6 +100,10 @@ def same(stems: tuple[str, ...]) -> frozenset[str]:
     return _NOTHING.union(*(SAME.get(stem, (stem,)) for stem in stems))
 
 
+_ASKING: Final = words_of("when where who whom whose why how")
+_UNTOLD: Final = words_of("where why")
+_PERSON: Final = words_of("who whom whose")
+_TOLD: Final = 24  # sentences that may tell what an answer says is lacking
 _BEGUN: Final = 4  # letters
 _KEPT: Final = 256  # sentences per word; those beyond support nothing
 
@@ -110,6 +115,12 @@ class Sentence(NamedTuple):
     follows: bool
     holds: frozenset[str]
     statement: ValueStatement
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it is a row of a table, or a key with its value."""
+        texts = self.statement.texts
+        return bool(self.statement.heads) or texts[:1] in (["{"], ['"'], ["-"]) and ":" in texts
 
     @property
     def markers(self) -> frozenset[str]:
@@ -154,7 +165,7 @@ class Evidence:
             for statement in said
             for token in statement.tokens
             for stem in token.stems
-            for same in SAME.get(stem, (stem,))
+            for same in NEAR.get(stem, (stem,))
         }
         self._wanted |= {
             key for statement in said for token in statement.tokens if token.value for key in token.value.keys
@@ -163,7 +174,10 @@ class Evidence:
         for passage, found in passages:
             for place, statement in enumerate(found):
                 self.words.update(statement.texts)
-                holds = statement.says & self._wanted  # headings above the statement belong to it
+                says = statement.says  # headings above the statement belong to it
+                if statement.valued and (statement.heads or ":" in statement.texts):  # and units in a head or key
+                    says = says.union(*(value.value.covers for value in statement.values))
+                holds = says & self._wanted
                 number = len(self.sentences)
                 for key in holds:
                     entries = self.postings.setdefault(key, [])
@@ -177,13 +191,51 @@ class Evidence:
     def asks_of(self, unit: Unit) -> bool:
         return not unit.keys.isdisjoint(self._asked)
 
+    def tells(self, what: str) -> bool:
+        """Return whether one or two sentences hold all words of what an answer says that the sources lack.
+
+        Where it asks for a time, a number or a person, they have to give one.
+        """
+        said = [token for token in scan(what) if not token.mark]
+        words = [
+            keys
+            for before, token in zip((None, *said), said, strict=False)
+            if token.stems and not (before and before.text == "how")
+            for keys in (same(token.stems),)
+            if not keys <= LIGHT
+        ]
+        asked = next((token.text for token in said if token.text in _ASKING), "")
+        if not words or asked in _UNTOLD:
+            return False
+        rarest = min(words, key=lambda keys: sum(len(self.postings.get(key, ())) for key in keys))
+        near = {number for key in rarest for number in self.postings.get(key, ())}
+        spend(_TOLD * len(near))
+        return any(
+            self._gives(asked, window, words)
+            for number in sorted(near)[:_TOLD]
+            for window in ((number,), (number - 1, number), (number, number + 1))
+        )
+
+    def _gives(self, asked: str, numbers: Sequence[int], words: Sequence[frozenset[str]]) -> bool:
+        window = [self.sentences[number] for number in numbers if 0 <= number < len(self.sentences)]
+        holds = _NOTHING.union(*(sentence.holds for sentence in window))
+        if any(keys.isdisjoint(holds) for keys in words) or not all(one.follows for one in window[1:]):
+            return False
+        tokens = [token for sentence in window for token in sentence.statement.tokens[1:]]
+        values = [token.value for token in tokens if token.value and not token.value.implied]
+        if asked in _PERSON:
+            return any(token.written[:1].isupper() and token.stems and token.text not in holds for token in tokens)
+        if asked == "when":
+            return any(value.kind == "date" or value.amount and value.amount.readings for value in values)
+        return asked != "how" or any(value.amount and value.amount.readings for value in values)
+
     def knows(self, keys: frozenset[str]) -> bool:
         return not (self._asked.isdisjoint(keys) and all(key not in self.postings for key in keys))
 
     def recalls(self, stem: str) -> bool:
         """Return whether a passage or the question holds a word that begins as a name does: "Libyan" and "Libya"."""
         if self._begun is None:
-            self._begun = {word[:_BEGUN] for word in chain(self.words, self._asked)}
+            self._begun = {word[:_BEGUN] for word in chain(self.words, self._asked, self.postings)}
         return stem[:_BEGUN] in self._begun
 
     def parts(self, number: int) -> list[Part]:
@@ -196,7 +248,29 @@ class Evidence:
             ]
         return self._parts[number]
 
+    def asks_together(self, one: str, other: str) -> bool:
+        return {one, other} <= self._asked
+
+    @cached_property
+    def neighbours(self) -> dict[str, set[str]]:
+        """The stem of each word of a name of several words, with those beside it."""
+        found: dict[str, set[str]] = {}
+        for sentence in self.sentences:
+            name: list[str] = []
+            for token in sentence.statement.tokens:
+                if not (token.stems and token.written[:1].isupper()):
+                    name.clear()
+                    continue
+                for other in name[-_OPENING:]:
+                    found.setdefault(other, set()).update(token.stems)
+                    for stem in token.stems:
+                        found.setdefault(stem, set()).add(other)
+                name += token.stems
+        return found
+
     @cached_property
     def names(self) -> set[str]:
-        words = chain.from_iterable(sentence.statement.tokens[1:] for sentence in self.sentences)
-        return {stem for word in words if word.stems and word.written[:1].isupper() for stem in word.stems}
+        """Stems of words that have a capital inside of a sentence, and nowhere a small letter."""
+        words = [word for sentence in self.sentences for word in sentence.statement.tokens[1:] if word.stems]
+        small = {stem for word in words if word.written[:1].islower() for stem in word.stems}
+        return {stem for word in words if word.written[:1].isupper() for stem in word.stems} - small

@@ -55,6 +55,7 @@ _PLANNING: Final = _verbs(
     "plan intend aim propose hope want wish consider recommend advise urge promise pledge threaten seek vow mull "
     "envisage contemplate expect"
 )
+_WANTING: Final = _verbs("want wish seek propose consider")
 _SAYING: Final = _verbs("say tell state write report describe according explain testify brochure advertise")
 _ATTITUDES: Final = words_in(__package__, "attitudes")
 _SCHEDULED: Final = words_of("set scheduled slated supposed meant")
@@ -65,6 +66,7 @@ _CONTESTED: Final = _verbs(
 )
 _BORNE_OUT: Final = _verbs("confirm prove verify establish admit acknowledge uphold succeed")
 _SETTLED: Final = words_of("indeed undisputed")
+_DISCREDITED: Final = words_in(__package__, "discredited")
 _WHAT_WAS_SAID: Final = words_in(__package__, "what_was_said")
 _PARTIES: Final = words_in(__package__, "parties")
 _DONE: Final = frozenset(
@@ -80,7 +82,7 @@ _UNTRUE: Final = re.compile(
 )
 _EXCLUDED: Final = re.compile(
     r"\b(?:cleared|acquitted|exonerated|absolved) (?:\w+ ){0,3}of\b"
-    r"|(?<!not )\brul(?:es?|ed|ing) out\b|\b(?:contrary to|far from|instead of|rather than|short of)\b"
+    r"|(?<!not )\brul(?:es?|ed|ing) out\b|\b(?:contrary to|far from|instead of|rather than|(?:fell|falls?|stop(?:s|ped)) short of)\b"
 )
 _HEARSAY: Final = re.compile(
     r"\b(?:legend|tradition|folklore|rumou?rs?|gossip|word) (?:[\w']+ ){0,5}?(?:has it|have it|holds?|says?|is)\b"
@@ -112,6 +114,7 @@ _ALMOST: Final = words_of("almost nearly")
 _COUNTED: Final = words_of("doubled tripled trebled quadrupled halved")
 _ASSENT: Final = words_of("yes no yeah indeed certainly absolutely sure")
 _MODAL: Final = words_in(__package__, "modal")
+_NORM: Final = words_of("default normally usually generally ordinarily")
 _COMING: Final = words_of("will 'll shall going")
 
 
@@ -124,6 +127,10 @@ def scopes(statement: ValueStatement, following: ValueStatement | None = None) -
         says = answer[1:] and answer[0] in _SUBJECTS and answer[1] in AUXILIARIES
         answered = says or (answer and answer[0] in _ASSENT)
         return [] if answered else [Scope(Force.OPEN, 0, len(texts))]
+    if following and not _DISCREDITED.isdisjoint(following.texts) and not negations(following.texts):
+        doubted = statement.words & following.words
+        if doubted and not _BORNE_OUT.intersection(map(stem_of, following.texts)):
+            return [Scope(Force.OPEN, 0, len(texts))]
     found = [*_framed(texts), *_governed(statement, following), *_negated(texts), *_conditional(statement)]
     found += _hedged(statement)
     behind = [*texts, *(following.texts if following else ())]
@@ -250,7 +257,10 @@ def _force_of(statement: ValueStatement, place: int, *, disputed: bool) -> Force
         return Force.OPEN
     coming = behind == "to" and (text in {"was", "were"} or (text in _SCHEDULED and before in BE))
     plans = base in _PLANNING and (
-        behind in {"to", "that"} or _is_ing(texts, place + 1) or _begins(statement, place + 1)
+        behind in {"that", "to"}
+        or _is_ing(texts, place + 1)
+        or _begins(statement, place + 1)
+        or (base in _WANTING and behind in _BEFORE_NOUN and before not in BE)
     )
     return Force.PLANNED if coming or plans or (text in _PLANS and takes) else None
 
@@ -447,10 +457,10 @@ def _own(atom: Atom) -> set[Force]:
     says = any(
         stem_of(text) in _SAYING and texts[place - 1] not in BE for place, text in enumerate(texts) if place
     )
-    modal = any(token.text in _MODAL and token.written != "May" for token in tokens)
+    modal = any(token.text in _MODAL and token.written != "May" for token in tokens) or not _NORM.isdisjoint(texts)
     if says or modal or not own.isdisjoint({Force.OPEN, Force.PLANNED}):
         own |= {Force.OPEN, Force.PLANNED}
-    if not _COMING.isdisjoint(texts):
+    if not _COMING.isdisjoint(texts) or negations(texts):  # what was planned did not happen
         own.add(Force.PLANNED)
     if Force.DENIED in own or negations(texts) or any("number 0" in unit.keys for unit in atom.units):
         own |= {Force.NEGATED, Force.DENIED}

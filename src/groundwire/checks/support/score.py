@@ -18,12 +18,13 @@ from math import sqrt
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from groundwire.checks.support.atoms import LITTLE, OPPOSITES, SPEAKER, STRONG, WEAK, Atom, Unit
+from groundwire.checks.support.atoms import LITTLE, NEAR, OPPOSITES, SPEAKER, STRONG, VALUE, WEAK, Atom, Unit
 from groundwire.checks.support.evidence import Evidence, Sentence
 from groundwire.checks.values.answer import SOURCES_DIFFER, UnsupportedValue
 from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE
 from groundwire.checks.values.statements import ValueStatement
 from groundwire.checks.values.units import ValueToken
+from groundwire.text.stems import stem
 from groundwire.text.work import spend
 
 _LOOKED: Final = 1_024  # places of words that are looked at per claim, those of the rarest words first
@@ -341,21 +342,28 @@ def score(
     ]
     weight = sum(unit.weight for unit in atom.units)
     rest = (weight - 1) / weight if weight > 1 else 0  # but for the word that is opposed
-    opposed = _opposed(atom, window) if alignment.covered >= _NEAR * rest else 0
+    opposed = _opposed(atom, window) + _turns(atom, window) if alignment.covered >= _NEAR * rest else 0
     denials = sum(fault.kind == "negation" and fault.why == OPPOSITE for fault in faults)
     stronger = (_is_stronger(atom, window) and alignment.covered >= _NEAR) or _exaggerates(atom, unbound)
     denied = any(fault.kind == "negation" and fault.why != OPPOSITE for fault in faults)
     differs = any(fault.why == SOURCES_DIFFER for fault in faults)
     held = sum(unit.weight for unit, share in zip(atom.units, bound, strict=True) if share)
     held = held / weight if weight else 0.0
-    cost = sum(_lack(unit, share, evidence) for unit, share in zip(atom.units, bound, strict=True))
+    # cells and keys have no verbs
+    word = LITTLE if window and all(sentence.is_data for sentence in window) else 1.0
+    cost = sum(
+        _lack(unit, share, evidence) * (1.0 if share or unit.value or unit.name else word)
+        for unit, share in zip(atom.units, bound, strict=True)
+    )
     cost += sum(
         _SPEAKER if word in SPEAKER else _FUNCTION for word in atom.function if word not in evidence.words
     )
     cost = (cost + _PRONOUN * atom.pronouns) / sqrt(max(1.0, weight))
-    kinds = any(unit.value for unit in unbound) + any(unit.name for unit in unbound)
+    kinds = any(unit.weight >= VALUE for unit in unbound if unit.value) + any(unit.name for unit in unbound)
     cost += _INVENTED * kinds + _DENIED * denied
     cost += _SHARE * (1 - held) ** 2
+    unrestricted = alignment.covered >= _NEAR and _drops_restriction(atom, window)
+    stronger = stronger or unrestricted
     universal = stronger and not _UNIVERSALS.isdisjoint(atom.function)
     cost += _OPPOSED * opposed + _STRONGER * stronger + _UNIVERSAL * universal + _NOTHING * (not any(bound))
     cost += (_OPPOSED * denials + _DIFFERS * differs) * alignment.covered**2
@@ -397,7 +405,7 @@ def _lack(unit: Unit, share: float, evidence: Evidence) -> float:
     if share:
         # the eighth root: a claim drawn from several sentences keeps most of its credit
         return unit.weight * (1 - sqrt(sqrt(sqrt(share))))
-    return lacking(unit, evidence) + (_NO_VALUE if unit.value and not evidence.asks_of(unit) else 0)
+    return lacking(unit, evidence) + (_NO_VALUE if unit.value and unit.weight >= VALUE and not evidence.asks_of(unit) else 0)
 
 
 def _denies(atom: Atom, unit: Unit, fault: UnsupportedValue) -> bool:
@@ -409,11 +417,65 @@ def _denies(atom: Atom, unit: Unit, fault: UnsupportedValue) -> bool:
 
 def _opposed(atom: Atom, window: Sequence[Sentence]) -> int:
     own = {*atom.function, *(unit.stem for unit in atom.units if not unit.value)}
-    asked = own & OPPOSITES.keys()
+    asked = own & OPPOSITES.keys() - {"before", "after"}  # `joins` compares the order
     if not asked:
         return 0
     said = frozenset[str]().union(*(sentence.markers | sentence.holds for sentence in window))
-    return sum(word not in said and not OPPOSITES[word].isdisjoint(said - own) for word in asked)
+    turned = _converse(atom, window)
+    return sum(
+        NEAR.get(word, frozenset((word,))).isdisjoint(said)
+        and word not in said
+        and not OPPOSITES[word].isdisjoint(said - own - turned)
+        for word in asked
+    )
+
+
+_CONVERSE: Final = tuple(
+    frozenset(map(stem, words.split()))
+    for words in ("buy bought purchase acquire sell sold", "lend lent borrow", "import export", "arrive depart leave left")
+)
+
+
+def _converse(atom: Atom, window: Sequence[Sentence]) -> frozenset[str]:
+    """Return verbs that say the same of the other side: who sold "to" somebody was bought "from"."""
+    ends = [
+        frozenset(("from", "to", "by")).intersection(texts)
+        for texts in (atom.statement.texts, *(sentence.statement.texts for sentence in window))
+    ]
+    turned = "from" in ends[0] and any("to" in end for end in ends[1:])
+    turned = turned or ("to" in ends[0] and any("from" in end for end in ends[1:]))
+    return frozenset[str]().union(*_CONVERSE) if turned else frozenset()
+
+
+def _turns(atom: Atom, window: Sequence[Sentence]) -> bool:
+    """Return whether a claim has the other prefix or particle: "out-of-network", "is off"."""
+    texts = atom.statement.texts
+    own = {_prefixed(text) for text in texts} | _particles(texts)
+    if own <= {("", "")} or not window:
+        return False
+    theirs = {_prefixed(text) for text in window[0].statement.texts} | _particles(window[0].statement.texts)
+    return any((prefix, other) in theirs and (one, other) not in theirs for one, other in own for prefix in _TURNED.get(one, ()))
+
+
+def _prefixed(text: str) -> tuple[str, str]:
+    prefix = next((prefix for prefix in _TURNED if text.startswith(f"{prefix}-")), "")
+    return prefix, text[len(prefix) + 1 :] if prefix else ""
+
+
+def _particles(texts: Sequence[str]) -> set[tuple[str, str]]:
+    return {
+        (text, "")
+        for place, text in enumerate(texts)
+        if text in {"on", "off"} and texts[place + 1 : place + 2] in ([], ["."], [","], [";"], ["and"])
+    }
+
+
+_TURNED: Final[dict[str, tuple[str, ...]]] = {
+    one: tuple(others)
+    for pair in ("in/out-of/out", "on/off", "pre/post", "over/under", "inter/intra", "up/down", "full/part")
+    for one in pair.split("/")
+    for others in ([other for other in pair.split("/") if other != one],)
+}
 
 
 def _exaggerates(atom: Atom, unbound: Sequence[Unit]) -> bool:
@@ -433,6 +495,27 @@ def _exaggerates(atom: Atom, unbound: Sequence[Unit]) -> bool:
         )
         for at, token in enumerate(tokens)
     )
+
+
+def _drops_restriction(atom: Atom, window: Sequence[Sentence]) -> bool:
+    """Return whether a claim says of all what its evidence says of some: "all children", of "children under six"."""
+    texts, tokens = atom.statement.texts, atom.statement.tokens
+    at = next((place for place, text in enumerate(texts) if text in _EVERY), len(texts))
+    noun = next((token for token in tokens[at + 1 : at + 3] if token.stems), None)
+    if noun is None or not window:
+        return False
+    there = window[0].statement.tokens
+    place = next((place for place, token in enumerate(there) if token.stems == noun.stems), len(there))
+    restricted = [token.text for token in there[place + 1 : place + 2]]
+    dropped = [stem for token in there[place + 2 : place + 4] for stem in token.stems or (token.text,)]
+    said = {*texts, *(unit.stem for unit in atom.units)}
+    return restricted != [] and restricted[0] in _RESTRICTING and said.isdisjoint(dropped) and _EVERY.isdisjoint(
+        window[0].statement.texts
+    )
+
+
+_EVERY: Final = frozenset(("all", "every", "any", "each"))
+_RESTRICTING: Final = frozenset(("under", "over", "aged", "who", "that", "with", "without", "whose", "above", "below", "born"))
 
 
 def _is_stronger(atom: Atom, window: Sequence[Sentence]) -> bool:

@@ -18,6 +18,7 @@ from groundwire.checks.marks import Citable, without_marks
 from groundwire.checks.support.atoms import Atom, atoms
 from groundwire.checks.support.evidence import Evidence
 from groundwire.checks.support.force import unasserted
+from groundwire.checks.support.joins import joins_apart
 from groundwire.checks.support.roles import cost_of_additions, misplaced, names_somebody_else
 from groundwire.checks.support.score import (
     ENOUGH,
@@ -39,6 +40,7 @@ from groundwire.checks.values.statements import (
     statements,
 )
 from groundwire.text.negation import negations
+from groundwire.text.refusals import lack_of
 from groundwire.text.stems import content_words
 from groundwire.text.tokens import tokenize
 
@@ -46,8 +48,8 @@ _ADDED: Final = (
     0.5  # of the weight of what is not covered, and of the most of it in a claim that is half invented
 )
 _HALF: Final = 0.6  # of a claim, that the evidence has to hold lest it count as half invented
-_LEAST, _PER, _MOST, _SHORT, _GROWTH = 1.1, 1.75, 12.3, 60, 0.8
-"""Doubt at which an answer's support is `ENOUGH`: 1.75 for 60 characters, more for a longer one, within bounds. Chosen
+_LEAST, _PER, _MOST, _SHORT, _GROWTH = 1.5, 2.0, 12.3, 60, 0.74
+"""Doubt at which an answer's support is `ENOUGH`: 2.0 for 60 characters, more for a longer one, within bounds. Chosen
 on answers to questions over passages, grouped by source; nothing learned from hundreds of them did better."""
 _SAME: Final = 0.6  # of a statement's words, that another one must say to be about the same thing
 
@@ -151,7 +153,10 @@ def _check(answer: str, atom: Atom, index: Evidence, faults: Iterable[Unsupporte
         )
     alignment = align(atom, index)
     found = score(answer, atom, alignment, index, own)
-    if not atom.units:
+    lack = lack_of(answer[atom.start : atom.end])
+    if lack is not None and index.tells(lack):
+        found = replace(found, verdict=SupportVerdict.CONTRADICTED, misplaced=True)
+    if not atom.units or found.misplaced:
         return found
     if added := cost_of_additions(atom, alignment.masks, index):
         cost = found.cost + added
@@ -162,7 +167,7 @@ def _check(answer: str, atom: Atom, index: Evidence, faults: Iterable[Unsupporte
         found,
         verdict=_WEAKENED.get(force, SupportVerdict.EXTRAPOLATED) if force else found.verdict,
         force=force,
-        misplaced=misplaced(atom, alignment.masks, index),
+        misplaced=misplaced(atom, alignment.masks, index) or joins_apart(atom, alignment.masks, index),
         invented=bool(found.uncovered) and names_somebody_else(atom, index),
     )
 

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from groundwire.checks import ReportWarning, WarningType
 from groundwire.checks.marks import Citable, without_marks
 from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex, clauses, denies
-from groundwire.checks.values.postings import BESIDE, ValueIndex, ValueQuery, differ, is_strict, resolved
+from groundwire.checks.values.postings import BESIDE, ValueIndex, ValueQuery, differ, is_strict, label_of, resolved
 from groundwire.checks.values.statements import Bound, StatementReader, ValueStatement, read_statements
 from groundwire.checks.values.units import DATE, NUMBER, VERSION, dimensions
 from groundwire.text.refusals import lack_of
@@ -47,6 +47,7 @@ _IN: Final = frozenset(("in", "since", "until", "by"))
 _DIGITS: Final = 20  # of a number that is compared
 _SHOWN: Final = 80  # characters of a value in a message
 _CASES: Final = frozenset({"date", "version", "ordinal"})
+_CASED: Final = ("date ", "quarter ", "version v")
 _MOST: Final = 0.6  # of the answer's words, that a statement with another value must say to count against it
 _OWN_WEIGHT: Final = 4
 _ALIKE: Final = 0.7
@@ -204,7 +205,10 @@ def _why(value: Bound, before: ValueStatement | None, index: ValueIndex) -> tupl
         if same_case and (not words.isdisjoint(there) or len(value.statement.words & there) > 1):
             about.append(other)
     if not about or _is_of_another_noun(value, about, index):
-        return SAID_OF_SOMETHING_ELSE, bool(about)
+        in_rows = all(other.statement.heads for other in equal) and not _is_case(value)
+        measured = value.value.amount is None or bool(value.value.amount.readings)
+        others = measured and any(fit.own for fit in _rivals(value, words, index))
+        return SAID_OF_SOMETHING_ELSE, bool(about) or in_rows or (others and not _is_case(value))
     amount = value.value.amount
     strict = is_strict(value.value.bound) and value.value.kind != "duration"
     if amount and strict:  # "more than 46" excludes the 46 of the passages
@@ -213,7 +217,11 @@ def _why(value: Bound, before: ValueStatement | None, index: ValueIndex) -> tupl
             return SOURCES_DIFFER, True
     rivals: Sequence[_Fit] | None = None
     hard = False
+    case = _case(value, alone=True)
     for other in about:
+        if (case and (theirs := _case(other)) and case.isdisjoint(theirs)) or _is_in_another_row(value, other, index):
+            hard = True
+            continue
         close, fit = alike(value.statement, other.statement), _fit(words, other)
         if _is_nearer_in_statement(value, other):
             hard = hard or close
@@ -260,6 +268,47 @@ def _cases(value: Bound) -> dict[str, frozenset[str]]:
     return cases
 
 
+def _is_in_another_row(value: Bound, other: Bound, index: ValueIndex) -> bool:
+    """Return whether the label of a value's row is not said, and that of another row with such a value is."""
+    words, row = value.statement.words, other.statement
+    label = label_of(row)
+    return bool(label) and words.isdisjoint(label) and not words.isdisjoint(index.labels(row.heads))
+
+
+def _head(bound: Bound) -> str:
+    """Return the word to which a preposition leads a value: of "founded in 1958" the first."""
+    if bound.near[0] not in _IN:
+        return ""
+    tokens = bound.statement.tokens
+    place = bound.statement.valued[bound.place] if bound.place < len(bound.statement.valued) else 0
+    stems = tokens[place - 2].stems if place > 1 else ()
+    return stems[0] if stems else ""
+
+
+def _is_case(bound: Bound) -> bool:
+    # "in 2014" is a year
+    return (bound.value.amount is None or bound.near[0] in _IN) and any(
+        key.startswith(_CASED) for key in bound.value.keys
+    )
+
+
+def _case(bound: Bound, *, alone: bool = False) -> frozenset[str]:
+    """Return the date, quarter or version of which a value is said: that of its column, or of its pair.
+
+    "From 4 million in 2022 to 6 million in 2023" has two pairs. `alone`: or the only one of its statement.
+    """
+    columns = frozenset(word for word in bound.own if word.startswith(_CASED))
+    given = [one for one in bound.statement.values[:BESIDE] if not one.value.implied]
+    cased = [*map(_is_case, given)]
+    at = next((at for at, one in enumerate(given) if one is bound), -1)
+    if columns or at < 0 or cased[at]:
+        return columns
+    if alone and sum(cased) == 1:
+        return given[cased.index(True)].value.covers
+    paired = (at ^ 1) < len(given) and all(one is not other for one, other in pairwise(cased))
+    return given[at ^ 1].value.covers if paired else columns
+
+
 def _is_nearer_in_statement(value: Bound, other: Bound) -> bool:
     same_form = alike(value.statement, other.statement)
     closeness = similarity(value, other, same_form=same_form)
@@ -268,6 +317,7 @@ def _is_nearer_in_statement(value: Bound, other: Bound) -> bool:
         kinds = frozenset((DATE,))
     if value.value.ranged:  # the first end of "10 to 12 minutes" is a bare number as well
         kinds = kinds - {NUMBER, VERSION} or kinds
+    head = _head(value)
     return any(
         not (
             rival.value.implied
@@ -276,9 +326,13 @@ def _is_nearer_in_statement(value: Bound, other: Bound) -> bool:
                 and (rival.value.ranged and other.value.ranged and abs(rival.place - other.place) == 1)
             )
         )
-        and similarity(value, rival, same_form=same_form) > closeness
+        and (
+            similarity(value, rival, same_form=same_form) > closeness
+            or (head and head in rival.own and head not in other.own and head in rival.statement.words)
+        )
         and differ(value, rival)
         and not kinds.isdisjoint(dimensions(rival.value.covers))
+        and _case(value, alone=True).isdisjoint(_case(other))
         and not _are_both_given(value, other, rival)
         for rival in other.statement.near(other)
     )

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Final
 
-from groundwire.checks.values.units import TextValue, ValueToken, unit_readings
+from groundwire.checks.values.units import CURRENCIES, TextValue, ValueToken, unit_readings
 from groundwire.text.lists import words_in
-from groundwire.text.stems import words_of
+from groundwire.text.stems import stem, words_of
 
 OWN: Final = 12
 """Words that a value binds at most."""
 
-CLAUSE_ENDS: Final = words_of(", ; | ) . ? ! and but or while whereas although though because however —")
+CLAUSE_ENDS: Final = words_of(", ; | · • ) . ? ! and but or while whereas although though because however —")
 """Words and marks between clauses."""
 _LINKS: Final = frozenset((",", "and", "or", "/", "to", "-", "&"))
 _JOINTS: Final = frozenset((",", "and", "or", "/", "&"))
 _MEASURES: Final = words_in(__package__, "measures")
+_MEASURE_STEMS: Final = {stem(word): word for word in sorted(_MEASURES)}
+_PRICED: Final = frozenset(map(stem, words_in(__package__, "priced")))
 _PAIRED: Final = frozenset(("respectively", "between"))
 _COMMENTS: Final = frozenset(("#", "/", "-", "("))
 _PASSED: Final = frozenset(("a", "an", "the", *"()[]{}\"'=:"))
@@ -34,7 +36,8 @@ _PHRASES: Final = {
         ("<", "less than;fewer than;<;under;below"),
         (">=", "at least;no less than;no fewer than;not less than;>=;≥;minimum of;at minimum"),
         (">", "more than;greater than;longer than;larger than;higher than;>;over;above;exceeds;exceeding"),
-        ("~", "about;around;approximately;approx;roughly;nearly;almost;some;circa;~"),
+        ("~", "about;around;approximately;approx;roughly;some;circa;~"),
+        ("~<", "nearly;almost;close to"),
     )
     for phrase in phrases.split(";")
 }  # fmt: skip
@@ -83,10 +86,15 @@ class Binder:
             return value
         column = self._column[place] if self._heads else 0
         heads = self._heads[column] if column < len(self._heads) else ()
-        unit = next((word for word in heads if word in _MEASURES), "")
+        unit = next((_MEASURE_STEMS[word] for word in heads if word in _MEASURE_STEMS), "")
         unit = unit or self._unit_before(place) or self._unit_behind(place)
         if not unit:
-            return value
+            behind = self._texts[place + 1 : place + 2]
+            said = (*heads, *(stem for token in self._tokens[max(0, place - 4) : place] for stem in token.stems))
+            if _PRICED.isdisjoint(said) or (behind and behind[0] not in CLAUSE_ENDS | {"}"}):
+                return value
+            prices = (amount._replace(readings=unit_readings(one)[0]).keys for one in CURRENCIES)
+            return value._replace(covers=value.covers.union(*prices))  # "price: 24.9" is told as "$24.90"
         keys = value.keys | amount._replace(readings=unit_readings(unit)[0]).keys
         return value._replace(keys=keys, covers=value.covers | keys)
 
@@ -162,6 +170,10 @@ class Binder:
             bare = [place for place in values if not owned[place]]
             before = range(0)
         rows = {span: None for span in self._rows.values() if span[0] != span[1]}
+        if "respectively" in self._texts:
+            for first, last in rows:
+                owned.update(self._respective(first, last, owned))
+            return owned
         for first, last in rows:
             members = (
                 [place for place in self._values if first <= place <= last] if last - first < 400 else []
@@ -169,6 +181,20 @@ class Binder:
             union = list(dict.fromkeys(chain.from_iterable(owned.get(place, ()) for place in members)))[:OWN]
             owned.update(dict.fromkeys(members, union))
         return owned
+
+    def _respective(self, first: int, last: int, owned: Mapping[int, list[str]]) -> dict[int, list[str]]:
+        """Give each value of a row the item of its place in the list before it: "A and B hold 5 and 10"."""
+        values = [place for place in self._values if first <= place <= last]
+        items: list[str] = []
+        for place in range(first - 1, -1, -1):
+            joined = self._texts[place + 1] in _JOINTS or (place and self._texts[place - 1] in _JOINTS)
+            if joined and self._tokens[place].stems and len(items) < len(values):
+                items.append(self._tokens[place].stems[-1])
+        if len(items) != len(values):
+            return {}
+        shared = [word for place in values for word in owned.get(place, ()) if word not in items]
+        pairs = zip(values, reversed(items), strict=True)
+        return {place: [item, *shared][:OWN] for place, item in pairs}
 
     def _words(self, places: Iterable[int]) -> list[str]:
         words: dict[str, None] = {}

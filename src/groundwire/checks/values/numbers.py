@@ -24,7 +24,7 @@ from groundwire.checks.values.units import (
 )
 from groundwire.text.lists import words_in
 from groundwire.text.quantities import quantities
-from groundwire.text.stems import CARDINALS, IMPLIED, ORDINALS, words_of
+from groundwire.text.stems import CARDINALS, IMPLIED, ONES, ORDINALS, words_of
 
 _MONTH_NAMES: Final = (
     *("january", "february", "march", "april", "may", "june", "july"),
@@ -57,6 +57,13 @@ def _dated(readings: Sequence[tuple[str | None, int, str | None]]) -> TextValue:
                 if y or m:
                     covers |= date_keys(y, m, d)
     return TextValue("date", frozenset(keys), frozenset(covers | keys))
+
+
+def day_of(day: str, date: TextValue) -> TextValue | None:
+    """Return the date of another day in the month of a date that has a day."""
+    parts = [key.partition(" ")[2].split(".") for key in date.keys if key.startswith(f"{DATE} ")]
+    dated = [(year or None, int(month), day) for year, month, other in (p for p in parts if len(p) == 3) if other]  # noqa: PLR2004
+    return _dated(dated) if dated and len(day) < 3 and 0 < int(day) < 32 else None  # noqa: PLR2004
 
 
 def iso(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
@@ -92,9 +99,30 @@ def clock(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
     hour, minute, half = int(match["ch"] or match["ph"]), match["cm"] or "00", match["half"]
     if half:
         hour = hour % 12 + (12 if half == "p" else 0)
-    exact, open_half = f"clock {hour}:{minute}", f"clock ?{hour % 12}:{minute}"
-    keys = {exact} if half or hour > 12 else {open_half}
-    return raw.valued(place, TextValue("date", frozenset(keys), frozenset({exact, open_half}))), place + 1
+    value = _time_of_day(hour, minute, exact=bool(half) or hour > 12)
+    zone = raw.tokens[place + 1].text if place + 1 < len(raw.tokens) else ""
+    if zone not in _ZONES:
+        return raw.valued(place, value), place + 1
+    keys = frozenset((f"utc {(60 * (hour - _ZONES[zone]) + int(minute)) % 1440}",))
+    value = value._replace(keys=keys, covers=value.covers | keys)
+    return raw.valued(place, value, raw.tokens[place + 1].end), place + 2
+
+
+_DAYTIMES: Final = {"noon": 12, "midnight": 0}
+_ZONES: Final = {
+    zone: offset
+    for offset, zones in (
+        *((-8, "pst"), (-7, "pdt mst"), (-6, "mdt cst"), (-5, "cdt est"), (-4, "edt")),
+        *((0, "utc gmt z"), (1, "bst cet"), (2, "cest eet"), (3, "eest msk"), (9, "jst")),
+    )
+    for zone in zones.split()
+}
+"""Names of time zones -> hours ahead of UTC."""
+
+
+def _time_of_day(hour: int, minute: str, *, exact: bool = False) -> TextValue:
+    written, open_half = f"clock {hour}:{minute}", f"clock ?{hour % 12}:{minute}"
+    return TextValue("date", frozenset((written if exact else open_half,)), frozenset((written, open_half)))
 
 
 def version(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
@@ -131,6 +159,8 @@ def number(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
             return raw.valued(place, _written(literal)), place + 1
         after, unit = _next_word(raw, place + 1, end)
         short = len(unit) < _LONGEST  # what is kept of texts stays small
+        if before and before[-1].text == "minus":
+            literal = f"-{literal}"
         if short and (simple := _in_unit(literal, unit)) and not _rate(raw, after):
             return raw.valued(place, simple, raw.tokens[after - 1].end), after
         value, after, end = _with_unit(raw, place + 1, Amount(_fraction(literal), literal))
@@ -141,13 +171,17 @@ def number(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
             amount = _glued(amount, glue, money=False) or amount
         value, after, end = _with_unit(raw, place + 1, amount)
         return raw.valued(place, value, end), after
-    digits = (match["digits"] or str(int(match["hex"], 16))).replace(",", "").replace("_", "")
+    if match["comma"]:  # "1.410,50", as much of Europe writes it
+        digits = match["comma"].replace(".", "").replace(",", ".")
+    else:
+        digits = re.sub("[,_' ]", "", match["digits"] or str(int(match["hex"], 16)))
     glue = match["glue"].replace(" ", "")
-    literal = f"{match['sign'] or ''}{digits}{match['exp'] or ''}"
+    minus = "-" if before and before[-1].text == "minus" else ""
+    literal = f"{match['sign'] or minus}{digits}{match['exp'] or ''}"
     if special := _ordinal_decade_or_version(glue, digits, literal):
         return raw.valued(place, special), place + 1
     amount = Amount(
-        _fraction(literal), "" if match["digits"] and len(digits) < len(match["digits"]) else literal
+        _fraction(literal), "" if len(digits) < len(match["comma"] or match["digits"] or "") else literal
     )
     if match["cur"]:
         amount = amount._replace(readings=unit_readings(match["cur"].lower().replace("us$", "$"))[0])
@@ -199,23 +233,30 @@ def _glued(amount: Amount, glue: str, *, money: bool) -> Amount | None:
 def _with_unit(raw: Cut, place: int, amount: Amount) -> tuple[TextValue, int, int]:
     """Take in the words after a number that belong to it: "million", "-second", "dollars"; see its rate."""
     tokens = raw.tokens
+    amount, place = _and_half(raw, place, amount)
     end = tokens[place - 1].end
     after, word = _next_word(raw, place, end)
     if factor := magnitude(word):
         amount = amount._replace(magnitude=amount.magnitude * factor, literal="")
         place, end = after, tokens[after - 1].end
         after, word = _next_word(raw, place, end)
+    if word == "percentage" and tokens[after : after + 1] and tokens[after].text in {"point", "points"}:
+        after, word = after + 1, "pp"
     if word == "per" and after < len(tokens) and tokens[after].text == "cent":
         after, word = after + 1, "percent"
     if not amount.rate and (not amount.readings or word in _MONEY_WORDS):
         readings, rate = unit_readings(word.partition("-")[0])
         if readings or rate:
             amount = Amount(amount.magnitude, amount.literal, readings or amount.readings, rate)
-            place, end = after, tokens[after - 1].end
+            amount, place = _and_half(raw, after, amount)
+            end = tokens[place - 1].end
             after, word = _next_word(raw, place, end)
     if (degrees := scaled(amount.readings, word)) is not amount.readings:
         amount = amount._replace(readings=degrees)
         place, end = after, tokens[after - 1].end
+    if [token.text for token in tokens[place : place + 2]] == ["below", "zero"]:
+        amount, place = amount._replace(magnitude=-amount.magnitude, literal=""), place + 2
+        end = tokens[place - 1].end
     value = _written(amount.literal, amount.readings, amount.rate) if amount.literal else _value(amount)
     if not amount.rate and (rate := _rate(raw, place)):
         value = _value(amount._replace(rate=rate))
@@ -224,6 +265,13 @@ def _with_unit(raw: Cut, place: int, amount: Amount) -> tuple[TextValue, int, in
     elif "year-old" in tokens[place - 1].text:
         value = value._replace(covers=value.covers | amount._replace(readings=()).keys)
     return value, place, end
+
+
+def _and_half(raw: Cut, place: int, amount: Amount) -> tuple[Amount, int]:
+    """Take in "and a half" behind a number, or behind its unit."""
+    if [token.text for token in raw.tokens[place : place + 3]] != ["and", "a", "half"]:
+        return amount, place
+    return amount._replace(magnitude=amount.magnitude + Fraction(1, 2), literal=""), place + 3
 
 
 def _value(amount: Amount) -> TextValue:
@@ -300,25 +348,37 @@ def word(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
         return _spelled(raw, place, before)
     if first in ORDINALS:
         keys = frozenset({f"ordinal {ORDINALS[first]}"})
-        following = _next_word(raw, place + 1, -1)[1]
+        after, following = _next_word(raw, place + 1, -1)
+        if following == "quarter" and ORDINALS[first] <= 4:  # noqa: PLR2004 - of a year
+            keys = frozenset({f"quarter {ORDINALS[first]}"})
+            return raw.valued(place, TextValue("date", keys, keys), raw.tokens[after - 1].end), after
         counted = bool(before) and before[-1].text in _DETERMINERS and following not in _GIVEN
         implied = first in {"first", word[:-1]} or not counted
         return raw.valued(place, TextValue("number", keys, keys, implied=implied)), place + 1
     if word in IMPLIED:
         keys = Amount(Fraction(IMPLIED[word]), str(IMPLIED[word])).keys
         return raw.valued(place, TextValue("number", keys, keys, implied=True)), place + 1
+    if word in _DAYTIMES:
+        return raw.valued(place, _time_of_day(_DAYTIMES[word], "00", exact=True)), place + 1
+    if [token.text for token in raw.tokens[place : place + 2]] == ["half", "past"]:
+        hour = raw.tokens[place + 2].text if place + 2 < len(raw.tokens) else ""
+        number = ONES.get(hour, int(hour) if hour.isdecimal() and len(hour) < 3 else 0)
+        if 0 < number < 13:
+            return raw.valued(place, _time_of_day(number, "30"), raw.tokens[place + 2].end), place + 3
     if word == "half" and (half := _half(raw, place)):
         return half
     if word == "a":  # "a third of" and "a third" at the end of a clause: "a third attempt" is an ordinal
         after, following = _next_word(raw, place + 1, -1)
-        part = _part_of(following) if following != "quarter" else 0
+        part = _part_of(following)
         if part and _next_word(raw, after, -1)[1] == "of":
             return _share_of(raw, place, place + 1, Fraction(1, part))
-    if raw.tokens[place].text in {"a", "an"} and (
-        readings := unit_readings(_next_word(raw, place + 1, -1)[1])[0]
-    ):
-        keys = Amount(Fraction(1), "1", readings).keys
-        return raw.valued(place, TextValue("number", keys, keys, implied=True)), place + 1
+    if raw.tokens[place].text in {"a", "an"}:
+        after, following = _next_word(raw, place + 1, -1)
+        if readings := unit_readings(following)[0]:
+            amount, last = _and_half(raw, after, Amount(Fraction(1), "1", readings))
+            if last > after:  # "an hour and a half"
+                return raw.valued(place, _value(amount), raw.tokens[last - 1].end), last
+            return raw.valued(place, TextValue("number", amount.keys, amount.keys, implied=True)), place + 1
     return raw.plain(place), place + 1
 
 
@@ -327,13 +387,14 @@ def _half(raw: Cut, place: int) -> UnitReading | None:
     if following in {"a", "an"}:
         after, following = _next_word(raw, after, -1)
         readings, _ = unit_readings(following)
-        if readings:
-            value = _value(Amount(Fraction(1, 2), "", readings))
+        if readings or magnitude(following):
+            value = _value(Amount(Fraction(magnitude(following) or 1, 2), "", readings))
             return raw.valued(place, value, raw.tokens[after - 1].end), after
     if following not in {"of", "the"}:
         return None
     keys = frozenset({"% 50", f"{NUMBER} 1/2"})
-    return raw.valued(place, TextValue("number", keys, keys)), place + 1
+    amount = Amount(Fraction(50), "", unit_readings("percent")[0])
+    return raw.valued(place, TextValue("number", keys, keys, amount=amount)), place + 1
 
 
 def _spelled(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
@@ -354,7 +415,9 @@ def _spelled(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
         return raw.valued(place, value), place + 1
     following = tokens[last] if last < len(tokens) else None
     pronoun = before and before[-1].text in _PRONOUN_BEFORE
-    if words == ["one"] and (pronoun or not following or following.text in _NO_NOUN or following.mark):
+    alone = not following or following.mark or following.text in _NO_NOUN
+    alone = alone and not (raw.tokens[last + 1 :] and raw.tokens[last + 1].text in CARDINALS)  # "one in four"
+    if words == ["one"] and (pronoun or alone) and _and_half(raw, last, _ONE)[1] == last:
         return raw.plain(place), place + 1
     if (
         last < len(tokens)
@@ -371,6 +434,7 @@ def _spelled(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
     return raw.valued(place, value, end), last
 
 
+_ONE: Final = Amount(Fraction(1), "1")
 _PARTS: Final = {"third": 3, "quarter": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
 
 
@@ -381,4 +445,5 @@ def _part_of(word: str) -> int:
 
 def _share_of(raw: Cut, place: int, last: int, share: Fraction) -> UnitReading:
     keys = Amount(share, "").keys | Amount(share * 100, "", unit_readings("percent")[0]).keys
-    return raw.valued(place, TextValue("number", keys, keys), raw.tokens[last].end), last + 1
+    amount = Amount(share * 100, "", unit_readings("percent")[0])
+    return raw.valued(place, TextValue("number", keys, keys, amount=amount), raw.tokens[last].end), last + 1

@@ -6,14 +6,17 @@ that rounds to them, or is on their side of the bound and near it.
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import chain, islice, product
+from itertools import chain, dropwhile, islice, product, takewhile
 from typing import Final
 
 from groundwire.checks.values.statements import Bound, ValueStatement
-from groundwire.checks.values.units import DATE, NUMBER, VERSION, Amount, TextValue, ValueToken, dimensions
+from groundwire.checks.values.units import DATE, NUMBER, VERSION, Amount, TextValue, ValueToken, dimensions, shown
+from groundwire.text.lists import words_in
 from groundwire.text.work import spend
 
 BESIDE: Final = 20
@@ -65,6 +68,7 @@ class ValueIndex:
         self._statements = [*chain.from_iterable(there)]
         self._signatures: frozenset[int] | None = None
         self._words: frozenset[str] | None = None
+        self._labels: dict[tuple[tuple[str, ...], ...], frozenset[str]] | None = None
         self._dates: frozenset[str] | None = None
         self._numbers: dict[str, set[Fraction]] | None = None  # they are rarely asked for
         self._covering: dict[str, list[Bound]] | None = None
@@ -78,6 +82,15 @@ class ValueIndex:
         if self._signatures is None:
             self._signatures = frozenset(hash(said.signature) for said in self._statements)
         return hash(statement.signature) in self._signatures
+
+    def labels(self, heads: tuple[tuple[str, ...], ...]) -> frozenset[str]:
+        """Return the words with which the rows under some heads begin."""
+        if self._labels is None:
+            self._labels = {}
+            for row in self._statements:
+                if label := label_of(row):
+                    self._labels[row.heads] = self._labels.get(row.heads, frozenset()) | label
+        return self._labels.get(heads, frozenset())
 
     def speaks_of(self, word: str) -> bool:
         if self._words is None:
@@ -162,6 +175,14 @@ def _form(amount: Amount) -> str:
     return "rate" if amount.rate else "unit" if amount.readings else "bare"
 
 
+def label_of(row: ValueStatement) -> frozenset[str]:
+    """Return the words of the first cell of a row of a table, less those of the heads."""
+    if not row.heads:
+        return frozenset()
+    first = takewhile(lambda token: not token.mark, dropwhile(lambda token: token.mark, row.tokens))
+    return frozenset(stem for token in first for stem in token.stems).difference(*row.heads)
+
+
 def differ(one: Bound, other: Bound) -> bool:
     """Return whether two values exclude each other; "2024" and "May 2024" do not."""
     return one.value.keys.isdisjoint(other.value.covers) and other.value.keys.isdisjoint(one.value.covers)
@@ -177,9 +198,14 @@ def _first(lists: list[list[Bound]]) -> list[Bound]:
     return list(found.values())
 
 
+_NUMBER: Final = re.compile(r"[0-9]{1,40}(?:\.([0-9]{1,40}))?")
 _NEAR: Final = Fraction(1, 4)  # of a bound, that a value may be away from it
 _ROUNDED: Final = Fraction(1, 20)  # of a value, that its rounding may be away from it
 _HALF: Final = Fraction(1, 2)
+_ADDED: Final = 8  # values of a statement that are added up
+_DAYS: Final = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)  # of a year, before each month
+_COMPARING: Final = words_in(__package__, "comparing")
+"""With one of these a value may be the sum, the difference or the share of two that are given."""
 _NO_NUMBERS: Final = frozenset((DATE, VERSION))
 """What else a number may be read as, that is no nearer to another than any."""
 
@@ -189,17 +215,17 @@ def is_strict(bound: str) -> bool:
 
 
 def resolved(said: Sequence[ValueStatement], there: Iterable[ValueStatement]) -> Sequence[ValueStatement]:
-    """Return statements of an answer whose approximate values say what passages give in their place too."""
-    if not any(value.bound for statement in said for value in statement.given):
+    """Return statements of an answer whose values say what passages give in their place too.
+
+    That is a value that rounds to it or lies on the side of its bound, or one of two of which it is sum or difference.
+    """
+    if not any(value.amount for statement in said for value in statement.given):
         return said
-    given: dict[str, set[str]] = {}
-    for statement in there:
-        for value in statement.given:
-            for key in value.covers if value.amount else ():
-                given.setdefault(key.partition(" ")[0], set()).add(key)
+    given = _Given([*there])
     found: list[ValueStatement] = []
     for statement in said:
-        tokens = [_loose(token, given) for token in statement.tokens]
+        compares = not _COMPARING.isdisjoint(chain.from_iterable(map(str.split, statement.texts)))
+        tokens = [_loose(token, given, compares=compares) for token in statement.tokens]
         if any(new is not token for new, token in zip(tokens, statement.tokens, strict=True)):
             says = statement.says.union(*(token.value.covers for token in tokens if token.value))
             found.append(replace(statement, tokens=tokens, says=says, _values=None, clauses=None))
@@ -208,30 +234,107 @@ def resolved(said: Sequence[ValueStatement], there: Iterable[ValueStatement]) ->
     return found
 
 
-def _loose(token: ValueToken, given: dict[str, set[str]]) -> ValueToken:
+class _Given:
+    """The numbers of passages by dimension, in ascending order, and what two of one or two statements add up to."""
+
+    def __init__(self, statements: Sequence[ValueStatement]) -> None:
+        numbers: dict[str, set[Fraction]] = {}
+        self.derived: set[str] = set()
+        before: list[tuple[str, Fraction, str]] = []
+        for statement in statements:
+            counted = []
+            for value in statement.given:
+                for key in value.covers if value.amount or value.kind == NUMBER else ():
+                    if (dimension := key.rpartition(" ")[0]) not in _NO_NUMBERS:
+                        numbers.setdefault(dimension, set()).add(_number(key))
+                counted += [] if value.implied or len(counted) >= _ADDED else [*_counted(value)]
+            for at, one in enumerate(counted):
+                self._derive(one, (*counted[:at], *before))
+            before = counted
+            spend(len(counted) * (len(counted) + _ADDED) // 4)
+        self.converted: dict[str, str] = {}
+        for scale, other, factor, zero in (("°c", "°f", Fraction(9, 5), 32), ("°f", "°c", Fraction(5, 9), Fraction(-160, 9))):
+            for degrees in numbers.get(scale, ()):
+                self.converted[f"{other} {shown(degrees * factor + zero)}"] = f"{scale} {shown(degrees)}"
+        self.numbers = {dimension: sorted(found) for dimension, found in numbers.items()}
+
+    def _derive(self, one: tuple[str, Fraction, str], others: Iterable[tuple[str, Fraction, str]]) -> None:
+        for dimension, number, _ in others:
+            if dimension == one[0]:
+                self.derived |= {f"{dimension} {shown(result)}" for result in (abs(one[1] - number), one[1] + number)}
+                low, high = sorted((abs(one[1]), abs(number)))
+                if low:
+                    self.derived |= {f"% {shown(100 * low / high)}", f"x {shown(high / low)}"}
+
+    def keys_for(self, token: ValueToken, value: TextValue, key: str) -> Iterator[str]:
+        dimension, own = key.rpartition(" ")[0], _number(key)
+        numbers = self.numbers.get(dimension, [])
+        at = bisect_left(numbers, own)
+        spend(_COMPARED)
+        for number in numbers[max(0, at - _CANDIDATES) : at + _CANDIDATES]:
+            if _holds(token, value, own, number):
+                yield f"{dimension} {shown(number)}"
+        if converted := self.converted.get(key):
+            yield converted
+
+
+def _counted(value: TextValue) -> Iterator[tuple[str, Fraction, str]]:
+    """Yield what may be added up: an amount in its dimension, the year of a date, the minutes of a time of day."""
+    for key in sorted(value.keys):
+        dimension, _, said = key.rpartition(" ")
+        if value.amount and dimension not in _NO_NUMBERS:
+            yield dimension, _number(key), key
+        elif dimension == DATE:
+            year, month, day = (int(part) if part.isdigit() else 0 for part in (*said.split("."), "", "")[:3])
+            if year:
+                yield "months", Fraction(12 * year + month), key
+            if month and day:
+                yield "time", Fraction(86400 * (365 * year + _DAYS[month - 1] + day)), key
+        elif dimension == "clock" and said[:1].isdigit():
+            hour, minute = said.split(":")
+            yield "time", Fraction(3600 * int(hour) + 60 * int(minute)), key
+
+
+def _loose(token: ValueToken, given: _Given, *, compares: bool) -> ValueToken:
     value = token.value
-    if value is None or value.amount is None or not value.bound:
+    if value is None or value.amount is None:
         return token
-    if any(key in given.get(key.partition(" ")[0], ()) for key in value.keys):
+    keys = [key for key in value.keys if key.rpartition(" ")[0] not in _NO_NUMBERS]
+    if any(_holds_exactly(given.numbers.get(key.rpartition(" ")[0], ()), _number(key)) for key in keys):
         return token  # it matches as it is
-    keys = {
-        other
-        for key in value.keys
-        for other in given.get(key.partition(" ")[0], ())
-        if key.partition(" ")[0] not in _NO_NUMBERS and _holds(value, _number(key), _number(other))
-    }
-    if not keys:
+    found = frozenset(other for key in keys for other in given.keys_for(token, value, key))
+    if not found and compares and any(key in given.derived for key in value.keys):
+        return token._replace(value=value._replace(implied=True))
+    if not found:
         return token
-    return token._replace(value=value._replace(keys=value.keys | keys, covers=value.covers | keys))
+    return token._replace(value=value._replace(keys=value.keys | found, covers=value.covers | found))
+
+
+def _holds_exactly(numbers: Sequence[Fraction], number: Fraction) -> bool:
+    at = bisect_left(numbers, number)
+    return at < len(numbers) and numbers[at] == number
 
 
 def _number(key: str) -> Fraction:
-    return Fraction(key.partition(" ")[2])
+    return Fraction(key.rpartition(" ")[2])
 
 
-def _holds(value: TextValue, own: Fraction, given: Fraction) -> bool:
-    if value.bound == "~":
+def _holds(token: ValueToken, value: TextValue, own: Fraction, given: Fraction) -> bool:
+    if not value.bound:
+        return _is_rounded(token, own, given)
+    if value.bound == "~<" and given > own:
+        return False
+    if value.bound[0] == "~":
         digits = value.amount.literal.replace(".", "").rstrip("0") if value.amount else ""
         step = abs(own) / (int(digits) or 1) if digits.isdigit() else Fraction(0)  # of the last digit
         return abs(own - given) <= max(_ROUNDED * abs(given), min(_HALF * step, _NEAR * abs(given)))
     return (own < given if value.bound[0] == ">" else own > given) and abs(own - given) <= _NEAR * abs(own)
+
+
+def _is_rounded(token: ValueToken, own: Fraction, given: Fraction) -> bool:
+    """Return whether a value is another one, given with more digits, as it is rounded: "85.2 %" is 85.19 %."""
+    written = _NUMBER.search(token.written.replace(",", ""))
+    if written is None or not Fraction(written[0]) or abs(own - given) > _ROUNDED * abs(given):
+        return False
+    step = abs(own / Fraction(written[0])) / 10 ** len(written[1] or "")
+    return given % step != 0 and abs(own - given) <= step / 2

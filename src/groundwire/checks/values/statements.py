@@ -12,10 +12,21 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
+from unicodedata import normalize
 
 from groundwire.checks.values.binding import OWN, Binder, bound_of
-from groundwire.checks.values.numbers import clock, iso, named, number, quarter, slash, version, word
-from groundwire.checks.values.units import RAISED, Cut, TextValue, UnitReading, ValueToken, cut
+from groundwire.checks.values.numbers import clock, day_of, iso, named, number, quarter, slash, version, word
+from groundwire.checks.values.units import (
+    RAISED,
+    Amount,
+    Cut,
+    TextValue,
+    UnitReading,
+    ValueToken,
+    cut,
+    shown,
+    unit_readings,
+)
 from groundwire.text.normalise import NormalisedText, normalise
 from groundwire.text.sentences import sentences
 from groundwire.text.stems import PARTICLES
@@ -54,6 +65,7 @@ def _scan(text: str) -> tuple[list[ValueToken], list[int]]:
                 token = token._replace(value=token.value._replace(bound=bound))
         tokens.append(token)
     tokens += raw.tokens[done:]
+    _join(tokens, valued)
     for (
         place
     ) in valued:  # the first number of "5-10 s" or "between 5 and 10 seconds" has the unit of the second
@@ -63,6 +75,9 @@ def _scan(text: str) -> tuple[list[ValueToken], list[int]]:
         if not (low.value and high.value) or link.text not in _RANGE_LINKS:
             continue
         one, other = low.value.amount, high.value.amount
+        if one and not (one.readings or other) and low.text.isdecimal():  # "4 to 6 July"
+            if dated := day_of(low.text, high.value):
+                tokens[place] = low._replace(value=dated)
         if one and other and not one.readings and not one.rate and (other.readings or other.rate):
             keys = low.value.keys | one._replace(readings=other.readings, rate=other.rate).keys
             tokens[place] = low._replace(value=low.value._replace(keys=keys, covers=keys))
@@ -72,6 +87,33 @@ def _scan(text: str) -> tuple[list[ValueToken], list[int]]:
                 if value := tokens[end].value:
                     tokens[end] = tokens[end]._replace(value=value._replace(ranged=True))
     return tokens, valued
+
+
+def _join(tokens: list[ValueToken], valued: Sequence[int]) -> None:
+    """Read "1 hour 30 minutes" as one duration, and "one in four" as a share; the second value only supports."""
+    for place in valued:
+        one = tokens[place].value
+        link = tokens[place + 1].text if place + 1 < len(tokens) else ""
+        at = place + 2 if link in {"and", ",", "in"} else place + 1
+        other = tokens[at].value if at < len(tokens) else None
+        if not (one and other and one.amount and other.amount) or one.implied:
+            continue
+        whole, part = one.amount, other.amount
+        keys = frozenset[str]()
+        if link == "in":
+            if not (whole.readings or part.readings) and 0 < whole.magnitude < part.magnitude <= 100:
+                share = Amount(100 * whole.magnitude / part.magnitude, "", unit_readings("percent")[0])
+                keys = one.keys | share.keys
+        else:
+            keys = frozenset(
+                f"{kind} {shown(whole.magnitude * size + part.magnitude * small)}"
+                for kind, size in whole.readings
+                for same, small in part.readings
+                if kind == same and part.magnitude * small < size
+            )
+        if keys:
+            tokens[place] = tokens[place]._replace(value=one._replace(keys=keys, covers=keys))
+            tokens[at] = tokens[at]._replace(value=other._replace(implied=True))
 
 
 _READERS: Final[dict[str, Callable[[Cut, int, Sequence[ValueToken]], UnitReading]]] = {
@@ -104,6 +146,12 @@ _DASH: Final = re.compile("[\u2010-\u2013\u2212]")
 _KEY_LINE: Final = re.compile(r"[\"']?[\w.\-/]{1,60}[\"']?\s{0,4}[:=]|[\[\]{}<]")
 _CODE_END: Final = frozenset(";{}[],:")
 _RULE: Final = re.compile(r"[|\s:=+-]+")
+_LETTERS: Final[dict[int, str]] = {
+    ord(char): base
+    for char in map(chr, range(0xC0, 0x250))
+    if (base := {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D"}.get(char, normalize("NFKD", char)[0])) < "\x80"
+}
+"""Letters with a mark -> those without: "Élodie" is told as "Elodie"."""
 _GAP: Final = re.compile(r"\s|[,;|)}\]](?!\d)")
 _COLUMN: Final = re.compile(r"(?<!\\)\|")
 
@@ -232,7 +280,7 @@ def statements(text: str) -> Iterator[ValueStatement]:
             if found := opener.match(blank):
                 blank = " " * found.end() + blank[found.end() :]
         for offset, piece in _pieces(blank):
-            reading = normalise(piece if piece.isascii() else _DASH.sub("-", piece))
+            reading = normalise(piece if piece.isascii() else _DASH.sub("-", piece).translate(_LETTERS))
             tokens, valued = _scan(reading.text)
             spend(_PIECE + _TOKEN * len(tokens) + _VALUE * len(valued) + len(line.context) + len(line.heads))
             texts = [token.text for token in tokens]
@@ -348,5 +396,9 @@ def _cut(text: str) -> Iterator[tuple[int, str]]:
 def _line_words(text: str) -> tuple[str, ...]:
     tokens = scan(text[:400])
     spend(_PIECE + _TOKEN * len(tokens))
-    words = (word for token in tokens if not token.mark for word in token.stems)
-    return tuple(dict.fromkeys(words))[:OWN]
+    said = (
+        token.value.keys if token.value and not token.value.implied else token.stems
+        for token in tokens
+        if not token.mark
+    )
+    return tuple(dict.fromkeys(word for words in said for word in sorted(words)))[:OWN]

@@ -32,7 +32,8 @@ _TIME: Final = {
     "week": Fraction(604800),
 }
 _MONTHS: Final = {"month": 1, "quarter": 3, "year": 12, "decade": 120}
-_CURRENCIES: Final = frozenset(("usd", "eur", "gbp", "jpy", "inr", "chf", "cny", "cent"))
+CURRENCIES: Final = ("usd", "eur", "gbp", "jpy", "inr", "chf", "cny")
+_CURRENCIES: Final = frozenset((*CURRENCIES, "cent"))
 _SHARES: Final = frozenset(("%", "‰", "pp", "bp"))
 _RAISED: Final = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
 _FRACTIONS: Final = {
@@ -63,6 +64,12 @@ _MAGNITUDES: Final = {
 }
 _MONEY_MAGNITUDES: Final = {"m": 10**6, "b": 10**9, "t": 10**12}
 _SCALED: Final = {"c": "°c", "celsius": "°c", "centigrade": "°c", "f": "°f", "fahrenheit": "°f"}
+_OTHERS: Final = {
+    **dict.fromkeys(("fortnight", "fortnights"), (("time", Fraction(14 * 86400)),)),
+    **dict.fromkeys(("p", "penny", "pence"), (("gbp", Fraction(1, 100)),)),
+    **dict.fromkeys(("cent", "cents"), (("usd", Fraction(1, 100)), ("eur", Fraction(1, 100)))),
+}
+"""Units that deduplication does not compare."""
 _ALIASES: Final = {"deg": "degree", "degs": "degree", "percentage": "percent"}
 _FRACTION_PART: Final = re.compile(r"\d+(?:/\d+)?|[\u16aa-\u16b0]")
 _MAX_UNIT: Final = 24  # characters; no unit is longer
@@ -80,10 +87,14 @@ def _scales() -> dict[str, tuple[tuple[str, Fraction], ...]]:
         table[f"{prefix}bit"] = (("bits", decimal),)
     table["hz"], table["khz"] = (("hz", Fraction(1)),), (("hz", Fraction(10**3)),)
     table["mhz"], table["ghz"] = (("hz", Fraction(10**6)),), (("hz", Fraction(10**9)),)
-    for unit, factor in (("mm", 1), ("cm", 10), ("metre", 1000), ("km", 10**6)):
-        table[unit] = (("length", Fraction(factor)),)
-    for unit, factor in (("mg", 1), ("g", 1000), ("kg", 10**6), ("t", 10**9)):
-        table[unit] = (("mass", Fraction(factor)),)
+    for dimension, factors in (
+        ("length", "mm 1 cm 10 metre 1000 km 1000000 inch 25.4 ft 304.8 yd 914.4 mi 1609344"),
+        ("mass", "mg 1 g 1000 kg 1000000 t 1000000000 lb 453592.37 oz 28349.523125"),
+        ("volume", "ml 1 l 1000"),
+    ):
+        pairs = factors.split()
+        for unit, size in zip(pairs[::2], pairs[1::2], strict=True):
+            table[unit] = ((dimension, Fraction(size)),)
     table["x"] = (("x", Fraction(1)),)
     # A lone letter after a number says several things: minutes, metres or millions.
     table["m"] = (("time", Fraction(60)), ("length", Fraction(1000)), (NUMBER, Fraction(10**6)))
@@ -108,10 +119,10 @@ class Amount(NamedTuple):
     @property
     def keys(self) -> frozenset[str]:
         keys = {
-            f"{dimension}{self.rate} {_shown(self.magnitude * factor)}" for dimension, factor in self.readings
+            f"{dimension}{self.rate} {shown(self.magnitude * factor)}" for dimension, factor in self.readings
         }
         if not self.readings:
-            keys.add(f"{NUMBER}{self.rate} {_shown(self.magnitude)}")
+            keys.add(f"{NUMBER}{self.rate} {shown(self.magnitude)}")
             if self.literal and not self.rate:  # "version 3.11" is said by "3.11" as well
                 keys.add(version_key(self.literal))
         return frozenset(keys)
@@ -151,6 +162,8 @@ def unit_readings(word: str, *, attached: bool = False) -> tuple[tuple[tuple[str
     if not word or len(word) > _MAX_UNIT:
         return (), ""
     word = _ALIASES.get(word, word)
+    if word in _OTHERS and (attached or word != "p"):
+        return _OTHERS[word], ""
     _, units = quantities([f"1{word}"] if attached else ["1", word])
     readings: tuple[tuple[str, Fraction], ...] = ()
     rate = ""
@@ -182,7 +195,7 @@ def magnitude(word: str, *, money: bool = False) -> int:
     return _MAGNITUDES.get(word, 0) or (_MONEY_MAGNITUDES.get(word, 0) if money else 0)
 
 
-def _shown(value: Fraction) -> str:
+def shown(value: Fraction) -> str:
     return str(value.numerator) if value.denominator == 1 else f"{value.numerator}/{value.denominator}"
 
 
@@ -207,7 +220,8 @@ _WITH_DIGITS: Final = r"""
   | (?P<number>(?P<sign>(?<![\w.)\]%])-)?(?:(?P<cur>US\$|[$€£¥₹]|(?:USD|EUR|GBP|JPY|CHF|INR)(?=\s?\d))\s?)?
       (?:(?P<fraction>(?:\d{1,4}(?:\s|-(?=\d/)))?\d{1,2}/[1-9]\d?(?![\d/])|(?:\d{1,4}\s?)?[\u16aa-\u16b0])
         |(?P<hex>0[xX][0-9A-Fa-f]{1,40})
-        |(?P<digits>\d{1,3}(?:[,_]\d{3}){1,12}(?!\d)(?:\.\d+)?|\d+(?:\.\d+)*|(?<!\w)\.\d+))
+        |(?P<comma>(?:\d{1,3}(?:\.\d{3}){1,5}|\d{1,12}),\d{1,2}(?![\d,]|\.\d|\s(?:and|or|to|&)\s))
+        |(?P<digits>\d{1,3}(?:[,_']\d{3}){1,12}(?!\d)(?:\.\d+)?|\d{1,3}(?:\ \d{3}){1,4}(?![\d.,]\d|\d)|\d+(?:\.\d+)*|(?<!\w)\.\d+))
       (?P<exp>[eE][-+]?\d{1,2}(?!\w))?(?P<plus>\+(?!\w))?
       (?P<glue>\s?[%‰]|\s?°(?:\s?[CcFf](?!\w))?|\s[CF](?![\w'+#-])|\w*(?:/[A-Za-z]{1,12})?))
 """
@@ -219,7 +233,7 @@ _NAMED: Final = rf"""
 """
 # runs of letters in one step each: nothing is given back, for what goes on a word begins with none of them
 _WORDS: Final = r"""
-    (?P<word>[^\W\d][\w']*+(?:(?:[/\\@](?=\w)|-(?=[^\W\d])|\.(?=[a-z_])
+    (?P<word>(?<![\w.])(?:[A-Z]\.){3,6}|[^\W\d][\w']*+(?:(?:[/\\@](?=\w)|-(?=[^\W\d])|\.(?=[a-z_])
       |(?<!\bmid)(?<!\bpre)(?<!\bpost)(?<!\blate)-(?=\d)|(?<=\d)\.(?=\d))[\w']*+)*+)
   | (?P<mark>[<>!=]=|[^\w\s])
 """
@@ -362,7 +376,7 @@ def _match(found: Cut, start: int, end: int) -> int:
             continue
         written = match[0]
         if kind in _PLAIN:
-            folded, stems, counts = lexeme(written)
+            folded, stems, counts = lexeme(_ABBREVIATED.sub(_joined, written))
             if counts or folded in PARTICLES:
                 special.append(len(tokens))
             tokens.append(_token((folded, match.start(), start, None, kind == "mark", written, stems)))
@@ -393,13 +407,18 @@ def _read_chunk(chunk: str) -> _Chunk | None:
             if match.lastgroup == "skip":
                 continue
             return None
-        folded, stems, counts = lexeme(match[0])
+        folded, stems, counts = lexeme(_ABBREVIATED.sub(_joined, match[0]))
         if counts or folded in PARTICLES:
             special.append(len(pieces))
         pieces.append((folded, *match.span(), match.lastgroup == "mark", match[0], stems))
     return _Chunk(tuple(pieces), tuple(special))
 
 
+def _joined(letters: Raw) -> str:
+    return letters[0].replace(".", "")
+
+
+_ABBREVIATED: Final = re.compile(r"(?:[A-Z]\.){3,6}")
 _PLAIN: Final = frozenset(("word", "mark"))
 _chunks: Final = PerToken(_read_chunk, 1 << 14)
 
