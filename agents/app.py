@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
 
+from agents.book import LARGE
 from agents.faust_patches import NoTables, WorkerApp, check_versions
 from groundwire.config import Settings, kafka_security
 from groundwire.kafka import name_client
@@ -29,6 +30,7 @@ class WorkerRole:
         provisional: decides without state after the grace period if the policy says `state_outage = "defer"`.
         original: the record to decide for the one read.
         max_bytes: of a batch, smallest first (half a second of CPU); None: all that are not large.
+        large: bytes of a record from which on others do not wait for it.
     """
 
     name: str
@@ -38,6 +40,7 @@ class WorkerRole:
     provisional: bool = False
     original: Callable[[InboundRecord], InboundRecord] = lambda record: record
     max_bytes: int | None = None
+    large: int = LARGE
 
 
 ROLES: Final = {
@@ -46,7 +49,9 @@ ROLES: Final = {
         WorkerRole("claims", TopicName.CLAIMS, 500, provisional=True),
         WorkerRole("deferred", TopicName.DEFERRED, 100, deferred=True, original=deferred_record),
         # a kilobyte of a response takes up to seven milliseconds
-        WorkerRole("responses", TopicName.LLM_RESPONSES, 50, provisional=True, max_bytes=64_000),
+        WorkerRole(
+            "responses", TopicName.LLM_RESPONSES, 50, provisional=True, max_bytes=64_000, large=16_000
+        ),
         WorkerRole("reviews", TopicName.REVIEW_DECISIONS, 100),
     )
 }
@@ -145,6 +150,7 @@ def tune_gc() -> None:
     """Tune garbage collection for batches, and exclude everything loaded so far: a full collection takes 0.1 s.
 
     A collection blocks the event loop for as long as it has objects: 0.3 s with 50,000; Python's 700 gives 40 a batch.
+    What a batch makes is freed without: the middle generation, which holds it meanwhile, is rarely worth a look.
     """
     gc.freeze()
-    gc.set_threshold(5_000, 10, 100)
+    gc.set_threshold(5_000, 50, 20)

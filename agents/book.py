@@ -64,6 +64,7 @@ class PartitionBook:
     Args:
         max_bytes: of a batch, smallest records of a fetch first; None: any number of small records, one large one.
         max_records: of a batch.
+        large: bytes of a record from which on others do not wait for it.
         due: returns the time of the clock before which a record does not start.
         clock: in seconds.
 
@@ -76,10 +77,12 @@ class PartitionBook:
         max_bytes: int | None = None,
         max_records: int = 500,
         *,
+        large: int = LARGE,
         due: Callable[[InboundRecord], float] = lambda _record: 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_bytes = max_bytes
+        self._large = large
         self._max_records = max_records
         self._due = due
         self._clock = clock
@@ -181,7 +184,7 @@ class PartitionBook:
         small: set[int] = set()
         for record in sorted(records, key=_size):
             budget -= _size(record)
-            if budget < 0 or _size(record) >= LARGE:
+            if budget < 0 or _size(record) >= self._large:
                 break
             small.add(record.offset)
         return small

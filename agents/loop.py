@@ -250,16 +250,23 @@ class PartitionLoop:
     def _set_aside(self, batch: Batch, look_up: LookUp) -> None:
         """Keep of a batch what can be decided now: what waits for a look-up goes on alone, its key behind it."""
         held: set[bytes | None] = set()
+        kept: set[bytes | None] = set()
         left = list(zip(batch.entries, batch.originals, batch.prepared, strict=True))
         batch.entries, batch.originals, batch.prepared = [], [], []
         for entry, original, prepared in left:
-            if entry.record.key in held or (entry.record.key is None and held):
+            key = entry.record.key
+            waits = getattr(prepared, "wait", False)
+            # on its own it could be published before an earlier record of its key that this batch keeps
+            before = held | kept if waits else held
+            if key in before or (key is None and before):
+                held.add(key)
                 self.book.put_back([entry])
-            elif getattr(prepared, "wait", False):
-                held.add(entry.record.key)
+            elif waits:
+                held.add(key)
                 self.book.set_aside(entry)
                 self._begin(self._look_up(Batch(self, [entry], batch.by), prepared, look_up))
             else:
+                kept.add(key)
                 batch.entries.append(entry)
                 batch.originals.append(original)
                 batch.prepared.append(prepared)

@@ -43,7 +43,7 @@ class Partitions:
     def new_book(self) -> PartitionBook:
         """Return the empty book of a partition."""
         role, clock = self._services.role, self._services.clock
-        return PartitionBook(role.max_bytes, role.max_records, due=self._due, clock=clock)
+        return PartitionBook(role.max_bytes, role.max_records, large=role.large, due=self._due, clock=clock)
 
     def _due(self, record: InboundRecord) -> float:
         """Return when a record of `deferred` is processed: at its next look-up, or copied once it is `COPY_AGE` old.

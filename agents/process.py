@@ -39,7 +39,7 @@ BROKER_SECONDS: Final = 10.0
 _SWITCH: Final = 0.0005
 """Seconds after which a checking thread yields the GIL to the event loop; Python's default is ten times that.
 
-A small response wakes the loop some ten times; beside a large one it took four times as long.
+A small record wakes the loop some ten times; beside a large one it took four times as long.
 """
 
 log = structlog.get_logger()
@@ -202,8 +202,7 @@ def run(role: str, *, declare_topics: bool = False) -> None:
         loop.run_until_complete(worker.prepare(settings, found))
     except (UsageError, SchemeMismatch) as exc:
         _refuse(exc)
-    if worker.role.max_bytes is not None:  # its checks run in threads
-        sys.setswitchinterval(_SWITCH)
+    sys.setswitchinterval(_SWITCH)
     worker.add_tasks()
     Process(worker, settings, loop).execute_from_commandline()
 

@@ -3,8 +3,11 @@
     python -m tests.faults --seed 1 --minutes 2
     python -m tests.faults --seed 1 --minutes 120 --broker kafka3 --dir .cache/faults
     python -m tests.faults --seed 1 --minutes 2 --redis replicated
+    python -m tests.faults --clients --calm --minutes 60 --broker kafka
 
-A run is made of episodes of five minutes at most, with the seeds N, N+1, ...
+A run is made of episodes of five minutes at most, with the seeds N, N+1, ...; without faults of one. With `--clients`
+four client libraries send, in all codecs, transactions and a registry's framing, and one tenant is hostile from a
+quarter of the time on.
 """
 
 from __future__ import annotations
@@ -27,7 +30,11 @@ from typing import Any
 import click
 
 from deploy.embedded import MissingServiceError
+from groundwire.config import RegistrySettings
+from groundwire.kafka.registry import Registry
+from groundwire.messages.decode import use_registry
 from tests.faults.checker import check, compare_state
+from tests.faults.clients import HOSTILE, ForeignSender
 from tests.faults.deployment import (
     GRACE,
     LIMITS,
@@ -45,9 +52,10 @@ from tests.faults.deployment import (
     Watched,
     running,
 )
-from tests.faults.history import CLAIMS, RESPONSES, REVIEWS, TOPICS, History, Violation, keep
+from tests.faults.history import CLAIMS, RESPONSES, REVIEWS, TOPICS, History, Violation, keep, name, place_of
 from tests.faults.load import Inputs, Reviewers, Sender
 from tests.faults.nemesis import Fault, Nemesis, schedule
+from tests.services.schema_registry import schema_registry
 from tests.services.serving import serving
 from tests.stream.harness import Seen, new_seal_key
 
@@ -73,7 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add("--dir", type=Path, help="where results, logs and records of each episode stay")
     add("--rate", type=float, default=15.0, help="inputs a second")
+    add("--calm", action="store_true", help="cause no faults")
+    add("--clients", action="store_true", help="send by Java, franz-go, librdkafka and aiokafka; needs kafka")
     options = parser.parse_args(arguments)
+    if options.clients and options.broker == "embedded":
+        parser.error("--clients needs --broker kafka: the embedded broker has no transactions")
     results: list[Result] = []
     left, seed = options.minutes * 60, options.seed
     with tempfile.TemporaryDirectory(prefix="groundwire-faults-") as scratch:
@@ -82,8 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 while left > 0.5:
                     folder = (options.dir or Path(scratch)) / f"{services.kind}-{seed}"
                     folder.mkdir(parents=True)
-                    results.append(_episode(services, seed, min(left, _EPISODE), folder, options))
-                    left, seed = left - _EPISODE, seed + 1
+                    seconds = left if options.calm else min(left, _EPISODE)
+                    results.append(_episode(services, seed, seconds, folder, options))
+                    left, seed = left - seconds, seed + 1
         except MissingServiceError as missing:
             click.echo(f"faults: {missing}", err=True)
             return 2
@@ -95,9 +108,10 @@ def _episode(
     services: Services, seed: int, seconds: float, folder: Path, options: argparse.Namespace
 ) -> Result:
     faults = schedule(seed, seconds, nodes=NODES[options.broker], redis=options.redis)
+    faults = [] if options.calm else faults
     click.echo(f"seed {seed}, {len(faults)} faults in {seconds:g} s on {services.kind}:", err=True)
     click.echo("\n".join(map(str, faults)), err=True)
-    result = asyncio.run(_run(services, seed, options.rate, folder, faults, seconds))
+    result = asyncio.run(_run(services, seed, options, folder, faults, seconds))
     click.echo(f"seed {seed}: {'BROKEN' if _failed(result) else 'held'}", err=True)
     (folder / "result.json").write_text(json.dumps(result, indent=1))
     return result
@@ -105,7 +119,9 @@ def _episode(
 
 def _failed(result: Result) -> bool:
     """Whether a promise was broken, or a fault or part of the suite itself did not do what it should."""
-    broken = result["failed_faults"] or result["tasks_broken"] or set(result["exits"]) - {0}
+    broken = (
+        result["failed_faults"] or result["tasks_broken"] or set(result["exits"]) - {0} or result["errors"]
+    )
     return bool(broken or any(result["violations"].values()))
 
 
@@ -126,11 +142,18 @@ def _table(results: Sequence[Result]) -> str:
         lines += [f"{'BROKEN' if found else 'held':7} {promise}", *found[:20]]
         lines += [f"        and {len(found) - 20} more"] if len(found) > 20 else []
     lines += [f"not caused: {why}" for result in results for why in result["failed_faults"]]
+    lines += [f"a client said: {why}" for result in results for why in result["errors"][:20]]
+    lines += [f"{name}: {figure}" for result in results for name, figure in result["waits"].items()]
     return "\n".join(lines)
 
 
 async def _run(
-    services: Services, seed: int, rate: float, folder: Path, faults: Sequence[Fault], seconds: float
+    services: Services,
+    seed: int,
+    options: argparse.Namespace,
+    folder: Path,
+    faults: Sequence[Fault],
+    seconds: float,
 ) -> Result:
     """Run workers, load and faults; then mend everything, read all topics and check them."""
     policy = folder / "policy.toml"
@@ -155,14 +178,22 @@ async def _run(
         page_proxy = Proxy(services.portal, pages.port)
         deployment.environment["GROUNDWIRE_ALLOW_PORTS"] = str(page_proxy.port)
         await stack.enter_async_context(deployment)
+        address = f"http://127.0.0.1:{page_proxy.port}"
+        inputs = Inputs(seed, address)
+        sender: Sender | ForeignSender
+        if options.clients:
+            schemas = stack.enter_context(schema_registry())
+            deployment.environment["GROUNDWIRE_SCHEMA_REGISTRY_URL"] = schemas.url
+            use_registry(Registry(RegistrySettings(url=schemas.url)).read)
+            sender = ForeignSender(deployment, inputs, options.rate, schemas.url, folder)
+        else:
+            sender = Sender(deployment, inputs, options.rate)
         crew = Crew(deployment)
         watching = asyncio.create_task(crew.watch())
         await crew.begin()
-        address = f"http://127.0.0.1:{page_proxy.port}"
-        sender = Sender(deployment, Inputs(seed, address), rate)
         nemesis = Nemesis(services, crew, sender, reviewers, pages, page_proxy)
         load = [asyncio.create_task(sender.run()), asyncio.create_task(reviewers.run())]
-        await asyncio.gather(asyncio.sleep(seconds), nemesis.run(faults))
+        await asyncio.gather(_load(sender, seconds), nemesis.run(faults))
         await asyncio.sleep(SESSION)
         broken = await _end(load)
         await sender.finish(_SETTLE)
@@ -188,6 +219,11 @@ async def _run(
             page_exists=lambda url: url.startswith(f"{address}/ok/"),
         )
         promises = check(history)
+        if isinstance(sender, ForeignSender):
+            decided = {history.cause(seen) for seen in history.decisions} & sender.aborted
+            promises["what was aborted is not read"] = [
+                Violation("aborted", name(place), "decided") for place in decided if place
+            ]
         statuses = await deployment.statuses(policy, list(history.subjects))
         promises["state agrees with the topics"] = list(compare_state(history, statuses))
         # every decision is derived again from its record, policy and facts, and seals are checked
@@ -220,6 +256,37 @@ async def _run(
         },
         "exits": dict(exits),
         "tasks_broken": broken,
+        "errors": getattr(sender, "errors", []),
+        "waits": _waits(history, sender) if isinstance(sender, ForeignSender) else {},
+    }
+
+
+async def _load(sender: Sender | ForeignSender, seconds: float) -> None:
+    await asyncio.sleep(seconds / 4)
+    if isinstance(sender, ForeignSender):
+        sender.hostile_since = time.monotonic()
+    await asyncio.sleep(seconds * 3 / 4)
+
+
+def _waits(history: History, sender: ForeignSender) -> dict[str, str]:
+    """Return how long claims of other tenants took that were not deferred, before and beside a hostile one."""
+    waits: dict[str, list[float]] = {"alone": [], "beside a hostile tenant": []}
+    first = min((at for at in sender.sent_at.values()), default=0.0)
+    for seen in history.decisions:
+        cause = history.cause(seen)
+        hostile = seen.json["tenant_id"] == HOSTILE
+        if hostile or cause in history.deferred or cause not in sender.sent_at or seen.json["revision"] != 1:
+            continue
+        at = sender.sent_at[cause]
+        if at > first + 10:  # producers connect
+            when = "alone" if at < sender.hostile_since else "beside a hostile tenant"
+            waits[when].append(history.seen_at[place_of(seen)] - at)
+    found = {
+        f"seconds until a claim is decided, {when}": sorted(each) for when, each in waits.items() if each
+    }
+    return {
+        what: f"p50 {each[len(each) // 2]:.3f}, p99 {each[len(each) * 99 // 100]:.3f}"
+        for what, each in found.items()
     }
 
 

@@ -17,6 +17,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS
 from deploy.embedded.process import ServiceError
 from groundwire.messages.topics import partition_of
 from groundwire.state.partitions import slots
+from tests.faults.clients import ForeignSender
 from tests.faults.deployment import ROLES, SESSION, SLOTS, Crew, OneRedis, Pages, Proxy, Services
 from tests.faults.load import TENANTS, USERS, Reviewers, Sender
 from tests.services.redis_servers import LocalCluster
@@ -174,7 +175,7 @@ class Nemesis:
 
     services: Services
     crew: Crew
-    sender: Sender
+    sender: Sender | ForeignSender
     reviewers: Reviewers
     pages: Pages
     page_proxy: Proxy

@@ -320,7 +320,8 @@ class Deployment:
     async def stored(self, *topics: str) -> list[Seen]:
         """Read topics to their ends: their records, in order within a partition."""
         places = self.places(*topics)
-        async with AIOKafkaConsumer(bootstrap_servers=self.broker.bootstrap, group_id=None) as consumer:
+        settings: dict[str, Any] = {"group_id": None, "isolation_level": "read_committed"}
+        async with AIOKafkaConsumer(bootstrap_servers=self.broker.bootstrap, **settings) as consumer:
             consumer.assign(places)
             await consumer.seek_to_beginning()
             ends = await consumer.end_offsets(places)

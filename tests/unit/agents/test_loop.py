@@ -479,6 +479,26 @@ async def test_a_record_that_waits_for_its_look_up_holds_up_those_of_its_key_alo
     assert InFlightMark(0, 0, 0) in asking.marked
 
 
+async def test_what_was_looked_up_is_never_published_before_earlier_records_of_its_key(asking, monkeypatch):
+    """Neither while the batch with those records waits for the broker."""
+    answering, publish = asyncio.Event(), asking.publish
+
+    async def slow(outputs):
+        if len(outputs) > 1:
+            await answering.wait()
+        return await publish(outputs)
+
+    monkeypatch.setattr(asking, "publish", slow)
+    asking.answered.set()
+    await asking.begin(
+        record(0, "ann"), record(1, "bob"), record(2, "ann", b"cites"), record(3, "eve", b"cites")
+    )
+    assert asking.offsets == [[3]]
+    answering.set()
+    await asking.finish()
+    assert asking.offsets == [[3], [0, 1], [2]]
+
+
 async def test_look_ups_end_with_their_lease_and_what_fails_behind_them_is_looked_up_again(asking):
     asking.answered.set()
     asking.publish_errors = [RuntimeError("x"), None]
