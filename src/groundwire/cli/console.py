@@ -86,7 +86,7 @@ async def _run(settings: Settings, own: ConsoleSettings, who: Person | None) -> 
     with listening:
         own = own.model_copy(update={"port": listening.getsockname()[1]})
         with naming("GROUNDWIRE_CONSOLE_BOARD"):
-            board = await open_board(own.board, settings.brokers, settings.topic_prefix, READ_SECONDS)
+            board = await open_board(own.board, settings.brokers, settings.topic_prefix, READ_SECONDS, keys)
         statuses, redis = RedisStatuses.of(settings), connect(settings.redis_url)
         feed = Feed(board, statuses, brokers=settings.brokers, prefix=settings.topic_prefix)
         tenants = {tenant for _, key in keys for tenant in key.tenants}

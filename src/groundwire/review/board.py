@@ -20,6 +20,7 @@ from aiokafka import TopicPartition
 
 from groundwire.errors import UsageError
 from groundwire.kafka.store import MEMORY
+from groundwire.keys.attestation import Keys
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Decision, Kind, Place, Verdict
 from groundwire.messages.erasure import Erasure, read_tombstone
@@ -73,16 +74,19 @@ INSERT INTO read_to VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET next = excluded.n
 class Board(BoardReads):
     """The tables and their queries; every read takes a ViewScope and answers as if nothing else existed.
 
-    Methods may be called from several threads; one runs at a time. Raises: UsageError, of a file that is no board.
+    Methods may be called from several threads; one runs at a time. `keys` sign notes; without them none is shown.
+    Raises: UsageError, of a file that is no board.
     """
 
     def __init__(
         self,
         path: Path | str = MEMORY,
         *,
+        keys: Keys | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         super().__init__(path, clock)
+        self._keys = keys or Keys.empty()
         self._unseen = 0  # changes of places alone, which no page shows
         try:
             with self.transaction():
@@ -228,7 +232,7 @@ class Board(BoardReads):
                     order=("at_ms", "claims", "more"),
                 )
         elif topic is TopicName.REVIEW_DECISIONS:
-            review = read_note(record)
+            review = read_note(record, self._keys)
             if review and not self._is_erased(review.tenant_id, review.user_id, record.timestamp):
                 said = {"user_id": review.user_id, "actor": review.reviewer, "note": review.note}
                 # ids are random: whoever repeats one comes later

@@ -21,6 +21,7 @@ from groundwire.errors import BrokerUnavailable, StateError, StateLost, StateUna
 from groundwire.gate.claim_case import dedup_scheme
 from groundwire.kafka.reader import Start, TopicFollower, cluster_of, open_reader
 from groundwire.kafka.store import SCRATCH
+from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
@@ -182,32 +183,34 @@ async def fill(board: Board, brokers: str, prefix: str, window: timedelta, secon
     await asyncio.to_thread(board.forget, datetime.now(UTC) - window)
 
 
-async def open_board(path: Path | None, brokers: str, prefix: str, seconds: float) -> Board:
+async def open_board(
+    path: Path | None, brokers: str, prefix: str, seconds: float, keys: Keys | None = None
+) -> Board:
     """Open the board that is kept in a file; by default in the user's cache, and where that cannot be, a temporary one.
 
     Raises: UsageError: the named file is no board, or cannot be written.
     """
     if path is not None:
-        return Board(path)
+        return Board(path, keys=keys)
     cluster = None
     with suppress(BrokerUnavailable):  # whoever reads the topics says so
         cluster = await cluster_of(brokers, seconds)  # an address may come to be another one's
-    return Board(SCRATCH) if cluster is None else _cached(f"{cluster}\0{prefix}")
+    return Board(SCRATCH, keys=keys) if cluster is None else _cached(f"{cluster}\0{prefix}", keys)
 
 
-def _cached(what: str) -> Board:
+def _cached(what: str, keys: Keys | None) -> Board:
     try:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         folder = Path(home, "groundwire")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
         if (status.st_uid, status.st_mode & 0o077) == (os.getuid(), 0):
-            return Board(folder / f"board-{hashlib.sha256(what.encode()).hexdigest()[:16]}.sqlite")
+            return Board(folder / f"board-{hashlib.sha256(what.encode()).hexdigest()[:16]}.sqlite", keys=keys)
         why = f"others may read or write {folder}"
     except (OSError, RuntimeError, UsageError) as exc:
         why = str(exc)
     log.info("review_board.temporary", why=why)
-    return Board(SCRATCH)
+    return Board(SCRATCH, keys=keys)
 
 
 def _begin(

@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from groundwire.errors import RecordError
 from groundwire.kafka.produce import address_anyhow
+from groundwire.keys.attestation import Keys
+from groundwire.messages.base import from_milliseconds
 from groundwire.messages.decisions import LAST_REVISION, AuditEvent, Decision, Kind
 from groundwire.messages.decode import decode_review_decision
-from groundwire.messages.headers import InboundRecord, failure_of
+from groundwire.messages.headers import ATTESTATION, InboundRecord, failure_of, header
 from groundwire.messages.records import ReviewDecision
 from groundwire.messages.topics import TopicName
 from groundwire.review.model import FailedRecord
@@ -33,13 +35,17 @@ def read_action(record: InboundRecord) -> AuditEvent | None:
     return event if event and isinstance(event.detail.get("action_id"), str) else None
 
 
-def read_note(record: InboundRecord) -> ReviewDecision | None:
-    """Return an action to which a person wrote a note; None for other records."""
+def read_note(record: InboundRecord, keys: Keys) -> ReviewDecision | None:
+    """Return an action to which a person wrote a note; None for other records, and where no reviewer's key signed."""
     try:
         review = decode_review_decision(record.value)
     except RecordError:
         return None
-    return review if review.note else None
+    if not review.note:
+        return None
+    signature, at = header(record.headers, ATTESTATION), from_milliseconds(record.timestamp)
+    signed = keys.check(signature, record.value or b"", tenant=review.tenant_id, at=at, role="reviewer")
+    return review if signed and signed.valid else None
 
 
 def read_dead_letter(record: InboundRecord) -> FailedRecord:

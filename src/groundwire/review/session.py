@@ -126,7 +126,7 @@ class BoardSnapshot:
 
 async def take_snapshot(session: Session) -> BoardSnapshot:
     """Fill a board from the topics and check it against state. Raises: UsageError, BrokerUnavailable."""
-    board = await open_board(None, session.brokers, session.prefix, session.seconds)
+    board = await open_board(None, session.brokers, session.prefix, session.seconds, session.keys)
     snapshot = BoardSnapshot(board, session.warnings)
     await fill(snapshot.board, session.brokers, session.prefix, session.window, session.seconds)
     settings = load_settings().model_copy(update={"topic_prefix": session.prefix})

@@ -184,10 +184,11 @@ class Room:
 
 def make_room(shared=None, clock=None, **settings):
     clock = clock or Clock()
-    board, recorder = Board(clock=clock), Recorder()
+    keys = Keys.parse(KEYS, Path("keys.toml"))
+    board, recorder = Board(keys=keys, clock=clock), Recorder()
     parts = Parts(
         board=board,
-        permissions=Permissions(Keys.parse(KEYS, Path("keys.toml"))),
+        permissions=Permissions(keys),
         reviews=recorder,
         tokens=SimpleNamespace(person=lambda token, _: TOKENS.get(token)),
         shared=shared,

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,15 +20,17 @@ from groundwire.console.auth import place_asked_for, remember_place
 from groundwire.console.cited import CitedTexts
 from groundwire.console.evidence import citations, marked
 from groundwire.console.pages import VERSION
+from groundwire.keys.attestation import Keys
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import AuditEvent
-from groundwire.messages.headers import InboundRecord
+from groundwire.messages.headers import ATTESTATION, InboundRecord
 from groundwire.messages.topics import TopicName
 from groundwire.text.visible import INVISIBLE, hidden
 from groundwire.verify.citations import CitationVerifier, Sources
 from tests.unit.console.rooms import (
     ANA,
     ITEM,
+    KEYS,
     LEAD,
     NOW,
     Html,
@@ -203,11 +206,13 @@ async def test_hostile_text_stays_text_on_every_page_and_none_has_a_script_or_st
     }
     event = {"event_id": "f", "type": "review_action", "at": NOW, "tenant_id": "acme", "actor": "ben"}
     event = AuditEvent(**event, subject_id=owner["subject_id"], decision_id=ids[0], detail=detail)
+    said = json.dumps(note).encode()
+    signed = ((ATTESTATION, Keys.parse(KEYS, Path("keys.toml")).sign("console", said)),)
     for topic, value in (
         (TopicName.AUDIT, event.model_dump_json().encode()),
-        (TopicName.REVIEW_DECISIONS, json.dumps(note).encode()),
+        (TopicName.REVIEW_DECISIONS, said),
     ):
-        room.board.add([InboundRecord(topic, 0, 1, to_milliseconds(NOW), b"", value)])
+        room.board.add([InboundRecord(topic, 0, 1, to_milliseconds(NOW), b"", value, signed)])
     paths = ["/", "/responses", "/approved", "/blocked", "/dead-letters", "/status"]
     paths += [f"/items/{one}" for one in ids]
     pages = [await browser.get(path) for path in paths]

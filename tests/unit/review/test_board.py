@@ -23,7 +23,7 @@ from groundwire.keys.attestation import Keys
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Kind, ReasonCode, Verdict
 from groundwire.messages.erasure import Erasure
-from groundwire.messages.headers import InboundRecord
+from groundwire.messages.headers import ATTESTATION, InboundRecord
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
 from groundwire.review import feed
@@ -35,6 +35,7 @@ from groundwire.review.records import in_one_line
 from groundwire.state.model import SubjectState, SubjectStatus
 from tests.unit.review.world import (
     ADMIN,
+    KEYS,
     NOW,
     FilledBoard,
     audit,
@@ -304,8 +305,8 @@ def test_an_item_is_the_decision_as_published_at_its_first_position_with_its_his
     assert board.item(ADMIN, decision("h", user="bob").decision_id).attempts == []
 
 
-def said(text, action_id="a-action", *, action="comment", minutes=5):
-    """A note to an action of mallory on ann's claim a."""
+def said(text, action_id="a-action", *, action="comment", minutes=5, keys=KEYS):
+    """A note to an action of mallory on ann's claim a, signed by a key of `keys`."""
     review = {
         "action_id": action_id,
         "tenant_id": "acme",
@@ -315,7 +316,8 @@ def said(text, action_id="a-action", *, action="comment", minutes=5):
     }
     review |= {"expected_revision": 1, "action": action, "reviewer": "mallory", "note": text}
     value, at = json.dumps(review).encode(), to_milliseconds(NOW - timedelta(minutes=minutes))
-    return InboundRecord(TopicName.REVIEW_DECISIONS, 0, 0, at, b"acme:ann", value)
+    signed = ((ATTESTATION, keys.sign("console", value)),)
+    return InboundRecord(TopicName.REVIEW_DECISIONS, 0, 0, at, b"acme:ann", value, signed)
 
 
 def test_a_note_is_shown_beside_the_action_that_the_gate_took_and_a_copy_of_its_id_changes_nothing():
@@ -326,6 +328,13 @@ def test_a_note_is_shown_beside_the_action_that_the_gate_took_and_a_copy_of_its_
         board.add([audit("a", "comment", detail={"outcome": "commented"})])
         (attempt,) = board.item(ADMIN, decision("a").decision_id).attempts
         assert (attempt.action, attempt.note) == ("comment", "Which release?")
+
+
+def test_a_note_that_no_reviewers_key_signed_is_not_shown():
+    others = Keys.parse(b"[keys.console]\nsecret = 'x'\ntenants = ['acme']", Path("keys.toml"))
+    board = filled(decision("a"), said("In your name.", keys=others))
+    board.add([audit("a", "comment", detail={"outcome": "commented"})])
+    assert [one.note for one in board.item(ADMIN, decision("a").decision_id).attempts] == [None]
 
 
 def match(name, kind="approved", difference="negation"):

@@ -2,8 +2,10 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from groundwire.kafka.store import MEMORY
+from groundwire.keys.attestation import Keys
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import AuditEvent, Decision, Kind
 from groundwire.messages.headers import InboundRecord, dead_letter_headers
@@ -14,6 +16,9 @@ from groundwire.review.permissions import ViewScope
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TIERS = {"approved": "tier_1", "review": "tier_2", "blocked": "tier_3"}
+KEYS = Keys.parse(
+    b"[keys.console]\nsecret = 's'\ntenants = ['acme']\nroles = ['reviewer']", Path("keys.toml")
+)
 ADMIN = ViewScope("admin", frozenset({"acme", "globex"}), frozenset())
 
 
@@ -99,7 +104,7 @@ class FilledBoard(Board):
     """A board at NOW that takes Decisions and records."""
 
     def __init__(self, path=MEMORY):
-        super().__init__(path, clock=lambda: NOW)
+        super().__init__(path, keys=KEYS, clock=lambda: NOW)
 
     def take(self, *made):
         self.add([one if isinstance(one, InboundRecord) else record(one, n) for n, one in enumerate(made)])
