@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -110,6 +111,7 @@ async def describe(
         "checks": with_conflicts(parts["checks"], memories),
         "places": [{"name": name, "value": value} for name, value in places.items()],
         "origin": origin if source_id or metadata else None,
+        "guidelines": await asyncio.to_thread(call.site.guidelines.of, decision["tenant_id"]),
         **decision_form(call, item, memories),
         **await surroundings(call, item),
         "problem": problem,

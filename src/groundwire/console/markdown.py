@@ -38,6 +38,23 @@ _PARSER: Final = (
 )
 
 
+_OF_PEOPLE: Final = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+_PART: Final = 2  # levels by which headings sink, below those of the page
+
+
+def to_html(text: str) -> Markup:
+    """Render Markdown of those who run the console, without HTML and images."""
+    tokens = _OF_PEOPLE.parse(text)
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(6, int(token.tag[1:]) + _PART)}"
+        for child in token.children or ():
+            if child.type == "link_open":
+                child.attrSet("rel", "noopener noreferrer")
+                child.attrSet("target", "_blank")
+    return Markup(_OF_PEOPLE.renderer.render(tokens, _OF_PEOPLE.options, {}))  # noqa: S704 - of a parser without HTML
+
+
 class Block(NamedTuple):
     """A tag or white space, else characters of the answer."""
 

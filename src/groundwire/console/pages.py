@@ -38,6 +38,7 @@ from groundwire.console.auth import Identity, OpenId, csrf_holds, csrf_token, pl
 from groundwire.console.guard import check_rate, peer
 from groundwire.console.item import typed_fields
 from groundwire.console.lists import EXPORTED, FORMS, export
+from groundwire.console.markdown import to_html
 from groundwire.console.outbox import OrderState, shown_actions
 from groundwire.console.queue import query_back, with_query
 from groundwire.console.site import MAX_REPORTED, Call, PageAnswer, PageHandler, Site, read_form, read_json
@@ -79,6 +80,7 @@ _environment.globals.update(
     number=words.number,
     waits_for=words.waits_for,
 )
+_environment.filters["markdown"] = to_html
 
 
 class Assets(StaticFiles):

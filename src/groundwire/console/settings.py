@@ -58,6 +58,9 @@ class ConsoleSettings(BaseSettings):
         None,
         description="Signs session cookies; 32 characters or more; none: one for each start.",
     )
+    guidelines: Path | None = Field(
+        None, description="Folder with a Markdown file of guidelines for each tenant, `<tenant>.md`."
+    )
     board: Path | None = Field(
         None, description="SQLite mirror of the topics; none: in the user's cache folder, else temporary."
     )
@@ -132,6 +135,13 @@ class ConsoleSettings(BaseSettings):
     def _is_long(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and len(value.get_secret_value()) < 32:
             raise ValueError("must have 32 characters or more")
+        return value
+
+    @field_validator("guidelines")
+    @classmethod
+    def _is_folder(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.is_dir():
+            raise ValueError("must be a folder with a file <tenant>.md for each tenant that has guidelines")
         return value
 
     @field_validator("workers")

@@ -518,3 +518,25 @@ async def test_a_file_holds_all_pages_of_a_list_under_its_filters_as_its_reader_
     cells = [row["excerpt"] for row in await exported(lead, "approved.csv?search=1%2B1")]
     assert sorted(cell.replace("'", "") for cell in cells) == sorted(texts)
     assert [cell for cell in cells if "'" not in cell or cell.startswith("=")] == [], "no cell is a formula"
+
+
+async def test_guidelines_of_the_tenant_stand_beside_an_item_without_html_and_follow_their_file(tmp_path):
+    room, file = make_room(guidelines=tmp_path), tmp_path / "acme.md"
+    (decision_id,) = room.add(make_decision("c-1"))
+    path = f"/items/{decision_id}"
+    async with room.browser() as client:
+        before = await client.html(path)
+        bad = "<script>alert(1)</script> ![x](https://evil.example/x.png) [y](javascript:alert(2))"
+        file.write_text(f"# Prices\n\nReject prices *without* a [list](https://wiki.example/p).\n\n{bad}")
+        shown = await client.html(path)
+        file.write_text("# Prices\n\nApprove them." + "." * 60_000)
+        again = await client.html(path)
+    assert not before.all(id="guidelines")
+    assert "Reject prices without a list." in shown.one(id="guidelines").text
+    assert shown.one("a", href="https://wiki.example/p")["rel"] == "noopener noreferrer"
+    assert "<script>alert(1)</script>" in shown.one(id="guidelines").text
+    assert not shown.all("img", src="https://evil.example/x.png")
+    assert not shown.all("a", href="javascript:alert(2)")
+    assert [one.text for one in shown.all("h3") if one.text == "Prices"] == ["Prices"]
+    assert "Approve them." in again.one(id="guidelines").text
+    assert len(again.one(id="guidelines").text) < 51_000

@@ -49,6 +49,14 @@ function readOn() {
   return true;
 }
 
+function guide() {
+  const part = $("#guidelines");
+  if (!part) return tell("This tenant has no guidelines."), true;
+  part.open = !part.open;
+  $("summary", part).focus();
+  return true;
+}
+
 export function onItem(key, submit) {
   if (key === "a" && $("#approve") && unsentEdit()) return openUnsent();
   noteEnd();
@@ -57,6 +65,7 @@ export function onItem(key, submit) {
   if (key === "r") return open("reject") || open("retract");
   if (key === "e") return open("edit");
   if (key === "p") return open("replace");
+  if (key === "g") return guide();
   const link = { j: "#next", k: "#previous" }[key];
   if (link && $(link)) return $(link).click(), true;
   if (link) return (location.href = $("#to-queue").href), true;
