@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from groundwire.messages.decisions import Decision
+from tests.browser.site import board_of, claim, in_review
+
 
 @pytest.mark.smoke
 def test_g_opens_the_guidelines_of_the_tenant_and_says_where_there_are_none(
@@ -23,3 +26,35 @@ def test_g_opens_the_guidelines_of_the_tenant_and_says_where_there_are_none(
         reader.press("g")
         expect(reader.page.get_by_role("heading", name="Prices")).to_be_hidden()
         assert reader.complaints == []
+
+
+@pytest.mark.smoke
+def test_a_group_opens_and_is_decided_by_keyboard_each_item_by_its_own_action_with_one_undo(
+    consoles, people
+) -> None:
+    texts = {f"kiln-{n}": f"The kiln in Delft is fired every {n} days." for n in range(12)}
+    decisions = in_review([claim(name, text) for name, text in texts.items()])
+    values = [one.model_dump(by_alias=True) | {"reason_code": "ungrounded"} for one in decisions]
+    console = consoles.start(board=board_of([Decision.model_validate(one) for one in values]))
+    reader = people(console)
+    row = reader.page.locator("#list > .group")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("12 alike")
+    reader.press("o")
+    expect(row.locator(".members a")).to_have_count(12)
+    expect(row.locator(".members a").first).to_be_visible()
+    reader.press("Enter")
+    expect(row.locator(".members a").first).to_be_hidden()
+    reader.go("a")
+    expect(reader.page.get_by_role("heading", name="Approve 12 items")).to_be_visible()
+    reader.go("Enter")
+    expect(reader.page.locator("#list > .item.doing")).to_have_count(12)
+    reader.go("u")
+    expect(row).to_have_count(1)
+    reader.go("r")
+    reader.press("1")
+    reader.go("Enter")
+    reader.said("12 items")
+    consoles.stop(console)
+    assert sorted(one.subject_id for one in console.reviews.sent) == sorted(texts)
+    assert {one.action for one in console.reviews.sent} == {"reject"}

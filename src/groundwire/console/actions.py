@@ -76,8 +76,11 @@ def _chosen(value: object) -> object:
 
 
 def all_chosen(value: object) -> object:
-    several = value.split() if isinstance(value, str) else value
-    return [_chosen(one) for one in several] if isinstance(several, list) else several
+    several = [value] if isinstance(value, str) else value
+    if not isinstance(several, list):
+        return several
+    # the box of a group holds the ids of all of its items
+    return [_chosen(one) for part in several for one in (part.split() if isinstance(part, str) else [part])]
 
 
 class ActionFields(BaseModel):

@@ -18,7 +18,9 @@ from groundwire.console.site import Call, PageAnswer, read
 from groundwire.messages.base import ShortId, format_time
 from groundwire.messages.decisions import Kind, ReasonCode
 from groundwire.messages.identity import Subject
-from groundwire.review.model import WAITING, Nearest, Neighbours, Query, Row
+from groundwire.review.model import MAX_PAGE, WAITING, Nearest, Neighbours, Query, Row
+from groundwire.review.queries import cursor_after
+from groundwire.text.tokens import tokenize
 from groundwire.text.visible import invisible_places
 
 AGES: Final[dict[str, tuple[timedelta | None, timedelta | None]]] = {
@@ -162,6 +164,27 @@ def is_whole(row: Row) -> bool:
     return row.kind == Kind.CLAIM and not row.excerpt.endswith("…") and not invisible_places(row.excerpt)
 
 
+def alike(row: Row) -> tuple[str | None, ...] | None:
+    """Return what is equal of items that may be decided together; None of one that is decided by itself.
+
+    They are of one tenant, reason and source, shown whole, and have the same words but for numbers.
+    """
+    if not is_whole(row) or row.risk.level == "high":
+        return None
+    words = ("#" if any(char.isdigit() for char in word) else word for word in tokenize(row.excerpt))
+    return (row.tenant_id, row.reason_code, row.headline, row.source, row.memory_type, *words)
+
+
+def listed(rows: Sequence[Row]) -> Sequence[Row]:
+    """Return so many rows as make a page, where those that are alike are one."""
+    seen: set[Any] = set()
+    for number, row in enumerate(rows):
+        seen.add(alike(row) or row.decision_id)
+        if len(seen) > PAGE:
+            return rows[:number]
+    return rows
+
+
 OwnPage = Literal["high_risk", "contradicts"]
 
 
@@ -201,10 +224,12 @@ def list_row(call: Call, row: Row) -> dict[str, Any]:
 
 
 async def queue_rows(call: Call, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return what the queue shows of items; `alike` is the id of the first of those that are decided in one go."""
     await fetch_excerpts(call, rows)
     held = await call.site.locks.held()
     compared = await memories_of(call, [row.decision_id for row in rows])
     found = []
+    groups: dict[tuple[str | None, ...], list[str]] = {}
     for row in rows:
         entry, holder = call.site.outbox.on(row.decision_id), held.get(subject_of(row))
         shown = {
@@ -219,7 +244,11 @@ async def queue_rows(call: Call, rows: Sequence[Row]) -> list[dict[str, Any]]:
             "reviewing": holder if holder != call.identity.person.name else None,
         }
         found.append(list_row(call, row) | shown)
-    return found
+        kind = alike(row)
+        if kind and not (shown["own_page"] or shown["doing"] or shown["reviewing"]):
+            groups.setdefault(kind, []).append(row.decision_id)
+    first = {name: ids[0] for ids in groups.values() if len(ids) > 1 for name in ids}
+    return [one | {"alike": first.get(one["id"])} for one in found]
 
 
 def unshared_since(call: Call) -> str | None:
@@ -231,18 +260,20 @@ def unshared_since(call: Call) -> str | None:
 async def show(call: Call) -> PageAnswer:
     """The queue."""
     view = view_of(call)
-    query = board_query(view, PAGE)
+    query = board_query(view, MAX_PAGE)
     try:
         page = call.site.board.pending(call.scope, query)
     except ValueError as exc:
         raise HTTPException(400, str(exc)) from None
+    rows = listed(page.rows)
+    following = page.next if len(rows) == len(page.rows) else cursor_after(rows[-1], view.sort)
     filtered = sum(1 for value in view.filters.values() if value)
     everything = call.site.board.pending(call.scope, Query(limit=1)) if filtered or query.text else page
     data = {
-        "items": await queue_rows(call, page.rows),
+        "items": await queue_rows(call, rows),
         "total": page.total,
         "waiting": everything.total,
-        "older": with_query("/", view.encoded(cursor=page.next)) if page.next else None,
+        "older": with_query("/", view.encoded(cursor=following)) if following else None,
         "newer": with_query("/", view.encoded(cursor=None)) if view.cursor else None,
         "search": query.text,
         "filters": view.filters,

@@ -197,6 +197,16 @@ def sort_key(sort: Sort) -> str:
     return ", ".join(_ORDERS[sort][0])
 
 
+def cursor_after(row: Row, sort: Sort) -> str:
+    """Return the cursor of a page that begins after a row."""
+    key: dict[str, SqlValue] = {
+        "items.risk": row.risk.rank,
+        "items.since_ms": to_milliseconds(row.since),
+        "items.decision_id": row.decision_id,
+    }
+    return make_cursor([key[column] for column in _ORDERS[sort][0]])
+
+
 def make_cursor(key: Sequence[SqlValue]) -> str:
     """Return the sort key at which a page ended, as text for a URL; it holds no text of claims."""
     return base64.urlsafe_b64encode(json.dumps(list(key)).encode()).decode()

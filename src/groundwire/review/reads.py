@@ -49,6 +49,7 @@ from groundwire.review.queries import (
     as_row,
     beside,
     containing,
+    cursor_after,
     filtered,
     make_cursor,
     ordered,
@@ -362,13 +363,13 @@ class BoardReads(Store):
         total_sql = statement("SELECT count(*) FROM items", where.sql)
         total_values = list(where.values)
         order = ordered(where, query.sort, query.cursor)
-        sql = "SELECT", COLUMNS, ",", sort_key(query.sort), "FROM items", where.sql, order, "LIMIT ?"
+        sql = "SELECT", COLUMNS, "FROM items", where.sql, order, "LIMIT ?"
         with self._lock:
             (total,) = self._row(total_sql, values=total_values)
             found = self._rows(*sql, values=(*where.values, query.limit + 1))
-        rows = found[: query.limit]
-        following = make_cursor(rows[-1][WIDTH:]) if len(found) > query.limit else None
-        return Page([as_row(row) for row in rows], total, following)
+        rows = [as_row(row) for row in found[: query.limit]]
+        following = cursor_after(rows[-1], query.sort) if len(found) > query.limit else None
+        return Page(rows, total, following)
 
     def _memories(self, scope: ViewScope, decision: Mapping[str, Any]) -> list[Nearest]:
         """Return the claims of the same owner that the gate compared one with, the conflicting one first."""

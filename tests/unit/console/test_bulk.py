@@ -327,3 +327,42 @@ async def test_what_is_replaced_is_approved_at_the_revision_seen_free_and_of_the
     await room.act(old_id, action="retract", reason="outdated")
     assert (await room.act(new_id, **REPLACE, replaces=old)).status_code == 409
     assert "replace" not in (await room.get(f"/api/items/{new_id}"))["allowed"]
+
+
+async def test_items_that_differ_in_numbers_alone_are_one_row_but_for_risks_and_conflicts(
+    room, browser
+) -> None:
+    kiln = [make_decision(f"k-{n}", KILN.format(n)) for n in range(9)]
+    others = (
+        make_decision("other-source", KILN.format(20), source="handbook"),
+        make_decision("other-reason", KILN.format(21), reason_code="citation_unverified"),
+        make_decision("grave", KILN.format(22), reason_code="phantom_source"),
+        make_decision("other-words", KILN.format(23).replace("one", "no")),
+    )
+    old, new = stored(room)
+    ids = room.add(*kiln, *others)[:9]
+    items = (await room.get("/api/queue?sort=oldest"))["items"]
+    assert {one["id"] for one in items if one["alike"]} == {*ids}
+    (row,) = (await browser.html("/")).all("li", class_="item group")
+    assert row["data-ids"].split() == [one["id"] for one in items if one["alike"]]
+    assert "9 alike" in row.text
+    (box,) = [one for one in (await browser.html("/")).all("input", name="ids") if " " in one["value"]]
+    form = {"csrf": await browser.csrf(), "action": "approve", "ids": box["value"], "sure": "yes"}
+    assert (await browser.post("/bulk", data=form)).status_code == 303
+    assert len({one.order.action_id for one in room.held}) == 9
+    await browser.post(f"/actions/{room.held[4].order.action_id}/undo", data={"csrf": form["csrf"]})
+    assert room.held == []
+    assert {old, new}.isdisjoint(ids)
+
+
+async def test_a_page_of_the_queue_ends_after_fifty_rows_however_many_are_alike(room) -> None:
+    room.add(*(make_decision(f"k-{n:03}", KILN.format(n)) for n in range(70)))
+    room.add(*(make_decision(f"o-{n:03}", "Water is " + "so " * n + "wet.") for n in range(60)))
+    seen, path = [], "/?sort=oldest"
+    while path:
+        page = await room.get(f"/api/queue{path[1:]}")
+        rows = {one["alike"] or one["id"] for one in page["items"]}
+        seen.append((len(rows), {one["id"] for one in page["items"]}))
+        path = page["older"]
+    assert (len(seen), seen[0][0]) == (2, 50)
+    assert len(seen[0][1]) + len(seen[1][1]) == len(seen[0][1] | seen[1][1]) == 130

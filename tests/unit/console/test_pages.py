@@ -465,7 +465,8 @@ async def test_an_item_is_found_by_its_ids_and_its_source_id_leads_where_the_set
 
 async def test_the_next_page_and_its_items_keep_the_search_and_say_which_of_how_many(room, lead) -> None:
     room.add(
-        *(make_decision(f"c-{number:02}") for number in range(60)), make_decision("fire", "Fire is hot.")
+        *(make_decision(f"c-{n:02}", f"Water is {'so ' * n}wet.") for n in range(60)),
+        make_decision("fire", "Fire is hot."),
     )
     first = (await lead.get("/api/queue?sort=newest&search=water")).json()
     query = first["older"].partition("?")[2]

@@ -6,7 +6,9 @@ const KEPT = "groundwire.at";
 export const rows = () => all("#list > .item");
 const opener = (row) => $(".open", row);
 const current = () => document.activeElement.closest?.("#list > .item");
-const chosen = () => all("#list input:checked:enabled").length;
+/* The box of a group stands for all of its items. */
+const chosen = () =>
+  all("#list input:checked:enabled").reduce((sum, box) => sum + box.value.split(" ").length, 0);
 
 /* From where a range is selected: the item that was last selected, or where one stood. */
 let anchor = null;
@@ -95,9 +97,14 @@ export function onList(key) {
   const row = current();
   if (!row || row.classList.contains("doing") || row.classList.contains("gone")) return false;
   remember();
+  const group = row.classList.contains("group");
+  if (group && together) {
+    $("input", row).checked = true;
+    return count(), $(`#bulk button[value=${together}]`).click(), true;
+  }
   const target = opener(row).href;
   const unsent = key === "a" && unsentEditOf(row.dataset.id);
-  const opened = unsent ? "edit" : { r: "reject", e: "edit" }[key];
+  const opened = unsent ? "edit" : !group && { r: "reject", e: "edit" }[key];
   if (!unsent && key === "a" && page === "queue" && seenWhole(row)) approve(row);
   else if (opened) location.href = `${target}${target.includes("?") ? "&" : "?"}do=${opened}`;
   else if (key === "x") $("input", row)?.click();

@@ -146,11 +146,13 @@ async function refreshQueue() {
   const queue = await ask(`/api/queue${location.search}`);
   if (!queue) return;
   const there = new Map(queue.items.map((item) => [item.id, item]));
-  const shown = new Set(rows().map((row) => row.dataset.id));
+  const idsOf = (row) => (row.dataset.ids || row.dataset.id).split(" ");
+  const shown = new Set(rows().flatMap(idsOf));
   const fresh = queue.items.filter((item) => !shown.has(item.id)).length;
   const missing = [];
   for (const row of rows()) {
-    const item = there.get(row.dataset.id);
+    const left = idsOf(row).map((id) => there.get(id)).filter(Boolean);
+    const item = left.find((one) => !one.doing) || left[0];
     if (item) drawDoing(row, item), drawReviewer(row, item.reviewing);
     else if (!row.classList.contains("gone")) missing.push(row);
   }
