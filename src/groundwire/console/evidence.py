@@ -50,6 +50,8 @@ def memory_row(memory: Nearest, decision: DecisionView) -> dict[str, Any]:
         "difference": memory.difference if memory.difference != "none" else None,
         "verdict": str(memory.verdict) if memory.verdict else memory.match_class,
         "source": memory.source,
+        "reviewer": memory.reviewer,
+        "review_reason": memory.review_reason,
         "changes": word_diff(memory.text, text) if memory.text is not None and text is not None else None,
     }
 

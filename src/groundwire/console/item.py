@@ -106,6 +106,7 @@ async def describe(
         "careful": row.risk.level == "high" or bool(conflicts(memories)),
         "age_seconds": max(0, round((call.site.clock() - row.since).total_seconds())),
         **parts,
+        "similar": await similar_rows(call, item, text, memories),
         "original": await show_original(call.site.read, decision, call.site.policy),
         "content": text or "",
         "checks": with_conflicts(parts["checks"], memories),
@@ -305,18 +306,18 @@ async def memory_rows(call: Call, item: Item, text: str | None) -> list[dict[str
     if item.current.kind != Kind.CLAIM:
         return []
     below = await memories_below(call, item, text) if item.pending and text else []
-    rows = []
-    for memory, compared in (*((one, True) for one in item.memories), *((one, False) for one in below)):
-        age = (call.site.clock() - memory.decided_at).total_seconds() if memory.decided_at else None
-        rows.append(
-            {
-                **evidence.memory_row(memory, item.decision),
-                "age_seconds": None if age is None else max(0, round(age)),
-                "compared": compared,
-                "replaceable": is_replaceable(call.site.outbox, item, memory),
-            }
-        )
-    return rows
+    compared = ((one, True) for one in item.memories)
+    return [memory_row(call, item, *one) for one in (*compared, *((one, False) for one in below))]
+
+
+def memory_row(call: Call, item: Item, memory: Nearest, compared: bool) -> dict[str, Any]:  # noqa: FBT001 - see `memory_rows`
+    age = (call.site.clock() - memory.decided_at).total_seconds() if memory.decided_at else None
+    return {
+        **evidence.memory_row(memory, item.decision),
+        "age_seconds": None if age is None else max(0, round(age)),
+        "compared": compared,
+        "replaceable": is_replaceable(call.site.outbox, item, memory),
+    }
 
 
 def conflicts(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -334,19 +335,32 @@ def with_conflicts(checks: Sequence[dict[str, str]], rows: Sequence[dict[str, An
     ]
 
 
-async def memories_below(call: Call, item: Item, text: str) -> list[Nearest]:
-    known = {one.subject_id for one in item.memories}
+async def memories_below(call: Call, item: Item, text: str, *, by_people: bool = False) -> list[Nearest]:
+    """Return claims with words in common that the gate did not compare; see `BoardReads.sharing_words`."""
+    known = {one.decision_id for one in item.memories}
     found = {
-        one.subject_id: one
-        for one in call.site.board.approved_near(call.scope, item, _CANDIDATES)
-        if one.subject_id not in known and one.text is not None
+        one.decision_id: one
+        for one in call.site.board.sharing_words(call.scope, item, _CANDIDATES, by_people=by_people)
+        if one.decision_id not in known and one.text is not None
     }
-    given = _Given([(name, one.text or "") for name, one in found.items()])
+    given = _Given([(str(name), one.text or "") for name, one in found.items()])
     matches = [match.fact() for match in await DedupChecker(given).matches(text, "", [""])]
     shares = {match.subject_id: match.inter / match.union for match in matches if match.union}
     differing = {match.subject_id: str(match.difference) for match in matches}
     near = sorted((name for name in shares if shares[name] >= _LEAST), key=lambda name: (-shares[name], name))
     return [replace(found[name], similarity=shares[name], difference=differing[name]) for name in near[:_FEW]]
+
+
+async def similar_rows(
+    call: Call, item: Item, text: str | None, shown: Sequence[Any]
+) -> list[dict[str, Any]]:
+    """Return similar claims of the tenant that people decided, beside those that the page shows as memories."""
+    if not text or not item.pending:
+        return []
+    known = {one["id"] for one in shown}
+    near = await memories_below(call, item, text, by_people=True)
+    rows = [memory_row(call, item, one, compared=False) for one in near if one.decision_id not in known]
+    return [row | {"replaceable": False} for row in rows]
 
 
 def is_replaceable(outbox: Outbox, item: Item, memory: Nearest) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import parse_qsl, urlencode
 
@@ -268,11 +268,12 @@ async def show(call: Call) -> PageAnswer:
     rows = listed(page.rows)
     following = page.next if len(rows) == len(page.rows) else cursor_after(rows[-1], view.sort)
     filtered = sum(1 for value in view.filters.values() if value)
-    everything = call.site.board.pending(call.scope, Query(limit=1)) if filtered or query.text else page
+    everything = call.site.board.pending(call.scope, Query(sort="oldest", limit=1))
     data = {
         "items": await queue_rows(call, rows),
         "total": page.total,
         "waiting": everything.total,
+        "progress": progress(call, everything.rows),
         "older": with_query("/", view.encoded(cursor=following)) if following else None,
         "newer": with_query("/", view.encoded(cursor=None)) if view.cursor else None,
         "search": query.text,
@@ -309,6 +310,15 @@ async def neighbours(call: Call, view: View, decision_id: str) -> Neighbours:
         return row.decision_id not in busy and subject_of(row) not in theirs
 
     return await asyncio.to_thread(call.site.board.neighbours, call.scope, query, decision_id, is_free)
+
+
+def progress(call: Call, oldest: Sequence[Row]) -> dict[str, int | None]:
+    """Return how many items people decided since midnight UTC, and how long the oldest one has waited."""
+    now = call.site.clock()
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    everybody, own = call.site.board.decided_by_people(call.scope, midnight)
+    waited = [max(0, round((now - row.since).total_seconds())) for row in oldest]
+    return {"own": own, "all": everybody, "oldest_seconds": waited[0] if waited else None}
 
 
 def gauges(call: Call) -> list[dict[str, Any]]:

@@ -234,6 +234,8 @@ class Nearest:
     revision: int = 0
     source: str | None = None
     decided_at: datetime | None = None
+    reviewer: str | None = None
+    review_reason: str | None = None
 
     @property
     def state(self) -> str:

@@ -48,6 +48,7 @@ from groundwire.review.queries import (
     any_word,
     as_row,
     beside,
+    bindable,
     containing,
     cursor_after,
     filtered,
@@ -71,7 +72,8 @@ _ASKED: Final = (
 """Several Decisions by their ids, each found by its index."""
 _TEXT_OF: Final = (
     "SELECT items.decision_id, items.topic, items.reason_code, items.revision, items.source, items.since_ms,"
-    " items.subject_id, decisions.value FROM items JOIN decisions ON decisions.id = items.current"
+    " items.subject_id, decisions.reviewer, decisions.review_reason, decisions.value"
+    " FROM items JOIN decisions ON decisions.id = items.current"
 )
 _OF: Final = "WHERE tenant_id = ? AND user_id = ? AND name = ?"
 _NAMED_BY_RETRACTION: Final = """
@@ -269,19 +271,27 @@ class BoardReads(Store):
                     found[name] = self._memories(scope, json.loads(decision_json(value)))
         return found
 
-    def approved_near(self, scope: ViewScope, item: Item, limit: int = 20) -> list[Nearest]:
-        """Return approved claims of the same owner that share words with a claim, most first."""
+    def sharing_words(
+        self, scope: ViewScope, item: Item, limit: int = 20, *, by_people: bool = False
+    ) -> list[Nearest]:
+        """Return claims that share words with a claim, most first.
+
+        They are the approved ones of its owner; `by_people`: those of its tenant that a person approved or rejected.
+        """
         text = (item.decision.get("evidence") or {}).get("claim") or ""
         sought = any_word(text)
         if sought is None:
             return []
         where = seen(scope).equals("items.tenant_id", item.current.tenant_id)
-        where.equals("items.user_id", item.current.user_id).equals("items.topic", str(Verdict.APPROVED))
-        where.equals("items.kind", str(Kind.CLAIM)).add("items.subject_id <> ?", item.current.subject_id)
+        where.equals("items.kind", str(Kind.CLAIM)).add("items.decision_id <> ?", item.current.decision_id)
+        if by_people:
+            where.add("items.reason_code IN ('human_approved', 'human_rejected', 'retracted')")
+        else:
+            where.equals("items.user_id", item.current.user_id).equals("items.topic", str(Verdict.APPROVED))
         where.add(f"{OTHERS} MATCH ?", sought)
         sql = _TEXT_OF, "JOIN", OTHERS, "ON", f"{OTHERS}.rowid = items.id", where.sql, "ORDER BY rank LIMIT ?"
         found = self._rows(*sql, values=(*where.values, limit))
-        return [_current(row, Nearest(row[6], "none", "approved", 0.0)) for row in found]
+        return [_current(row, Nearest(row[6], "none", str(row[1]), 0.0)) for row in found]
 
     def dependents(self, scope: ViewScope, row: Row) -> Page[Related]:
         """Return the approved claims that rest on an approved or retracted item: at most 1,000, by id.
@@ -337,6 +347,13 @@ class BoardReads(Store):
             (tenant,) = self._row(most, "tenant_id)")
             total, since = self._row("SELECT count(*), min(since_ms) FROM items WHERE pending = 1")
         return Backlog(user or 0, tenant or 0, total, None if since is None else from_milliseconds(since))
+
+    def decided_by_people(self, scope: ViewScope, since: datetime) -> tuple[int, int]:
+        """Return how many decisions people made, and how many of them the person of the scope."""
+        where = seen(scope).add("done.action <> 'expire'").add("done.decided_ms >= ?", to_milliseconds(since))
+        sql = "SELECT count(*), total(done.reviewer = ?) FROM decisions AS done JOIN items ON items.id = done.item"
+        everybody, own = self._row(sql, where.sql, values=(bindable(scope.person), *where.values))
+        return everybody, int(own)
 
     def agreement(self, scope: ViewScope, since: datetime) -> Agreement:
         where = seen(scope).add("done.action IN ('approve', 'edit', 'reject')")
@@ -424,7 +441,7 @@ def _of_subject(scope: ViewScope, owner: tuple[str, str], kind: Kind, name: str)
 
 
 def _current(row: Sequence[Any], memory: Nearest) -> Nearest:
-    decision_id, topic, reason, revision, source, since_ms, _, value = row
+    decision_id, topic, reason, revision, source, since_ms, _, reviewer, review_reason, value = row
     return replace(
         memory,
         decision_id=decision_id,
@@ -434,6 +451,8 @@ def _current(row: Sequence[Any], memory: Nearest) -> Nearest:
         revision=revision,
         source=source,
         decided_at=from_milliseconds(since_ms),
+        reviewer=reviewer,
+        review_reason=review_reason,
     )
 
 

@@ -402,3 +402,38 @@ async def test_the_page_of_an_ended_session_shows_what_was_typed_there_and_signi
         assert ("Typed at length" in answer.text) == ours
         assert TYPED not in str(answer.headers)
         assert room.held == []
+
+
+def by_person(subject_id, content, action, reviewer, **changes):
+    """A claim that a person decided at its second revision."""
+    verdict = {"approve": "approved", "reject": "blocked"}[action]
+    review = {
+        "action": action,
+        "action_id": subject_id,
+        "reviewer": reviewer,
+        "reason": changes.pop("reason", None),
+    }
+    facts = {"clock": "2026-01-31T12:00:00Z", "review": review}
+    given = {"verdict": verdict, "reason_code": f"human_{action}{'ed' if action == 'reject' else 'd'}"}
+    return make_decision(subject_id, content, revision=2, facts=facts, **given, **changes)
+
+
+async def test_an_item_shows_what_people_decided_on_similar_texts_of_its_tenant_and_the_queue_who_did(
+    room,
+) -> None:
+    kiln = "The kiln in Delft is fired every {} days by one potter."
+    room.add(
+        by_person("no", kiln.format("fourteen"), "reject", "lena", user_id="ben", reason="outdated"),
+        by_person("yes", kiln.format("nine"), "approve", "lead", user_id="ben"),
+        by_person("elsewhere", kiln.format("two"), "reject", "eve", tenant_id="globex", user_id="ben"),
+        approved("by-the-gate", kiln.format("ten"), user_id="ben"),
+    )
+    (new,) = room.add(make_decision("new", kiln.format("thirty")))
+    found = {one["subject_id"]: one for one in (await room.get(f"/api/items/{new}"))["similar"]}
+    assert set(found) == {"no", "yes"}
+    assert (found["no"]["state"], found["no"]["reviewer"]) == ("rejected", "lena")
+    async with room.browser() as client:
+        said, queue = (await client.html(f"/items/{new}")).one(id="similar").text, await client.html("/")
+    assert "by lena: outdated" in " ".join(said.split())
+    assert not (await room.get(f"/api/items/{new}", "ana-token"))["similar"]
+    assert "Decided today (UTC): 1 by you, 2 in all. The oldest item came 1 hour ago." in queue.words

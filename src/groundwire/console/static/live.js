@@ -161,6 +161,7 @@ async function refreshQueue() {
     if (now && !now.standing.startsWith(`${row.dataset.id} pending`)) row.classList.add("gone"), settle(row);
   }
   $("#total").textContent = number(queue.waiting);
+  for (const who of ["own", "all"]) $(`#decided-${who}`).textContent = number(queue.progress[who]);
   if ($("#matches")) $("#matching").textContent = number(queue.total);
   if ($("#matches")) $("#waiting").textContent = number(queue.waiting);
   $("#news").hidden = fresh === 0;
