@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,8 @@ import structlog
 from groundwire.cli.options import quiet_kafka, reporting
 from groundwire.config import Settings, load_settings
 from groundwire.console.app import create_app, make_server, require_sign_in, serve
-from groundwire.console.live import RedisLocks, RedisShared
+from groundwire.console.live import MemoryShared, RedisLocks, RedisShared
+from groundwire.console.notify import Notices, Notifier, load_notices
 from groundwire.console.settings import ConsoleSettings, load_console_settings
 from groundwire.console.site import Parts
 from groundwire.console.status import ReviewGauges, serve_gauges
@@ -31,7 +32,8 @@ from groundwire.review.permissions import Permissions, Person
 from groundwire.review.tokens import WatchedTokens
 from groundwire.state.server import connect
 from groundwire.verify.citations import CitationVerifier, load_sources
-from groundwire.verify.url import UrlChecker
+from groundwire.verify.ssrf import AddressGuard
+from groundwire.verify.url import GuardedTransport, UrlChecker
 
 log = structlog.get_logger()
 
@@ -121,7 +123,19 @@ async def _run(settings: Settings, own: ConsoleSettings, who: Person | None) -> 
                     caught_up=lambda: feed.caught_up,
                     review_ttl=review_ttl,
                 )
-                await _serve(own, parts, feed, listening, who)
+                notifier = None
+                if own.notify_file is not None:
+                    notifier = Notifier(
+                        _watched_notices(own.notify_file),
+                        board,
+                        parts.shared or MemoryShared(parts.clock),
+                        transport=GuardedTransport(AddressGuard(settings.networks, ports=settings.ports)),
+                        limit=lambda: policy().limits.review_per_tenant,
+                        ready=lambda: feed.caught_up and feed.stale_since is None,
+                        console=own.origin,
+                        clock=parts.clock,
+                    )
+                await _serve(own, parts, feed, listening, who, notifier)
         finally:
             await verifier.close()
             await statuses.close()
@@ -143,8 +157,22 @@ def _watched_policy(path: Path | None) -> Callable[[], Policy]:
     return WatchedFile(path, load, broken=refused, every=EVERY).current
 
 
+def _watched_notices(path: Path) -> Callable[[], Mapping[str, Notices]]:
+    def refused(error: UsageError, before: dict[str, Notices]) -> dict[str, Notices]:
+        log.error("notifications.refused", error=str(error), hint="the webhooks that were read before hold")
+        return before
+
+    with naming("GROUNDWIRE_CONSOLE_NOTIFY_FILE"):
+        return WatchedFile(path, load_notices, broken=refused, every=EVERY).current
+
+
 async def _serve(
-    own: ConsoleSettings, parts: Parts, feed: Feed, listening: socket.socket, who: Person | None
+    own: ConsoleSettings,
+    parts: Parts,
+    feed: Feed,
+    listening: socket.socket,
+    who: Person | None,
+    notifier: Notifier | None,
 ) -> None:
     app, secret = create_app(own, parts, who)
     # the secret stands behind the #, which browsers send to nobody
@@ -152,10 +180,12 @@ async def _serve(
     server, feeding = make_server(app), asyncio.create_task(feed.run())
     # pages that nothing comes to any more are not served
     feeding.add_done_callback(lambda _: setattr(server, "should_exit", True))
+    tasks = [feeding, *([asyncio.create_task(notifier.run())] if notifier else [])]
     try:
         await serve(server, app, listening)
     finally:
-        feeding.cancel()
-        await asyncio.wait([feeding])
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
     if not feeding.cancelled():
         await feeding

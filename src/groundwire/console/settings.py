@@ -61,6 +61,7 @@ class ConsoleSettings(BaseSettings):
     guidelines: Path | None = Field(
         None, description="Folder with a Markdown file of guidelines for each tenant, `<tenant>.md`."
     )
+    notify_file: Path | None = Field(None, description="Webhooks of tenants for what waits too long, TOML.")
     board: Path | None = Field(
         None, description="SQLite mirror of the topics; none: in the user's cache folder, else temporary."
     )

@@ -348,6 +348,12 @@ class BoardReads(Store):
             total, since = self._row("SELECT count(*), min(since_ms) FROM items WHERE pending = 1")
         return Backlog(user or 0, tenant or 0, total, None if since is None else from_milliseconds(since))
 
+    def waiting_of(self, tenant: str) -> tuple[int, datetime | None]:
+        """Return how many items of a tenant wait, and since when the oldest one does."""
+        sql = "SELECT count(*), min(since_ms) FROM items WHERE pending = 1 AND tenant_id = ?"
+        count, since = self._row(sql, values=[tenant])
+        return count, None if since is None else from_milliseconds(since)
+
     def decided_by_people(self, scope: ViewScope, since: datetime) -> tuple[int, int]:
         """Return how many decisions people made, and how many of them the person of the scope."""
         where = seen(scope).add("done.action <> 'expire'").add("done.decided_ms >= ?", to_milliseconds(since))

@@ -365,6 +365,8 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if not isinstance(request.stream, httpx.AsyncByteStream):
+            raise TypeError("an asynchronous transport sends no body of a synchronous request")
         reply = await self._pool.handle_async_request(
             httpcore.Request(
                 method=request.method,
@@ -375,6 +377,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
                     target=request.url.raw_path,
                 ),
                 headers=request.headers.raw,
+                content=request.stream,
                 extensions=request.extensions,
             )
         )
