@@ -58,3 +58,26 @@ def test_a_group_opens_and_is_decided_by_keyboard_each_item_by_its_own_action_wi
     consoles.stop(console)
     assert sorted(one.subject_id for one in console.reviews.sent) == sorted(texts)
     assert {one.action for one in console.reviews.sent} == {"reject"}
+
+
+@pytest.mark.smoke
+def test_the_tour_has_four_steps_is_closed_by_keyboard_and_does_not_come_back(consoles, people) -> None:
+    reader = people(consoles.start(tour=True))
+    tour = reader.page.locator("#tour")
+    expect(tour).to_contain_text("1 of 4")
+    assert reader.selected is not None  # it takes nobody's focus
+    for step in (2, 3):
+        tour.get_by_role("button", name="Next").press("Enter")
+        expect(tour).to_contain_text(f"{step} of 4")
+    reader.open("/approved")
+    expect(tour).to_contain_text("3 of 4")
+    tour.get_by_role("button", name="Next").press("Enter")
+    expect(tour).to_contain_text("? lists every key")
+    expect(tour.locator("li:visible")).to_have_count(1)
+    assert (reader.fits(), reader.focused) == (True, "tour-close")
+    reader.press("Escape")
+    expect(tour).to_be_hidden()
+    reader.open("/")
+    expect(tour).to_be_hidden()
+    reader.page.evaluate("localStorage.clear()")
+    assert reader.complaints == []
