@@ -65,6 +65,24 @@ _EDGE: Final = 200
 """Of a text in which nothing is marked, so many characters are shown at both ends where it is longer than `_LONG`."""
 _NEAR: Final = 3  # ids of the corpus that are shown beside one that it does not hold
 _LIKE: Final = 60  # of 100, from which on they are alike
+_INSTRUCTING: Final = frozenset(
+    (
+        "add",
+        "call",
+        "check",
+        "choose",
+        "click",
+        "make",
+        "note",
+        "open",
+        "pass",
+        "run",
+        "see",
+        "set",
+        "try",
+        "use",
+    )
+)
 _NAME: Final = 40  # characters of what stands in a source instead of a name
 _TRUTHS: Final = 5  # statements of the ground truth that are shown of one pair
 _GONE: Final = {
@@ -340,11 +358,21 @@ class _Judged:
                 shown.append(run | {"claim": claim, "first": first, "segments": [part | {"text": text}]})
         return shown or None
 
+    def instructs(self, start: int, end: int) -> bool:
+        """Say whether a word tells the reader what to do: no source has to hold it."""
+        before = self.answer[:start].rstrip()
+        begins = (
+            not before or before[-1] in ".:;,!?-*\n" or self.claim_at(start) is not self.claim_at(start - 1)
+        )
+        return begins and self.answer[start:end].lower() in _INSTRUCTING
+
     def marks(self) -> Iterator[TextMark]:
         for claim in self.claims:
             if flag := self.flags.get((claim.start, claim.end)):
                 yield TextMark(claim.start, claim.end, flag.severity or "soft", label(flag.flag_reason))
             for word in claim.uncovered:
+                if self.instructs(word.start, word.end):
+                    continue
                 yield TextMark(word.start, word.end, "uncovered", "not in the sources")
         for value in self.values:
             yield TextMark(value.start, value.end, "value" if value.hard else "soft", label(value.why))

@@ -52,7 +52,7 @@ _MAX_COUNT: Final = 2**31  # bound of a stated count: SQLite does not hold every
 _TABLES: Final = "items", "decisions", "actions", "dead_letters"
 """By which a board of any layout is told from another's file."""
 _ADDED: Final = "rests", "retractions", "notes", "read_to", "held", "erased", queries.PENDING, queries.OTHERS
-_LAYOUT: Final = 8
+_LAYOUT: Final = 9
 """Of the tables; the tables of an older one are dropped."""
 
 _ITEM: Final = (

@@ -334,3 +334,10 @@ def test_a_terminal_shows_answer_faults_and_quotes_and_no_control_character(caps
     assert "\x1b[31m" not in printed
     assert "kiln: 1,200" in printed
     assert "[-never -]" in printed
+
+
+def test_a_word_that_tells_the_reader_what_to_do_is_no_fault() -> None:
+    view = shown(answer="Call `find`; see `find`. The find is odd.", context={"a.py": "def find(query): ..."})
+    marked = {part["text"] for part in parts_of(view) if "uncovered" in part["kinds"]}
+    assert "odd" in marked
+    assert marked.isdisjoint({"Call", "see"})
