@@ -562,4 +562,4 @@ async def test_an_address_that_is_never_opened_a_low_confidence_and_the_origin_a
     page = await browser.html(f"/items/{decision_id}")
     assert f"could not be checked url {url} a private address, which Groundwire never opens" in page.words
     assert "low confidence 0.42, below 0.7" in page.words
-    assert "source AI synthesis" in " ".join(page.one(id="origin").text.split())
+    assert "Where it comes from source AI synthesis captured 2026-01-31 11:00 UTC owner ana" in page.words
