@@ -84,6 +84,7 @@ _INSTRUCTING: Final = frozenset(
     )
 )
 _NAME: Final = 40  # characters of what stands in a source instead of a name
+_TRANSCRIPT: Final = 20_000  # characters of a transcript that are shown
 _TRUTHS: Final = 5  # statements of the ground truth that are shown of one pair
 _GONE: Final = {
     OriginalState.GONE: "The record is not on its topic any more, so its answer cannot be shown. Below is what the"
@@ -137,6 +138,7 @@ def answer_view(original: Original, decision: Mapping[str, Any], policy: Policy)
         "cited": judged.cited(),
         "stale": judged.stale(),
         **judged.quotes(),
+        "transcript": (judged.response.transcript or "")[:_TRANSCRIPT],
         "entities": judged.entities(),
         "relations": judged.relations(),
     }
@@ -272,7 +274,10 @@ class _Judged:
             found = [(kind, written) for kind, written in _values(self.text_at(where)) if written not in own]
             alike = [written for kind, written in found if kind == value.kind]
             instead = list(dict.fromkeys(alike or [written for _, written in found]))
-        return AnswerFault(value.start, value.end, value.hard, value.why, value.text, where, tuple(instead))
+        flag = self.flags.get((claim.start, claim.end)) if claim else None
+        # what turns a statement that is wrong into its opposite is no mere doubt
+        hard = value.hard or (value.kind == "negation" and flag is not None and flag.severity == "hard")
+        return AnswerFault(value.start, value.end, hard, value.why, value.text, where, tuple(instead))
 
     def tag_fault(self, start: int, end: int, missing: Sequence[int | str]) -> AnswerFault:
         number = next((one for one in missing if isinstance(one, int)), None)
@@ -585,7 +590,7 @@ def _lines(start: int | None, end: int | None) -> str:
 def _relation(relation: object) -> str:
     said = " ".join(str(part(relation, name)) for name in ("subject", "relation", "object"))
     beside = [
-        str(format_time(value) if isinstance(value, datetime) else value)
+        str(format_time(value) if isinstance(value, datetime) else f"{name} {value}")
         for name in ("version", "timestamp")
         if (value := part(relation, name)) is not None
     ]

@@ -15,6 +15,10 @@ from groundwire.review.model import Item, Nearest, Page, Related, SourceRecord
 from groundwire.state.model import NOTING
 
 _MOST_ROWS: Final = 100
+_COUNTED: Final = {
+    **dict.fromkeys(("critical_gap", "flagged_claims", "source_tags_missing"), "statement"),
+    "values_unsupported": "value",
+}
 DecisionView = Mapping[str, Any]
 
 
@@ -100,6 +104,8 @@ def checks(decision: DecisionView) -> list[dict[str, str]]:
 def _detail(result: str, name: str, detail: str) -> str:
     if (result, name) == ("failed", "low_confidence"):
         return f"{detail}, below {SUFFICIENT:g}"
+    if (of := _COUNTED.get(name)) and detail.isdecimal():
+        return f"{detail} {of}{'s' if detail != '1' else ''}"
     return label(detail) if result == "skipped" and detail else detail
 
 
