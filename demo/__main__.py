@@ -15,9 +15,10 @@ import click
 
 from demo import services, sources
 from demo.console import serve_console
-from demo.examples import WAVES
+from demo.examples import WAVES, Wave
 from demo.feed import DemoError, Feed
 from demo.ledger import Ledger
+from demo.queue import POLICY, QUEUE
 from demo.report import JsonReport, TableReport, progress
 from deploy.embedded import MissingServiceError, ServiceError
 from groundwire.cli.options import DAY, FiniteRange
@@ -66,7 +67,13 @@ def _run(report: Report, started: float, deadline: float, *, console: bool) -> L
         folder = Path(temporary)
         with sources.made_in(folder) as made, services.servers(folder) as (broker, redis):
             progress(f"broker on {broker.bootstrap}, Redis-compatible server on {redis.url}")
-            environment = services.environment(broker, redis, made.settings)
+            waves: tuple[Wave, ...] = WAVES
+            own: dict[str, str] = {}
+            if console:
+                policy = folder / "policy.toml"
+                policy.write_text(POLICY)
+                waves, own = (*WAVES, QUEUE), {"GROUNDWIRE_POLICY_FILE": str(policy)}
+            environment = services.environment(broker, redis, {**made.settings, **own})
             wanted = Settings(brokers=broker.bootstrap, partitions=int(environment["GROUNDWIRE_PARTITIONS"]))
             progress(
                 f"{len(asyncio.run(declare(wanted)))} topics declared; starting workers: {', '.join(services.ROLES)}"
@@ -75,7 +82,7 @@ def _run(report: Report, started: float, deadline: float, *, console: bool) -> L
                 sign = partial(Keys.load(made.keys).sign, sources.CONSOLE_KEY)
                 feed = Feed(running, made.places, report, sign=sign, deadline=deadline)
                 try:
-                    ledger = asyncio.run(feed.run(WAVES))
+                    ledger = asyncio.run(feed.run(waves))
                 except DemoError:
                     progress(running.log_tails())
                     raise

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from demo.examples import REVIEWER
+from demo.examples import REVIEWER, REVIEWERS
 from demo.feed import PREFIX
 from demo.report import progress
 from demo.sources import CONSOLE_KEY
@@ -27,12 +27,18 @@ def serve_console(environment: Mapping[str, str], folder: Path, workers: Sequenc
         "GROUNDWIRE_TOKENS_FILE": str(tokens),
         "GROUNDWIRE_CONSOLE_KEY": CONSOLE_KEY,
         "GROUNDWIRE_CONSOLE_PORT": "0",
+        "GROUNDWIRE_CONSOLE_TOUR": "1",
         "GROUNDWIRE_CONSOLE_WORKERS": ",".join(workers),
         # no line for each request: the link would scroll away
         "GROUNDWIRE_LOG_LEVEL": "warning",
         "GROUNDWIRE_LOG_FORMAT": "console",
     }
-    who = ["--one-time-link", "--name", REVIEWER, "--tenant", "default"]
+    who = [
+        "--one-time-link",
+        *(word for name in REVIEWERS for word in ("--name", name)),
+        "--tenant",
+        "default",
+    ]
     process = subprocess.Popen(  # noqa: S603 - the command is built here
         [sys.executable, "-c", "from groundwire.cli.main import main; main()", "console", *who],
         env={**environment, **own},
@@ -41,9 +47,9 @@ def serve_console(environment: Mapping[str, str], folder: Path, workers: Sequenc
         text=True,
     )
     try:
-        link = process.stdout.readline().strip() if process.stdout else ""
-        if link:
-            progress(invitation(link, exports({**environment, **own}), token, folder))
+        links = [process.stdout.readline().strip() if process.stdout else "" for _ in REVIEWERS]
+        if all(links):
+            progress(invitation(links, exports({**environment, **own}), token, folder))
         status = process.wait()
     except KeyboardInterrupt:
         process.terminate()
@@ -62,13 +68,15 @@ def exports(environment: Mapping[str, str]) -> list[str]:
     return [f"export GROUNDWIRE_{name}={shlex.quote(value)}" for name, value in values.items()]
 
 
-def invitation(link: str, lines: list[str], token: str, logs: Path) -> str:
+def invitation(links: Sequence[str], lines: list[str], token: str, logs: Path) -> str:
     commands = Path(sys.executable).parent
     path = [f'export PATH={shlex.quote(str(commands))}:"$PATH"'] if (commands / "groundwire").exists() else []
-    origin = link.partition("/signin#")[0]
+    origin = links[0].partition("/signin#")[0]
     return "\n".join(
         [
-            f"\nThe console; this link signs you in as {REVIEWER}, once, within ten minutes:\n\n  {link}\n",
+            "\nThe console; a link signs you in once, within ten minutes. Use another browser for the second person.\n",
+            *(f"  as {name}: {link}" for name, link in zip(REVIEWERS, links, strict=True)),
+            "",
             "The same by command and by HTTP: paste this into another terminal.\n",
             *path,
             *lines,

@@ -70,7 +70,7 @@ class Wave:
     outage: bool = False
 
 
-def _claim(claim_id: str, user: str, content: str, *why: Outcome, **fields: Any) -> Example:  # noqa: ANN401 - fields of a claim
+def claim(claim_id: str, user: str, content: str, *why: Outcome, **fields: Any) -> Example:  # noqa: ANN401 - fields of a claim
     record = {"claim_id": claim_id, "user_id": user, "content": content, **fields}
     return Example(record, why)
 
@@ -82,9 +82,10 @@ def _action(subject_id: str, user: str, action: str, why: Outcome, **fields: Any
 
 
 REVIEWER: Final = "lena"
+REVIEWERS: Final = (REVIEWER, "omar")
 """Who may decide other people's claims in the demo."""
 
-_USE_POSTGRES: Final = "Per ADR-003, we use PostgreSQL"
+_USE_POSTGRES: Final = "Per ADR-004, relational data is kept in PostgreSQL"
 _BILLING: Final = "The billing service was written by the platform team and is deployed on Tuesdays"
 _BACKUP: Final = (
     "The nightly backup of the billing database starts at two o'clock, copies every table to the archive "
@@ -94,54 +95,54 @@ _BACKUP: Final = (
 _GROUNDED: Final = Wave(
     "Grounded: a source that was looked up, or a person's own word",
     (
-        _claim("g-01", "ann", "Per ADR-003, we use Pixeltable for memory storage", Why.VERIFIED_CITATION),
-        _claim("g-02", "bob", "Fixed in commit {commit12}", Why.VERIFIED_CITATION),
-        _claim("g-03", "cay", "Fixed in commit {commit10}", Why.VERIFIED_CITATION),
-        _claim("g-04", "dan", "See {site}/api", Why.VERIFIED_CITATION),
-        _claim("g-05", "eve", "I prefer tabs over spaces", Why.TRUSTED_SOURCE, source="user"),
-        _claim("g-06", "fay", "OAuth2 is required", Why.TRUSTED_SOURCE, source="documentation"),
-        _claim(
+        claim("g-01", "ann", "Per ADR-003, we use Pixeltable for memory storage", Why.VERIFIED_CITATION),
+        claim("g-02", "bob", "Fixed in commit {commit12}", Why.VERIFIED_CITATION),
+        claim("g-03", "cay", "Fixed in commit {commit10}", Why.VERIFIED_CITATION),
+        claim("g-04", "dan", "See {site}/api", Why.VERIFIED_CITATION),
+        claim("g-05", "eve", "I prefer tabs over spaces", Why.TRUSTED_SOURCE, source="user"),
+        claim("g-06", "fay", "OAuth2 is required", Why.TRUSTED_SOURCE, source="documentation"),
+        claim(
             *("g-07", "gus", "We decided to use PostgreSQL", Why.STATED_DECISION),
             memory_type="decision",
             source="conversation",
         ),
-        _claim(
+        claim(
             *("g-08", "hal", "Dark mode in every editor, please", Why.STATED_PREFERENCE),
             memory_type="preference",
             source="chat",
         ),
-        _claim("g-09", "ida", _USE_POSTGRES, Why.VERIFIED_CITATION),
-        _claim("g-10", "joe", _BACKUP, Why.TRUSTED_SOURCE, source="documentation"),
-        _claim("g-11", "kim", "Acme sued Globex", Why.TRUSTED_SOURCE, source="documentation"),
+        claim("g-09", "ida", _USE_POSTGRES, Why.VERIFIED_CITATION),
+        claim("g-10", "joe", _BACKUP, Why.TRUSTED_SOURCE, source="documentation"),
+        claim("g-11", "kim", "Acme sued Globex", Why.TRUSTED_SOURCE, source="documentation"),
     ),
 )
 
 _REVIEW: Final = Wave(
     "For a person to look at: nothing speaks against it, nothing vouches for it",
     (
-        _claim("r-01", "ann", "The API returns JSON for REST responses", Why.UNGROUNDED),
-        _claim("r-02", "bob", "OAuth2 is the authentication mechanism", Why.UNGROUNDED),
-        _claim("r-03", "cay", "The service uses PostgreSQL 15", Why.UNGROUNDED),
-        _claim("r-04", "dan", "The API uses OAuth2 for authentication.", Why.UNGROUNDED),
-        _claim("r-05", "eve", "The server may timeout under load", Why.TECHNICAL_HEDGE),
-        _claim("r-06", "fay", "Connections typically complete in <100ms", Why.TECHNICAL_HEDGE),
-        _claim("r-07", "gus", "The API may return errors under load", Why.TECHNICAL_HEDGE),
-        _claim("r-08", "hal", "Per ADR-003, replies typically take 5 ms", Why.TECHNICAL_HEDGE),
-        _claim("r-09", "ida", "Per ADR-999, we use magic", Why.CITATION_UNVERIFIED),
-        _claim("r-10", "joe", "The limits are listed at {site}/gone", Why.CITATION_UNVERIFIED),
-        _claim("r-11", "kim", "The token is at http://169.254.169.254/latest", Why.CITATION_UNVERIFIED),
+        claim("r-01", "ann", "The API returns JSON for REST responses", Why.UNGROUNDED),
+        claim("r-02", "bob", "OAuth2 is the authentication mechanism", Why.UNGROUNDED),
+        claim("r-03", "cay", "The service uses PostgreSQL 15", Why.UNGROUNDED),
+        claim("r-04", "dan", "The API uses OAuth2 for authentication.", Why.UNGROUNDED),
+        claim("r-05", "eve", "The server may timeout under load", Why.TECHNICAL_HEDGE),
+        claim("r-06", "fay", "Connections typically complete in <100ms", Why.TECHNICAL_HEDGE),
+        claim("r-07", "gus", "The API may return errors under load", Why.TECHNICAL_HEDGE),
+        claim("r-08", "hal", "Per ADR-003, replies typically take 5 ms", Why.TECHNICAL_HEDGE),
+        claim("r-09", "ida", "Per ADR-999, we use magic", Why.CITATION_UNVERIFIED),
+        claim("r-10", "joe", "The limits are listed at {site}/gone", Why.CITATION_UNVERIFIED),
+        claim("r-11", "kim", "The token is at http://169.254.169.254/latest", Why.CITATION_UNVERIFIED),
     ),
 )
 
 _BLOCKED: Final = Wave(
     "Speculation, whatever is said beside it, and what has expired",
     (
-        _claim("b-01", "ann", "I think we should use Redis", Why.PERSONAL_SPECULATION),
-        _claim("b-02", "bob", "I guess the API supports this", Why.PERSONAL_SPECULATION),
-        _claim("b-03", "cay", "Maybe we could try GraphQL", Why.PERSONAL_SPECULATION),
-        _claim("b-04", "dan", "I think we should use Redis, definitely", Why.PERSONAL_SPECULATION),
-        _claim("b-05", "eve", "I believe ADR-003 settles it", Why.PERSONAL_SPECULATION, source="user"),
-        _claim(
+        claim("b-01", "ann", "I think we should use Redis", Why.PERSONAL_SPECULATION),
+        claim("b-02", "bob", "I guess the API supports this", Why.PERSONAL_SPECULATION),
+        claim("b-03", "cay", "Maybe we could try GraphQL", Why.PERSONAL_SPECULATION),
+        claim("b-04", "dan", "I think we should use Redis, definitely", Why.PERSONAL_SPECULATION),
+        claim("b-05", "eve", "I believe ADR-003 settles it", Why.PERSONAL_SPECULATION, source="user"),
+        claim(
             *("b-06", "fay", "The certificate is valid", Why.EXPIRED),
             source="documentation",
             validity_horizon="2020-01-01T00:00:00Z",
@@ -152,24 +153,24 @@ _BLOCKED: Final = Wave(
 _COMPARED: Final = Wave(
     "Compared with what the same user has had approved",
     (
-        _claim("d-01", "ida", _USE_POSTGRES, Why.DUPLICATE),
-        _claim("d-02", "joe", _BACKUP.replace("archive ", ""), Why.DUPLICATE, source="documentation"),
-        _claim(
+        claim("d-01", "ida", _USE_POSTGRES, Why.DUPLICATE),
+        claim("d-02", "joe", _BACKUP.replace("archive ", ""), Why.DUPLICATE, source="documentation"),
+        claim(
             *("d-03", "joe", _BACKUP.replace("copies", "never copies"), Why.CONFLICTING_NEAR_DUPLICATE),
             source="documentation",
         ),
-        _claim(
+        claim(
             *("d-04", "joe", _BACKUP.replace("30", "90"), Why.CONFLICTING_NEAR_DUPLICATE),
             source="documentation",
         ),
-        _claim(
+        claim(
             *("d-05", "joe", _BACKUP.replace("minutes", "hours"), Why.CONFLICTING_NEAR_DUPLICATE),
             source="documentation",
         ),
-        _claim("d-06", "kim", "Globex sued Acme", Why.CONFLICTING_NEAR_DUPLICATE, source="documentation"),
-        _claim("d-07", "lou", _USE_POSTGRES, Why.VERIFIED_CITATION),
-        _claim("d-08", "ann", "The API returns JSON for REST responses", Why.PENDING_DUPLICATE),
-        _claim(
+        claim("d-06", "kim", "Globex sued Acme", Why.CONFLICTING_NEAR_DUPLICATE, source="documentation"),
+        claim("d-07", "lou", _USE_POSTGRES, Why.VERIFIED_CITATION),
+        claim("d-08", "ann", "The API returns JSON for REST responses", Why.PENDING_DUPLICATE),
+        claim(
             *("d-09", "dan", "Since we use OAuth2, we need refresh tokens", Why.DERIVED_FROM_UNAPPROVED),
             source="user",
             derived_from=["r-04"],
@@ -180,8 +181,8 @@ _COMPARED: Final = Wave(
 _AGAIN: Final = Wave(
     "The same claim id again: with the same content, then with another",
     (
-        _claim("g-05", "eve", "I prefer tabs over spaces", Why.TRUSTED_SOURCE, source="user"),
-        _claim("g-05", "eve", "I prefer spaces over tabs", "claim_id_conflict", source="user"),
+        claim("g-05", "eve", "I prefer tabs over spaces", Why.TRUSTED_SOURCE, source="user"),
+        claim("g-05", "eve", "I prefer spaces over tabs", "claim_id_conflict", source="user"),
     ),
 )
 
@@ -207,7 +208,12 @@ _BAD: Final = Wave(
 
 _OUTAGE: Final = Wave(
     "State stops for a moment: reviewed provisionally, and decided when it is back",
-    (_claim(*("o-01", "pia", _BILLING, Why.DEDUP_UNAVAILABLE, Why.TRUSTED_SOURCE), source="documentation"),),
+    (
+        claim(
+            *("o-01", "pia", _BILLING, Why.DEDUP_UNAVAILABLE, Why.TRUSTED_SOURCE),
+            source="documentation",
+        ),
+    ),
     outage=True,
 )
 
@@ -217,12 +223,12 @@ _SEARCH: Final = "def search(query, top_k=10, timeout=30):\n    return index.fin
 _CACHE: Final = "class Cache:\n    max_entries = 1000\n    ttl_seconds = 60"
 
 
-def _chunk(chunk_id: str, file: str, content: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of a chunk
+def chunk(chunk_id: str, file: str, content: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of a chunk
     place: dict[str, Any] = {"file": file, "start_line": 1, "end_line": content.count("\n") + 1}
     return {"chunk_id": chunk_id, "content": content, **place, **more}
 
 
-_CHUNKS: Final = (_chunk("s", _SEARCH_FILE, _SEARCH), _chunk("c", _CACHE_FILE, _CACHE))
+_CHUNKS: Final = (chunk("s", _SEARCH_FILE, _SEARCH), chunk("c", _CACHE_FILE, _CACHE))
 _CITED: Final = ({"file": _SEARCH_FILE}, {"file": _CACHE_FILE})
 
 
@@ -273,7 +279,7 @@ _RESPONSES: Final = Wave(
         ),
         _response(
             *("a-09", "Call `search` with `top_k` [source:1].", Why.STALE_INDEX),
-            chunks=[_chunk("s", _SEARCH_FILE, _SEARCH, revision="a1f09c2")],
+            chunks=[chunk("s", _SEARCH_FILE, _SEARCH, revision="a1f09c2")],
             current_revisions={_SEARCH_FILE: "b7e4d10"},
         ),
         _response("a-10", "Not found in provided sources.", Why.GROUNDED),
@@ -299,12 +305,12 @@ _PEOPLE: Final = Wave(
 _AFTER_PEOPLE: Final = Wave(
     "What people decided counts for what comes after",
     (
-        _claim("p-01", "cay", "The service uses PostgreSQL 15", Why.DUPLICATE),
-        _claim(
+        claim("p-01", "cay", "The service uses PostgreSQL 15", Why.DUPLICATE),
+        claim(
             *("p-02", "kim", "The token is at http://169.254.169.254/latest", Why.PREVIOUSLY_REJECTED),
             source="user",
         ),
-        _claim(
+        claim(
             *("p-03", "gus", "Backups go to PostgreSQL too", Why.DERIVED_FROM_UNAPPROVED),
             source="user",
             derived_from=["g-07"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import threading
@@ -12,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
-from demo.examples import REVIEWER
+from demo.examples import REVIEWERS
 from deploy.embedded.process import HOST, find_program
 from groundwire.keys.file import new_key
 
@@ -21,11 +22,17 @@ GATE_KEY: Final = "gate"
 """Ids of the keys that sign what people decide, and what expires."""
 
 
+_ADRS: Final = (
+    ("ADR-003-memory.md", "ADR-003: Where memory is kept", "We use Pixeltable for memory storage."),
+    ("ADR-004-data.md", "ADR-004: Where relational data is kept", "Relational data is kept in PostgreSQL."),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Where the claims of the demo can be looked up.
 
-    A folder with ADR-003 alone, a repository with one commit, and the port of a web site that has only `/api`; and the
+    A folder with two ADRs, a repository with one commit, and the port of a web site that has only `/api`; and the
     file with the keys of console and gate, and the reviewer who may decide for others.
     """
 
@@ -59,16 +66,14 @@ def made_in(folder: Path) -> Iterator[Sources]:
     repo = folder / "repository"
     adr_dir = repo / "docs" / "adrs"
     adr_dir.mkdir(parents=True)
-    (adr_dir / "ADR-003-memory.md").write_text(
-        "# ADR-003: Where memory is kept\n\n"
-        "Accepted. Memory is stored in Pixeltable; relational data is in PostgreSQL.\n"
-    )
+    for name, title, decided in _ADRS:
+        (adr_dir / name).write_text(f"# {title}\n\nStatus: accepted\n\n{decided}\n")
     commit = _commit(repo, folder)
     keys = folder / "keys.toml"
     for name in (CONSOLE_KEY, GATE_KEY):
         new_key(keys, name, tenants=["default"], roles=["reviewer"])
     with keys.open("a") as file:
-        file.write(f'\n[reviewers]\ndefault = ["{REVIEWER}"]\n')
+        file.write(f"\n[reviewers]\ndefault = {json.dumps(REVIEWERS)}\n")
     server = ThreadingHTTPServer((HOST, 0), _Site)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     try:

@@ -6,18 +6,33 @@ picture keeps 255 colours: a page has few, and its file is a quarter as large.
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
 import os
 import shutil
 import struct
 import sys
+import tempfile
 import zlib
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.browser.site import Reader, Running, full_board, running
+from demo.examples import WAVES
+from demo.queue import POLICY, QUEUE
+from demo.sources import made_in
+from groundwire.library.check import Checker
+from groundwire.messages.base import sha256_hex
+from groundwire.messages.decisions import Decision
+from groundwire.policy import Policy, load_policy
+from groundwire.review.board import Board
+from groundwire.verify.citations import CitationVerifier, Sources
+from groundwire.verify.ssrf import AddressGuard
+from groundwire.verify.url import UrlChecker
+from tests.browser.site import RECORDS, TENANT, Reader, Running, full_board, put, running
 from tests.browser.test_accessible import visit, waiting_worker
 
 FOLDER: Final = Path(__file__).parents[2] / "docs/use/console"
@@ -66,6 +81,33 @@ def small_png(page: Page, png: bytes) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
 
 
+def demo_board() -> Board:
+    """Return a board with what `make demo-console` has decided before people do."""
+
+    async def decide(lines: list[bytes], verifier: CitationVerifier, policy: Policy) -> list[Decision]:
+        checker = Checker(policy, verifier, now=datetime.now(UTC))
+        return [one async for one in checker.check(lines) if isinstance(one, Decision)]
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "policy.toml").write_text(POLICY)
+        with made_in(folder) as made:
+            urls = UrlChecker(AddressGuard(["127.0.0.1/32"], ports=[80, made.port]))
+            verifier = CitationVerifier({"*": Sources(adr_dir=made.adr_dir, repo=made.repo)}, urls=urls)
+            examples = [example for wave in (*WAVES[:6], QUEUE) for example in wave.examples]
+            records = [json.loads(example.value(made.places) or b"") for example in examples]
+            lines = [json.dumps(record | {"tenant_id": TENANT}).encode() for record in records]
+            decisions = asyncio.run(decide(lines, verifier, load_policy(folder / "policy.toml", {})))
+    by_hash = {sha256_hex(line): line for line in lines}
+    board, places = Board(), []
+    for one in decisions:
+        place = {"topic": "groundwire.llm-responses", "offset": len(RECORDS)}
+        RECORDS.append(by_hash[one.origin.sha256])
+        places.append(one.model_copy(update={"origin": one.origin.model_copy(update=place)}))
+    put(board, *places)
+    return board
+
+
 def decide_some(reader: Reader) -> None:
     """Decide some items, so that figures are not empty."""
     for key in ("a", "a", "r", "a", "r", "a", "a", "r"):
@@ -75,6 +117,18 @@ def decide_some(reader: Reader) -> None:
         reader.console.release()
         reader.page.wait_for_timeout(700)
     reader.console.clock.forward(minutes=1)  # no outcome is shown any more
+
+
+def shoot_demo(folder: Path, opened: Browser, board: Board) -> None:
+    with running(board, tour=True) as console:
+        page, plain = opened.new_page(), opened.new_page()
+        reader = Reader(page, console)
+        page.set_viewport_size({"width": 1180, "height": 760})
+        page.emulate_media(color_scheme="light", reduced_motion="reduce")
+        reader.sign_in(console.link)
+        page.mouse.move(0, 0)
+        page.wait_for_timeout(300)
+        (folder / "demo-light.png").write_bytes(small_png(plain, page.screenshot()))
 
 
 def shoot(folder: Path, opened: Browser, console: Running) -> None:
@@ -107,8 +161,10 @@ if __name__ == "__main__":
     where.mkdir(parents=True, exist_ok=True)
     args = ["--no-sandbox"] if os.geteuid() == 0 else []
     grafana = "https://grafana.acme.example/d/groundwire"
+    of_demo = demo_board()  # before playwright's loop runs in this thread
     with waiting_worker() as address, sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=args)
         with running(full_board(), workers=address, grafana_url=grafana, rate_identity=100_000) as console:
             shoot(where, chromium, console)
+        shoot_demo(where, chromium, of_demo)
         chromium.close()

@@ -188,7 +188,7 @@ def test_single_letter_keys_can_be_switched_off_and_on(consoles, people) -> None
     keys.click()
     reader.page.locator("#letters").uncheck()
     reader.press("Escape", "a", "r")
-    assert reader.page.locator("details[open]").count() == 0
+    assert reader.page.locator("#actions details[open]").count() == 0
     assert console.site.outbox.of(LEAD) == []
     keys.click()
     reader.page.locator("#letters").check()

@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 
 from groundwire.messages.decisions import Decision
 from tests.browser.site import board_of, claim, in_review
+from tests.browser.test_accessible import violations
 
 
 @pytest.mark.smoke
@@ -23,6 +24,7 @@ def test_g_opens_the_guidelines_of_the_tenant_and_says_where_there_are_none(
             continue
         expect(reader.page.locator("#guidelines")).to_have_attribute("open", "")
         expect(reader.page.get_by_role("heading", name="Prices")).to_be_visible()
+        assert violations(reader) == []
         reader.press("g")
         expect(reader.page.get_by_role("heading", name="Prices")).to_be_hidden()
         assert reader.complaints == []
@@ -43,6 +45,10 @@ def test_a_group_opens_and_is_decided_by_keyboard_each_item_by_its_own_action_wi
     reader.press("o")
     expect(row.locator(".members a")).to_have_count(12)
     expect(row.locator(".members a").first).to_be_visible()
+    assert violations(reader) == []
+    reader.page.set_viewport_size({"width": 320, "height": 640})
+    assert reader.fits()
+    reader.page.set_viewport_size({"width": 1280, "height": 720})
     reader.press("Enter")
     expect(row.locator(".members a").first).to_be_hidden()
     reader.go("a")
@@ -58,3 +64,27 @@ def test_a_group_opens_and_is_decided_by_keyboard_each_item_by_its_own_action_wi
     consoles.stop(console)
     assert sorted(one.subject_id for one in console.reviews.sent) == sorted(texts)
     assert {one.action for one in console.reviews.sent} == {"reject"}
+
+
+@pytest.mark.smoke
+def test_the_tour_has_four_steps_is_closed_by_keyboard_and_does_not_come_back(consoles, people) -> None:
+    reader = people(consoles.start(tour=True))
+    tour = reader.page.locator("#tour")
+    expect(tour).to_contain_text("1 of 4")
+    assert reader.selected is not None  # it takes nobody's focus
+    assert violations(reader) == []
+    for step in (2, 3):
+        tour.get_by_role("button", name="Next").press("Enter")
+        expect(tour).to_contain_text(f"{step} of 4")
+    reader.open("/approved")
+    expect(tour).to_contain_text("3 of 4")
+    tour.get_by_role("button", name="Next").press("Enter")
+    expect(tour).to_contain_text("? lists every key")
+    expect(tour.locator("li:visible")).to_have_count(1)
+    assert (reader.fits(), reader.focused) == (True, "tour-close")
+    reader.press("Escape")
+    expect(tour).to_be_hidden()
+    reader.open("/")
+    expect(tour).to_be_hidden()
+    reader.page.evaluate("localStorage.clear()")
+    assert reader.complaints == []

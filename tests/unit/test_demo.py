@@ -15,6 +15,7 @@ import pytest
 from demo.console import exports, invitation
 from demo.examples import WAVES, Example
 from demo.ledger import Ledger
+from demo.queue import POLICY, QUEUE
 from demo.report import JsonReport, TableReport
 from demo.services import environment
 from demo.sources import made_in
@@ -25,7 +26,7 @@ from groundwire.library.check import Checker, LineError
 from groundwire.messages.decisions import ReasonCode
 from groundwire.messages.headers import InboundRecord, dead_letter_headers
 from groundwire.messages.topics import TopicName
-from groundwire.policy import Policy
+from groundwire.policy import Policy, load_policy
 from groundwire.verify.citations import CitationVerifier
 from groundwire.verify.citations import Sources as Lookup
 from groundwire.verify.ssrf import AddressGuard
@@ -88,7 +89,9 @@ def test_whoever_has_the_console_of_the_demo_gets_what_commands_and_the_api_need
     assert set(given) == options | of_a_worker
     assert given["GROUNDWIRE_CONSOLE_KEY"] == given["GROUNDWIRE_REVIEWER_KEY"]
     assert {name: settings[name] for name in settings if name in given}.items() <= given.items()
-    text = invitation("http://127.0.0.1:5/signin#secret", lines, "gwt_x", tmp_path)
+    text = invitation(
+        ["http://127.0.0.1:5/signin#secret", "http://127.0.0.1:5/signin#other"], lines, "gwt_x", tmp_path
+    )
     assert f"{tmp_path}/worker-*.log" in text
     assert "\n".join(lines) in text
     assert "\ngroundwire review list\n" in text
@@ -159,3 +162,17 @@ def test_reports_show_a_dead_letter_and_totals_as_json_lines_or_as_a_table_witho
     assert "3 = 1 approved + 0 review + 1 blocked + 1 dead letter." in table.getvalue()
     assert "invalid_json" in table.getvalue()
     assert "\x1b" not in table.getvalue()
+
+
+async def test_what_reviewers_of_the_demo_decide_waits_for_the_reason_that_was_planted(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "policy.toml").write_text(POLICY)
+    checker = Checker(
+        load_policy(tmp_path / "policy.toml", {}), CitationVerifier({}, network=False), now=datetime.now(UTC)
+    )
+    lines = [example.value({}) or b"" for example in QUEUE.examples]
+    decisions = [one async for one in checker.check(lines) if not isinstance(one, LineError)]
+    assert [one.reason_code for one in decisions] == [str(example.outcomes[0]) for example in QUEUE.examples]
+    assert {one.facts.place for one in decisions} == {"free"}
+    assert sum(one.kind == "response" for one in decisions) >= 10

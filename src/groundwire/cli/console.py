@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -39,14 +39,15 @@ log = structlog.get_logger()
 
 
 @click.command(name="console")
+@click.option("--one-time-link", is_flag=True, help="Print sign-in links that work once, within ten minutes.")
 @click.option(
-    "--one-time-link", is_flag=True, help="Print a sign-in link that works once, within ten minutes."
-)
-@click.option(
-    "--name", "--person", "person", metavar="NAME", help="Whom the link signs in, as user ids are written."
+    *("--name", "--person", "people"),
+    metavar="NAME",
+    multiple=True,
+    help="Whom a link signs in, as user ids are written; repeatable.",
 )
 @click.option("--tenant", "tenants", multiple=True, help="Where; repeatable.  [default: default]")
-def console(*, one_time_link: bool, person: str | None, tenants: tuple[str, ...]) -> None:
+def console(*, one_time_link: bool, people: tuple[str, ...], tenants: tuple[str, ...]) -> None:
     """Serve the review queue as pages and as JSON, until interrupted.
 
     Settings come from the environment: those of workers, and GROUNDWIRE_CONSOLE_*. It listens at
@@ -56,20 +57,20 @@ def console(*, one_time_link: bool, person: str | None, tenants: tuple[str, ...]
 
     Example: GROUNDWIRE_CONSOLE_KEY=console groundwire console --one-time-link --name lead@acme.example --tenant acme
     """
-    if one_time_link and not person:
+    if one_time_link and not people:
         raise click.UsageError("--one-time-link needs --name: whom it signs in")
-    if (person or tenants) and not one_time_link:
+    if (people or tenants) and not one_time_link:
         raise click.UsageError("--name and --tenant go with --one-time-link")
     quiet_kafka()
-    who = Person(person, frozenset(tenants or ("default",))) if person else None
+    who = [Person(name, frozenset(tenants or ("default",))) for name in people]
     with reporting():
         settings, own = load_settings(), load_console_settings()
-        require_sign_in(own, other=who is not None or settings.tokens_file is not None)
+        require_sign_in(own, other=bool(who) or settings.tokens_file is not None)
         configure_logs(settings.log_format, settings.log_level)
         asyncio.run(_run(settings, own, who))
 
 
-async def _run(settings: Settings, own: ConsoleSettings, who: Person | None) -> None:
+async def _run(settings: Settings, own: ConsoleSettings, who: Sequence[Person]) -> None:
     if settings.keys_file is None:
         raise UsageError("GROUNDWIRE_KEYS_FILE is not set: it holds the console's key and who is delegated")
     if own.key is None:
@@ -171,12 +172,14 @@ async def _serve(
     parts: Parts,
     feed: Feed,
     listening: socket.socket,
-    who: Person | None,
-    notifier: Notifier | None,
+    who: Sequence[Person],
+    notifier: Notifier | None = None,
 ) -> None:
-    app, secret = create_app(own, parts, who)
+    app, secret = create_app(own, parts, next(iter(who), None))
     # the secret stands behind the #, which browsers send to nobody
     click.echo(f"{own.origin}/signin#{secret}" if secret else own.origin)
+    for person in who[1:]:
+        click.echo(f"{own.origin}/signin#{app.state.site.links.issue(person)}")
     server, feeding = make_server(app), asyncio.create_task(feed.run())
     # pages that nothing comes to any more are not served
     feeding.add_done_callback(lambda _: setattr(server, "should_exit", True))

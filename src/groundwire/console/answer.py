@@ -65,7 +65,26 @@ _EDGE: Final = 200
 """Of a text in which nothing is marked, so many characters are shown at both ends where it is longer than `_LONG`."""
 _NEAR: Final = 3  # ids of the corpus that are shown beside one that it does not hold
 _LIKE: Final = 60  # of 100, from which on they are alike
+_INSTRUCTING: Final = frozenset(
+    (
+        "add",
+        "call",
+        "check",
+        "choose",
+        "click",
+        "make",
+        "note",
+        "open",
+        "pass",
+        "run",
+        "see",
+        "set",
+        "try",
+        "use",
+    )
+)
 _NAME: Final = 40  # characters of what stands in a source instead of a name
+_TRANSCRIPT: Final = 20_000  # characters of a transcript that are shown
 _TRUTHS: Final = 5  # statements of the ground truth that are shown of one pair
 _GONE: Final = {
     OriginalState.GONE: "The record is not on its topic any more, so its answer cannot be shown. Below is what the"
@@ -119,6 +138,7 @@ def answer_view(original: Original, decision: Mapping[str, Any], policy: Policy)
         "cited": judged.cited(),
         "stale": judged.stale(),
         **judged.quotes(),
+        "transcript": (judged.response.transcript or "")[:_TRANSCRIPT],
         "entities": judged.entities(),
         "relations": judged.relations(),
     }
@@ -254,7 +274,10 @@ class _Judged:
             found = [(kind, written) for kind, written in _values(self.text_at(where)) if written not in own]
             alike = [written for kind, written in found if kind == value.kind]
             instead = list(dict.fromkeys(alike or [written for _, written in found]))
-        return AnswerFault(value.start, value.end, value.hard, value.why, value.text, where, tuple(instead))
+        flag = self.flags.get((claim.start, claim.end)) if claim else None
+        # what turns a statement that is wrong into its opposite is no mere doubt
+        hard = value.hard or (value.kind == "negation" and flag is not None and flag.severity == "hard")
+        return AnswerFault(value.start, value.end, hard, value.why, value.text, where, tuple(instead))
 
     def tag_fault(self, start: int, end: int, missing: Sequence[int | str]) -> AnswerFault:
         number = next((one for one in missing if isinstance(one, int)), None)
@@ -340,11 +363,21 @@ class _Judged:
                 shown.append(run | {"claim": claim, "first": first, "segments": [part | {"text": text}]})
         return shown or None
 
+    def instructs(self, start: int, end: int) -> bool:
+        """Say whether a word tells the reader what to do: no source has to hold it."""
+        before = self.answer[:start].rstrip()
+        begins = (
+            not before or before[-1] in ".:;,!?-*\n" or self.claim_at(start) is not self.claim_at(start - 1)
+        )
+        return begins and self.answer[start:end].lower() in _INSTRUCTING
+
     def marks(self) -> Iterator[TextMark]:
         for claim in self.claims:
             if flag := self.flags.get((claim.start, claim.end)):
                 yield TextMark(claim.start, claim.end, flag.severity or "soft", label(flag.flag_reason))
             for word in claim.uncovered:
+                if self.instructs(word.start, word.end):
+                    continue
                 yield TextMark(word.start, word.end, "uncovered", "not in the sources")
         for value in self.values:
             yield TextMark(value.start, value.end, "value" if value.hard else "soft", label(value.why))
@@ -557,7 +590,7 @@ def _lines(start: int | None, end: int | None) -> str:
 def _relation(relation: object) -> str:
     said = " ".join(str(part(relation, name)) for name in ("subject", "relation", "object"))
     beside = [
-        str(format_time(value) if isinstance(value, datetime) else value)
+        str(format_time(value) if isinstance(value, datetime) else f"{name} {value}")
         for name in ("version", "timestamp")
         if (value := part(relation, name)) is not None
     ]

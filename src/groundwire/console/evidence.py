@@ -9,11 +9,16 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from groundwire.console.words import TextMark, hidden_marks, label, marked_parts, quote_marks, word_diff
+from groundwire.gate.response_case import SUFFICIENT
 from groundwire.messages.base import format_time
 from groundwire.review.model import Item, Nearest, Page, Related, SourceRecord
 from groundwire.state.model import NOTING
 
 _MOST_ROWS: Final = 100
+_COUNTED: Final = {
+    **dict.fromkeys(("critical_gap", "flagged_claims", "source_tags_missing"), "statement"),
+    "values_unsupported": "value",
+}
 DecisionView = Mapping[str, Any]
 
 
@@ -71,7 +76,7 @@ def marked(decision: DecisionView, text: str | None) -> dict[str, Any]:
         kind = "hedge-block" if hedge["action"] == "block" else "hedge-review"
         marks.append(TextMark(hedge["start"], hedge["end"], kind, f"hedge: {label(hedge['category'])}"))
     for cited in decision["citations"]:
-        kind, title = f"citation-{cited['state']}", f"citation: {label(cited['state'])}"
+        kind, title = f"citation-{cited['state']}", f"citation: {label('cited_' + cited['state'])}"
         marks.append(TextMark(cited["start"], cited["end"], kind, title))
     legend = [
         {"kind": mark.kind, "text": text[mark.start : mark.end], "title": mark.title}
@@ -88,12 +93,20 @@ def checks(decision: DecisionView) -> list[dict[str, str]]:
         {
             "result": result,
             "name": name.removesuffix("_skipped"),
-            "detail": label(detail) if result == "skipped" and detail else detail,
+            "detail": _detail(result, name, detail),
         }
         for result in ("failed", "passed", "skipped")
         for name, _, detail in (check.partition(": ") for check in decision[f"checks_{result}"])
         if not (flagged and name == "values_supported")  # a wrong value of a claim is no fine value
     ]
+
+
+def _detail(result: str, name: str, detail: str) -> str:
+    if (result, name) == ("failed", "low_confidence"):
+        return f"{detail}, below {SUFFICIENT:g}"
+    if (of := _COUNTED.get(name)) and detail.isdecimal():
+        return f"{detail} {of}{'s' if detail != '1' else ''}"
+    return label(detail) if result == "skipped" and detail else detail
 
 
 def citations(decision: DecisionView) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from groundwire.console import evidence, queue
 from groundwire.console.answer import show_original
+from groundwire.console.lists import FINAL
 from groundwire.console.outbox import NOT_DONE, OrderState, Outbox, OutboxEntry, doing, done_to, undo_left
 from groundwire.console.site import Call, PageAnswer
 from groundwire.console.words import NONE, label, moment
@@ -21,7 +22,7 @@ from groundwire.messages.base import format_time
 from groundwire.messages.decisions import Kind, Verdict
 from groundwire.policy import Policy
 from groundwire.review.actions import SENTENCES, RejectReason, speculation_in
-from groundwire.review.model import Item, Nearest, Neighbours, Standing
+from groundwire.review.model import Item, Nearest, Query, Standing
 from groundwire.text.visible import hidden
 
 _FEW: Final = 3
@@ -80,7 +81,7 @@ async def describe(
     template = call.site.settings.source_url
     url = template.replace("{source_id}", quote(str(source_id), safe="")) if template and source_id else None
     rows = [{"name": name, "value": value} for name, value in metadata]
-    origin = {"source_id": source_id, "url": url, "metadata": rows}
+    origin = {"source_id": source_id, "url": url, "metadata": rows, "captured_at": given.get("capture_time")}
     first = decision.get("subject_origin") or decision["origin"]
     places = {
         "published on": f"{item.topic}, partition {item.partition}, offset {item.offset}",
@@ -111,7 +112,7 @@ async def describe(
         "content": text or "",
         "checks": with_conflicts(parts["checks"], memories),
         "places": [{"name": name, "value": value} for name, value in places.items()],
-        "origin": origin if source_id or metadata else None,
+        "origin": origin if given else None,
         "guidelines": await asyncio.to_thread(call.site.guidelines.of, decision["tenant_id"]),
         **decision_form(call, item, memories),
         **await surroundings(call, item),
@@ -151,7 +152,7 @@ def decision_form(call: Call, item: Item, memories: Sequence[Mapping[str, Any]])
 
 async def surroundings(call: Call, item: Item) -> dict[str, Any]:
     """Return who looks at it, and where a page leads: on in the queue, or back to the list it was opened from."""
-    reviewing, me = None, call.identity.person
+    reviewing, me, row = None, call.identity.person, item.current
     if item.pending and call.page and not me.read_only:
         call.site.look()
         reviewing = await call.site.locks.claim(queue.subject_of(item.current), me.name)
@@ -160,7 +161,11 @@ async def surroundings(call: Call, item: Item) -> dict[str, Any]:
         reviewing = holder if holder != me.name else None
     listed = queue.came_from(call)
     if listed is not None:
-        near, query, back, title = Neighbours(), listed.query, listed.address, listed.title
+        asked = Query(sort="newest", text=listed.search)
+        near = await asyncio.to_thread(
+            call.site.board.neighbours, call.scope, asked, row.decision_id, lambda _: True, FINAL[listed.name]
+        )
+        query, back, title = listed.query, listed.address, listed.title
     else:
         view = queue.view_of(call)
         near = await queue.neighbours(call, view, item.current.decision_id)

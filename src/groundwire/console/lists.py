@@ -35,7 +35,7 @@ class SearchedPage(ListPage):
     search: queue.Search = None
 
 
-_FINAL: Final[dict[str, ListedTopic]] = {
+FINAL: Final[dict[str, ListedTopic]] = {
     "responses": TopicName.REVIEW,
     "approved": TopicName.APPROVED,
     "blocked": TopicName.BLOCKED,
@@ -63,7 +63,7 @@ async def blocked(call: Call) -> PageAnswer:
 
 async def _final_list(call: Call, name: str, title: str, about: str) -> PageAnswer:
     asked = call.asked(SearchedPage)
-    board, text, topic = call.site.board, asked.search or "", _FINAL[name]
+    board, text, topic = call.site.board, asked.search or "", FINAL[name]
     place = queue.ListOrigin(name, asked.cursor or "", text)
     try:
         page = board.not_pending(call.scope, topic, cursor=asked.cursor, text=text)
@@ -124,7 +124,7 @@ _CELLS: Final = re.compile(r"([;|\t\r\n])")  # what ends a cell where the spread
 _UTF8: Final = "\ufeff"
 """By which a spreadsheet knows how the file is encoded; without it letters beyond ASCII are others."""
 FORMS: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
-EXPORTED: Final = (queue.QUEUE, *_FINAL)
+EXPORTED: Final = (queue.QUEUE, *FINAL)
 
 
 async def export(call: Call, listed: str, form: str) -> StreamingResponse:
@@ -138,7 +138,7 @@ async def export(call: Call, listed: str, form: str) -> StreamingResponse:
         board = call.site.board
         if listed == queue.QUEUE:
             return board.pending(call.scope, replace(query, cursor=cursor))
-        return board.not_pending(call.scope, _FINAL[listed], MAX_PAGE, cursor, query.text)
+        return board.not_pending(call.scope, FINAL[listed], MAX_PAGE, cursor, query.text)
 
     def rows() -> Iterator[dict[str, Any]]:
         found = page(None)

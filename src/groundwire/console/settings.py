@@ -85,6 +85,9 @@ class ConsoleSettings(BaseSettings):
         "", description="Networks of the proxy, `10.0.0.7/32,...`; required with it."
     )
 
+    tour: bool = Field(
+        default=False, description="`1`: show people a tour of four steps until they close it."
+    )
     session_hours: float = Field(8, gt=0, le=24 * 30, description="Hours until sign-in expires.")
     undo_seconds: float = Field(
         5, ge=0, le=60, description="Seconds to undo an action before it is published."

@@ -108,10 +108,16 @@ class BoardReads(Store):
         return self._page(self._queued(scope, query), query)
 
     def neighbours(
-        self, scope: ViewScope, query: Query, decision_id: str, is_free: Callable[[Row], bool]
+        self,
+        scope: ViewScope,
+        query: Query,
+        decision_id: str,
+        is_free: Callable[[Row], bool],
+        topic: ListedTopic | None = None,
     ) -> Neighbours:
-        """Return the free items next to one in the queue; rows are read until one is free."""
-        where, sort = self._queued(scope, query), query.sort
+        """Return the free items next to one in the queue, or in a topic's list; rows are read until one is free."""
+        where = _listed(scope, topic, query.text) if topic else self._queued(scope, query)
+        sort = query.sort
 
         def count(of: Where) -> int:
             return int(self._rows("SELECT count(*) FROM items", of.sql, values=of.values)[0][0])
@@ -150,11 +156,7 @@ class BoardReads(Store):
 
         `text`: words, as in a Query. Raises: ValueError, of limit or cursor.
         """
-        where = seen(scope, Where(["items.pending = 0"]).equals("items.topic", str(topic)))
-        if topic is TopicName.REVIEW:
-            where.equals("items.kind", str(Kind.RESPONSE))
-        containing(where, text, OTHERS)
-        return self._page(where, Query(sort="newest", limit=limit, cursor=cursor))
+        return self._page(_listed(scope, topic, text), Query(sort="newest", limit=limit, cursor=cursor))
 
     def dead_letters(
         self, scope: ViewScope, limit: int = 50, cursor: str | None = None
@@ -434,6 +436,13 @@ class BoardReads(Store):
     def _row(self, *sql: str, values: Sequence[SqlValue] = ()) -> Any:  # noqa: ANN401 - a row, or None
         with self._lock:
             return self.row(statement(*sql), *values)
+
+
+def _listed(scope: ViewScope, topic: ListedTopic, text: str) -> Where:
+    where = seen(scope, Where(["items.pending = 0"]).equals("items.topic", str(topic)))
+    if topic is TopicName.REVIEW:
+        where.equals("items.kind", str(Kind.RESPONSE))
+    return containing(where, text, OTHERS)
 
 
 def _of_subject(scope: ViewScope, owner: tuple[str, str], kind: Kind, name: str) -> Where:

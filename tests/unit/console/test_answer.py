@@ -110,7 +110,10 @@ def test_quotes_entities_and_relations_stand_beside_what_the_transcript_and_the_
         ("gryphon", "not_found", None),
         ("kiln", None, "role oven, confidence 0.9"),
     ]
-    assert (relation["why"], relation["holds"]) == (["version_mismatch"], ["kiln stands in Delft (2)"])
+    assert (relation["why"], relation["holds"]) == (
+        ["version_mismatch"],
+        ["kiln stands in Delft (version 2)"],
+    )
 
 
 def test_a_quote_behind_a_negation_stands_in_its_sentence_with_the_negation_marked() -> None:
@@ -334,3 +337,18 @@ def test_a_terminal_shows_answer_faults_and_quotes_and_no_control_character(caps
     assert "\x1b[31m" not in printed
     assert "kiln: 1,200" in printed
     assert "[-never -]" in printed
+
+
+def test_a_word_that_tells_the_reader_what_to_do_is_no_fault() -> None:
+    view = shown(answer="Call `find`; see `find`. The find is odd.", context={"a.py": "def find(query): ..."})
+    marked = {part["text"] for part in parts_of(view) if "uncovered" in part["kinds"]}
+    assert "odd" in marked
+    assert marked.isdisjoint({"Call", "see"})
+
+
+def test_a_statement_turned_into_its_opposite_is_wrong_and_a_transcript_stands_below_its_quotes() -> None:
+    view = shown(
+        answer="Children are admitted to the workshop.", transcript=TRANSCRIPT, evidence={"care": ["No."]}
+    )
+    assert [fault["hard"] for fault in view["faults"]] == [True]
+    assert view["transcript"] == TRANSCRIPT

@@ -336,7 +336,7 @@ async def test_items_that_differ_in_numbers_alone_are_one_row_but_for_risks_and_
     others = (
         make_decision("other-source", KILN.format(20), source="handbook"),
         make_decision("other-reason", KILN.format(21), reason_code="citation_unverified"),
-        make_decision("grave", KILN.format(22), reason_code="phantom_source"),
+        *(make_decision(f"grave-{n}", KILN.format(n), reason_code="phantom_source") for n in (22, 24)),
         make_decision("other-words", KILN.format(23).replace("one", "no")),
     )
     old, new = stored(room)

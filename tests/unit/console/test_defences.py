@@ -313,7 +313,7 @@ def test_the_console_ends_with_what_its_feed_ends_with(monkeypatch) -> None:
 
     monkeypatch.setattr(command, "create_app", lambda *_: (app_of(), None))
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        serving = command._serve(ConsoleSettings(), None, SimpleNamespace(run=run), listening, None, None)
+        serving = command._serve(ConsoleSettings(), None, SimpleNamespace(run=run), listening, ())
         with pytest.raises(UsageError, match="disk is full"):
             asyncio.run(asyncio.wait_for(serving, 10))
 

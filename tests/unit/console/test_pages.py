@@ -363,7 +363,8 @@ async def test_an_item_leads_back_to_the_page_of_the_list_that_it_was_opened_fro
     assert len(rows) == 10
     for shown in (page, Html(refused.text)):
         assert (shown.one(id="to-queue")["href"], shown.one(id="to-queue").text) == (place, "Approved")
-        assert shown.all(id="next") == []
+        assert shown.one(id="next")["href"] == rows[1]["href"]
+        assert shown.one(id="place").text == "51 of 60"
     assert (done.headers["location"], plain.headers["location"]) == (place, "/approved")
     assert queued.one(id="to-queue")["href"] == "/?kind=claim"
 
@@ -378,7 +379,7 @@ async def test_a_list_says_what_it_shows_and_names_each_item_and_its_reason(room
         assert [one.text for one in page.all(class_="id")] == [subject]
         assert page.one(class_="note about").text
         if path == "/responses":
-            assert page.one(title="critical_gap").text == "no support for a critical statement"
+            assert page.one(title="critical_gap").text == "wrong or unsupported key statement"
     risks = [(await lead.get(f"/api/items/{one}")).json()["risk"] for one in ids]
     assert risks == [None, None, None], "only a pending item has a risk"
 
@@ -541,3 +542,24 @@ async def test_guidelines_of_the_tenant_stand_beside_an_item_without_html_and_fo
     assert [one.text for one in shown.all("h3") if one.text == "Prices"] == ["Prices"]
     assert "Approve them." in again.one(id="guidelines").text
     assert len(again.one(id="guidelines").text) < 51_000
+
+
+async def test_an_address_that_is_never_opened_a_low_confidence_and_the_origin_are_said_in_words(
+    room, browser
+) -> None:
+    url = "http://169.254.169.254/latest"
+    cited = {
+        "type": "url",
+        "value": url,
+        "start": 0,
+        "end": 4,
+        "state": "unknown",
+        "detail": "blocked address",
+    }
+    (decision_id,) = room.add(
+        make_decision("c-1", citations=[cited | {"checked_at": None}], checks_failed=["low_confidence: 0.42"])
+    )
+    page = await browser.html(f"/items/{decision_id}")
+    assert f"could not be checked url {url} a private address, which Groundwire never opens" in page.words
+    assert "low confidence 0.42, below 0.7" in page.words
+    assert "Where it comes from source AI synthesis captured 2026-01-31 11:00 UTC owner ana" in page.words

@@ -5,6 +5,7 @@ import { choose, close, focusItem, onItem, openForm } from "./item.js";
 import "./drafts.js";
 import { nextFault } from "./answer.js";
 import { follow, isAway, reached, tell } from "./live.js";
+import { closeTour } from "./tour.js";
 
 document.documentElement.classList.add("js");
 
@@ -73,7 +74,8 @@ function escape(target) {
   const wrong = all(".outcome .dismiss");
   if (part) close(part);
   else if (typing(target)) target.blur();
-  else wrong.forEach(dismiss);
+  else if (wrong.length) wrong.forEach(dismiss);
+  else closeTour();
 }
 
 function search() {
