@@ -93,9 +93,7 @@ class CrashMarks(Hook):
     def _send(self, tp: TP, mark: InFlightMark | None, *, answered: bool) -> asyncio.Task[None]:
         async def send() -> None:
             try:
-                answer = await self._state.mark(tp.topic, tp.partition, mark)
-                if answered:
-                    await answer
+                await self._state.mark(tp.topic, tp.partition, mark, answered=answered)
             except StateError:
                 log.debug("crash.mark_not_kept", topic=tp.topic, partition=tp.partition)
 

@@ -129,14 +129,13 @@ class BatchMetrics(Hook):
         """Count a batch; decisions in `fresh` are this worker's and count once, others are repeats."""
         left = set(batch.fresh)
         decisions: Counter[tuple[str, str, str]] = Counter()
-        checks: Counter[tuple[str, str]] = Counter()
+        checks = {outcome: Counter[str]() for outcome in ("passed", "failed", "skipped")}
 
         def count_decided(record: InboundRecord, decision: Decision) -> None:
             left.discard(decision.decision_id)
             decisions[decision.kind, decision.tier, decision.reason_code] += 1
-            for result in ("passed", "failed", "skipped"):
-                for check in getattr(decision, f"checks_{result}"):
-                    checks[check.partition(":")[0], result] += 1  # what follows the name is text
+            for outcome, found in checks.items():
+                found.update(getattr(decision, f"checks_{outcome}"))
             is_full = decision.reason_code == ReasonCode.REVIEW_QUEUE_FULL
             if is_full and decision.facts.place == Place.TENANT_FULL:
                 metrics.TENANT_REFUSALS.labels("review").inc()
@@ -183,8 +182,9 @@ class BatchMetrics(Hook):
                     self._letters.note(record, error)
         for labels, number in decisions.items():
             _decisions(*labels).inc(number)
-        for name_and_result, number in checks.items():
-            _checks(*name_and_result).inc(number)
+        for outcome, found in checks.items():
+            for check, number in found.items():
+                _checks(check.partition(":")[0], outcome).inc(number)  # what follows the name is text
 
 
 @dataclass(slots=True)

@@ -123,6 +123,10 @@ async def decide(
     return [answer for answer in answers if isinstance(answer, Outcome)]
 
 
+async def payloads_of(state: State, subjects: Sequence[Subject]) -> list[bytes | None]:
+    return [held and held.payload for held in await state.held(subjects)]
+
+
 async def step_one(
     state: State, ask: StepRequest, *, limits: QueueLimits = LIMITS, deferred: bool = False
 ) -> StepAnswer:

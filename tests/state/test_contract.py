@@ -40,6 +40,7 @@ from tests.state.claims import (
     decide,
     in_state,
     origin,
+    payloads_of,
     review_one,
     step_one,
     stored,
@@ -391,8 +392,8 @@ async def test_payloads_are_those_of_current_outcomes_in_the_order_asked_for(sta
     await decide(state, claims.again(refused, payload=b'{"n":2}'))
     await step_one(state, claims.ask("waiting", "a text that waits", wait=True))
     subjects = [subject("waiting"), *[ask.subject for ask in reversed(asks)], refused.subject, subject("r1")]
-    assert await state.payloads(subjects) == [None, *reversed(payloads), b'{"n":2}', None]
-    assert await state.payloads([]) == []
+    assert await payloads_of(state, subjects) == [None, *reversed(payloads), b'{"n":2}', None]
+    assert await payloads_of(state, []) == []
 
 
 async def test_a_known_outcome_fills_in_for_a_lost_one_and_never_replaces_a_newer_one(state: State, claims):
@@ -422,7 +423,7 @@ async def test_a_known_outcome_of_a_response_is_taken_over(new_state, claims):
         (known,) = await decide(state, ask, limits=FULL if expected is R else QueueLimits())
         lost = replace(ask, subject=subject("r1", user="bob", kind=Kind.RESPONSE))
         found = [await state.reassert([stored(lost, known)]), await decide(state, lost)]
-        found += [await state.payloads([lost.subject]), await state.queue_depth(), known.state]
+        found += [await payloads_of(state, [lost.subject]), await state.queue_depth(), known.state]
         (claim,) = await decide(state, claims.ask("c1", user="bob", tier=3, parents=[lost.subject]))
         found.append(claim.parents[0].state)
         depth = 2 if expected is P else 0
@@ -597,7 +598,10 @@ async def test_an_action_brings_its_subject_to_its_next_revision(new_state):
         facts |= {"origin": act.origin, "first_origin": ask.origin, "payload": act.payload, "record": b""}
         after = replace(before, **facts)
         found = [answer, await decide(state, ask, claims.again(ask))]
-        found += [await decide(state, claims.again(ask), deferred=True), await state.payloads([ask.subject])]
+        found += [
+            await decide(state, claims.again(ask), deferred=True),
+            await payloads_of(state, [ask.subject]),
+        ]
         left = depth - (action != "retract")
         if [*found, await state.queue_depth()] != [
             Reviewed(2, after),

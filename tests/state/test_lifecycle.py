@@ -48,7 +48,21 @@ from groundwire.state.model import (
     Waiting,
 )
 from groundwire.state.server import connect
-from tests.state.claims import SCHEME, THRESHOLDS, A, B, Claims, P, People, V, W, origin, stored, subject
+from tests.state.claims import (
+    SCHEME,
+    THRESHOLDS,
+    A,
+    B,
+    Claims,
+    P,
+    People,
+    V,
+    W,
+    origin,
+    payloads_of,
+    stored,
+    subject,
+)
 from tests.state.conftest import PATIENCE, Overtaken, start
 
 T = TypeVar("T")
@@ -340,7 +354,11 @@ class Lifecycle(RuleBasedStateMachine):
         assert self.decided.keys() <= self.published | self.orphans
         subjects = self.subjects()
         expected = [current[who].payload if who in current else None for who in subjects]
-        assert self.run(self.redis.payloads(subjects)) == self.run(self.memory.payloads(subjects)) == expected
+        assert (
+            self.run(payloads_of(self.redis, subjects))
+            == self.run(payloads_of(self.memory, subjects))
+            == expected
+        )
 
     def check_that_committed_records_change_nothing(self) -> None:
         later = copy.deepcopy(self.memory)

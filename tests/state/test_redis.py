@@ -53,6 +53,7 @@ from tests.state.claims import (
     R,
     decide,
     dedup,
+    payloads_of,
     review_one,
     stored,
     subject,
@@ -124,7 +125,7 @@ async def test_every_key_has_the_prefix_and_a_documented_form(redis_state, redis
     await redis_state.step(asks, LIMITS)
     acts = [("retract", response), ("reject", asks[3])]
     await redis_state.review([People(claims).act(action, ask) for action, ask in acts])
-    await (await redis_state.mark("groundwire.claims", 3, InFlightMark(1, 2, 0)))
+    await redis_state.mark("groundwire.claims", 3, InFlightMark(1, 2, 0))
     await redis_state.put_policy("0" * 64, b"{}")
     names = [key.decode().removeprefix(prefix) for key in await redis.keys(f"{prefix}*")]
     assert {form for form in forms for name in names if re.fullmatch(form, name)} == set(forms)
@@ -236,7 +237,7 @@ async def test_two_prefixes_share_nothing_and_clearing_leaves_what_is_not_rebuil
             await each.step([child, claims.ask("c3", wait=True)], LIMITS)
         await redis.set("g[a]*.citation:x", "kept")
         await state.put_policy("0" * 64, b"kept")
-        await (await state.mark("t", 0, InFlightMark(1, 2, 0)))
+        await state.mark("t", 0, InFlightMark(1, 2, 0))
         left = {key for key in await redis.keys("*") if key.startswith(b"ga.")}
         async with state.rebuilding() as rebuilding:
             await rebuilding.clear()
@@ -289,14 +290,14 @@ async def test_looking_back_at_thousands_takes_one_call_each(redis_state, claims
     asks = [claims.respond(f"r{n}", 2, queued=True) for n in range(1_000)]
     outcomes = await decide(redis_state, *asks, limits=MANY)
     subjects = [*[ask.subject for ask in asks], *[subject(f"nobody {n}") for n in range(9_000)]]
-    for each in (redis_state.statuses, redis_state.held, redis_state.payloads):
+    for each in (redis_state.statuses, redis_state.held):
         await each(subjects[:1])  # the server has the script
     sent = calls(redis_state)
     assert await redis_state.statuses(subjects * 2) == ([SubjectStatus(P, 1)] * 1_000 + [None] * 9_000) * 2
     held = await redis_state.held(subjects * 2)
     assert [entry.record for entry in held[:1_000]] == [outcome.record for outcome in outcomes]
-    assert (await redis_state.payloads(subjects * 2))[:1_000] == [ask.payload for ask in asks]
-    assert [len(command) < 10_010 for command in sent] == [True] * 3, "each subject is sent once"
+    assert [entry.payload for entry in held[:1_000]] == [ask.payload for ask in asks]
+    assert [len(command) < 10_010 for command in sent] == [True] * 2, "each subject is sent once"
 
 
 async def test_of_identical_claims_or_of_two_reviewers_at_once_exactly_one_counts(
@@ -330,9 +331,7 @@ async def test_state_that_lost_its_epoch_is_lost_to_every_call_and_nothing_is_ch
     await redis.delete(f"{prefix}epoch")
     attempts = [redis_state.step([claims.ask()], LIMITS), redis_state.review([people.act("approve", ask)])]
     attempts += [redis_state.give_up(ask.subject), redis_state.reassert([stored(ask, first)])]
-    attempts += [
-        each([ask.subject]) for each in (redis_state.held, redis_state.statuses, redis_state.payloads)
-    ]
+    attempts += [each([ask.subject]) for each in (redis_state.held, redis_state.statuses)]
     for attempt in attempts:
         with pytest.raises(StateLost):
             await attempt
@@ -341,7 +340,7 @@ async def test_state_that_lost_its_epoch_is_lost_to_every_call_and_nothing_is_ch
     assert await redis_state.read_epoch() is None
     async with opened(redis_server, f"empty-{prefix}") as empty:
         assert await empty.open() is None
-        for attempt in (empty.step([claims.ask()], LIMITS), empty.payloads([subject()])):
+        for attempt in (empty.step([claims.ask()], LIMITS), empty.held([subject()])):
             with pytest.raises(StateLost, match="no epoch"):
                 await attempt
 
@@ -391,7 +390,7 @@ async def test_a_killed_server_is_unavailable_and_keeps_its_outcomes_unless_it_s
         await start(state)
         (first,) = await decide(state, ask)
         own_server.kill()
-        for attempt in (state.step([ask], LIMITS), state.payloads([ask.subject])):
+        for attempt in (state.step([ask], LIMITS), state.held([ask.subject])):
             with pytest.raises(StateUnavailable):
                 await attempt
         own_server.start()
@@ -656,12 +655,12 @@ async def test_who_lost_the_lock_changes_and_releases_nothing(
 
 async def test_marks_and_policies_are_kept(redis_state, redis, prefix):
     assert await redis_state.marks("groundwire.claims", 0) is None
-    await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 19, 0))
-    await (await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 10, 2)))
+    await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 19, 0), answered=False)
+    await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 10, 2))
     assert await redis_state.marks("groundwire.claims", 0) == InFlightMark(10, 10, 2)
     assert await redis_state.marks("groundwire.claims", 1) is None
     assert DAY - 60 < await redis.ttl(f"{prefix}f:groundwire.claims:0") <= DAY
-    await (await redis_state.mark("groundwire.claims", 0, None))
+    await redis_state.mark("groundwire.claims", 0, None)
     assert await redis_state.marks("groundwire.claims", 0) is None
     assert await redis_state.get_policy("0" * 64) is None
     await redis_state.put_policy("0" * 64, b'{"version":"default"}')
@@ -685,7 +684,7 @@ async def test_a_waiting_claim_that_is_given_up_holds_up_nobody_and_is_unknown_t
     assert await redis_state.waiting_count() == 0
     assert isinstance((await redis_state.step([other], LIMITS))[0], Outcome)
     assert await redis_state.step([ask, later], LIMITS) == [GivenUp()] * 2
-    for each in (redis_state.held, redis_state.statuses, redis_state.payloads):
+    for each in (redis_state.held, redis_state.statuses):
         assert await each([ask.subject]) == [None]
     act = people.act("approve", ask, revision=0)
     assert await review_one(redis_state, act) == RefusedAction("unknown", None)
@@ -723,7 +722,7 @@ async def test_commands_take_effect_in_order_each_gets_its_own_answer_and_a_brok
     redis_server, prefix
 ):
     async def call(*command: str) -> object:
-        return await (await line.send(*command))
+        return await line.send(*command)
 
     redis = connect(redis_server.url.removesuffix("/0") + "/7", patience=20.0)
     line = SharedConnection(redis, 20.0)
@@ -731,6 +730,9 @@ async def test_commands_take_effect_in_order_each_gets_its_own_answer_and_a_brok
     assert await asyncio.gather(*tasks) == list(range(1, 101))
     with pytest.raises(StateUnavailable, match="INCR: ResponseError"):
         await call("INCR", prefix)
+    for unread in ("INCR", "GET"):  # a refusal or an answer that nobody waits for is no other's
+        await line.send(unread, prefix, answered=False)
+        assert await call("ECHO", unread) == unread.encode()
     for turns in range(12):
         first = asyncio.create_task(call("ECHO", "mine"))
         second = asyncio.create_task(call("GET", prefix))
@@ -757,9 +759,9 @@ from groundwire.state.server import SharedConnection, connect
 
 async def main():
     line = SharedConnection(connect(sys.argv[1]))
-    await (await line.send("GET", "x"))  # connects: the next command is not held up
+    await line.send("GET", "x")  # connects: the next command is not held up
     die = lambda: os.kill(os.getpid(), 9)
-    await line.send("SET", sys.argv[2], "note")
+    await line.send("SET", sys.argv[2], "note", answered=False)
     die()
 
 if sys.argv[3] == "uvloop":
@@ -834,7 +836,7 @@ async def test_a_payload_is_read_by_those_who_never_wrote_its_prefix_also_after_
     for name in ("c1", "c2"):
         await decide(redis_state, replace(claims.ask(name, None), payload=b"prefix\trest"))
         async with opened(redis_server, prefix) as other:
-            assert await other.payloads([subject(name)]) == [b"prefix\trest"]
+            assert await payloads_of(other, [subject(name)]) == [b"prefix\trest"]
         await redis.delete(f"{prefix}c")
 
 

@@ -168,6 +168,7 @@ def print_item(console: Console, item: Item, dependents: Page[Related] = NONE) -
         line = Text(f"{'-' if step['revision'] is None else step['revision']}  {step['at']}  ")
         line.append(step["verdict"], style=_STYLES.get(step["verdict"], ""))
         history.append(line.append(escape_controls(f"  {step['reason_code']}{by}{note}")))
+        history.extend(_plain(f"   {said}") for said in (step["text"] or "").splitlines())
     _section(console, "history", history)
 
 

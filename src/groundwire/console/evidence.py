@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from groundwire.console.words import TextMark, hidden_marks, label, marked_parts, quote_marks, word_diff
 from groundwire.messages.base import format_time
 from groundwire.review.model import Item, Nearest, Page, Related, SourceRecord
+from groundwire.state.model import NOTING
 
 _MOST_ROWS: Final = 100
 DecisionView = Mapping[str, Any]
@@ -177,18 +178,18 @@ def source(decision: Mapping[str, Any], record: SourceRecord) -> dict[str, Any] 
 
 
 def history(item: Item) -> list[dict[str, Any]]:
-    names = ("revision", "verdict", "reason_code", "at", "actor", "note", "id")
-    rows: list[tuple[Any, ...]] = [
-        (
-            *(one.revision, str(one.verdict), one.reason_code, format_time(one.decided_at)),
-            *(one.reviewer, one.review_reason, one.decision_id),
-        )
-        for one in item.history
-    ]
-    rows += [
-        (None, "refused", one.outcome, format_time(one.at), one.actor, one.action, None)
-        for one in item.attempts
-        if not one.applied
-    ]
+    names = ("revision", "verdict", "reason_code", "at", "actor", "note", "id", "text")
+    applied = {one.decision_id: one for one in item.attempts if one.applied and one.action not in NOTING}
+    rows: list[tuple[Any, ...]] = []
+    for one in item.history:
+        made = applied.get(one.decision_id)
+        what = one.revision, str(one.verdict), one.reason_code, format_time(one.decided_at)
+        rows.append((*what, one.reviewer, one.review_reason, one.decision_id, made and made.note))
+    for each in item.attempts:
+        if not each.applied:
+            refused = None, "refused", each.outcome, format_time(each.at)
+            rows.append((*refused, each.actor, each.action, None, None))
+        elif each.action in NOTING:
+            rows.append((None, each.action, "", format_time(each.at), each.actor, None, None, each.note))
     steps = [dict(zip(names, row, strict=True)) for row in rows]
     return sorted(steps, key=lambda step: str(step["at"]))

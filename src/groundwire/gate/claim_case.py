@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, Self
 
 from groundwire.checks.citations import MAX_CREDITED, Citation, CitationDetector
@@ -71,6 +71,8 @@ class ClaimReading:
     @property
     def verifiable(self) -> tuple[Citation, ...]:
         """The citations that are verified at all: the first ones, where the claim rests on them."""
+        if not self.citations:
+            return ()
         return tuple(citation for citation in self.citations[:MAX_CREDITED] if not citation.doubt)
 
     @property
@@ -222,6 +224,7 @@ class ClaimCase(Case):
         self.policy = policy
         self.findings = findings
         self.facts = facts
+        self.matches = matches_of(self)
         outside_ai = claim.source in policy.trusted_sources or claim.source in CONVERSATIONS
         self.unattested = policy.attestation == "hmac" and outside_ai and not facts.attested
         self.source = AI_SYNTHESIS if self.unattested else claim.source
@@ -230,6 +233,15 @@ class ClaimCase(Case):
             c for c in self.reading.verifiable if self.finding(c).state == CitationState.VERIFIED
         ]
         """The citations that were checked and exist."""
+        self.base = self._base()
+        """Tier and reason as if the claim had been compared and were new, and without caps."""
+        self.own_cap = self._own_cap()
+        """The first cap that needs nothing of state."""
+
+    def with_facts(self, facts: Facts) -> Self:
+        case = super().with_facts(facts)
+        case.matches = matches_of(case)
+        return case
 
     def failed(self, error: Exception) -> Self:
         update: dict[str, Any] = {"error": type(error).__name__, "relevance": None}
@@ -240,11 +252,6 @@ class ClaimCase(Case):
     @property
     def dedup(self) -> DedupFacts:
         return self.facts.dedup or _DISABLED
-
-    @cached_property
-    def matches(self) -> dict[MatchKind | None, DedupMatch]:
-        found = self.dedup.matches
-        return first_matches(found, match_rules(self.policy)) if found else {}
 
     @property
     def duplicate(self) -> bool:  # type: ignore[override]
@@ -279,9 +286,7 @@ class ClaimCase(Case):
             return HedgeAction.CONTINUE
         return action
 
-    @cached_property
-    def base(self) -> TreeOutcome:
-        """Return tier and reason as if the claim had been compared and were new, and without caps."""
+    def _base(self) -> TreeOutcome:
         if self.expired:
             return explain(IngestionTier.BLOCK, ReasonCode.EXPIRED)
         if self.facts.error:
@@ -301,9 +306,7 @@ class ClaimCase(Case):
             tree.tier, ReasonCode.CITATION_UNVERIFIED if self.reading.citations else ReasonCode.UNGROUNDED
         )
 
-    @cached_property
-    def own_cap(self) -> ReasonCode | None:
-        """Return the first cap that needs nothing of state."""
+    def _own_cap(self) -> ReasonCode | None:
         if self.reading.hidden:
             return ReasonCode.HIDDEN_TEXT
         if self.policy.verify_claim_relevance and self.irrelevant:
@@ -366,17 +369,17 @@ class ClaimCase(Case):
             "source": claim.source,
             "derived_from": claim.derived_from,
             "hedges": [
-                HedgeMark(
+                HedgeMark.made(
                     text=hedge.text[: limits.characters],
                     category=hedge.category,
-                    action=hedge.action,
+                    action=str(hedge.action),
                     start=hedge.start,
                     end=hedge.end,
                 )
                 for hedge in reading.hedges[: limits.entries]
             ],
             "citations": [
-                CitationResult(
+                CitationResult.made(
                     type=citation.type,
                     value=citation.value[: limits.characters],
                     start=citation.start,
@@ -409,7 +412,13 @@ class ClaimCase(Case):
         if code == ReasonCode.PENDING_DUPLICATE:
             return self.matches.get(MatchKind.PENDING)
         deciding = (MatchKind.DUPLICATE, MatchKind.CONFLICT, MatchKind.REJECTED)
-        return next((self.matches[kind] for kind in deciding if kind in self.matches), None)
+        return next(filter(None, map(self.matches.get, deciding)), None) if self.matches else None
+
+
+def matches_of(case: ClaimCase) -> dict[MatchKind | None, DedupMatch]:
+    """Return the first match of each kind in the facts of a case."""
+    found = case.dedup.matches
+    return first_matches(found, match_rules(case.policy)) if found else {}
 
 
 def primary_source(case: ClaimCase) -> str | None:
@@ -466,6 +475,9 @@ def _list_dedup(case: ClaimCase, checks: Checks, *, joined: bool) -> None:
         return
     if case.dedup.status == "failed":
         checks.failed += ["dedup_check_failed", "previously_rejected_unavailable"]
+        return
+    if not case.matches:
+        checks.passed += ["not_duplicate", "not_previously_rejected"]
         return
     duplicate, conflict, rejected, pending = map(case.matches.get, MatchKind)
     failed = [f"duplicate: {duplicate.subject_id}"] if duplicate else []

@@ -73,6 +73,7 @@ MAX_DETAIL = 100
 Answers = dict[tuple[str, str], CitationCheck]
 """Tenant and label of a citation -> what checking it gave; one that is missing could not be checked."""
 
+_NO_INPUTS: Final = ClaimInputs({})
 
 ClaimStep = Step[PreparedClaim, ClaimCase, ClaimPayload]
 
@@ -95,8 +96,7 @@ class ClaimGate(KindGate[PreparedClaim, ClaimCase, ClaimPayload]):
             fingerprint = sha256_hex(canonical_form(claim))
         except RecordError as error:
             return DeadLetter(record, error)
-        entry = PreparedClaim(record, claim, fingerprint, UNREAD, None, ClaimInputs({}))
-        return self._attested(entry, self._rules.clock(record))
+        return self._attested(PreparedClaim(record, claim, fingerprint, UNREAD, None, _NO_INPUTS))
 
     def _read(self, entries: Sequence[PreparedClaim]) -> list[PreparedClaim]:
         """Read texts, each step for all claims: what it needs stays in the processor's caches, which saves a fifth."""
@@ -110,7 +110,7 @@ class ClaimGate(KindGate[PreparedClaim, ClaimCase, ClaimPayload]):
             report_fault("claim.unreadable", exc, offset=entries[0].record.offset)
             return [entries[0].failed(exc)]
         return [
-            entry._replace(reading=reading, dedup=query)
+            PreparedClaim(entry.record, entry.claim, entry.fingerprint, reading, query, entry.inputs)
             for entry, reading, query in zip(entries, readings, queries, strict=True)
         ]
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar, assert_never
 
 from groundwire.errors import ErrorCode, RecordError
@@ -130,28 +132,17 @@ class Gate:
         return put_back(batch, asked, PreparedResponse)
 
     async def apply_step(self, batch: Sequence[GateEntry], *, deferred: bool = False) -> list[Result]:
-        """Decide a prepared batch in one atomic step of state; may be repeated, with the same outcome.
+        """Decide a prepared batch, entries of one kind in one step of state; may be repeated, with the same outcome.
 
         Raises:
             StateUnavailable, StateLost: nothing is known of the batch.
         """
-        steps: list[Step[Any, Any, Any]] = []
-        answers: list[StepAnswer] = []
+        decided: list[Result] = []
         due: list[Prepared] = of_kind(batch, PreparedClaim, PreparedResponse)
-        for portion in portions(due, _replaced):
-            responses = await self._responses.look_up(of_kind(portion, PreparedResponse), self._state)
-            looked_up = put_back(portion, responses, PreparedResponse)
-            taken = [
-                self._kinds[type(entry)].step_of(entry) async for part in _parts(looked_up) for entry in part
-            ]
-            requests = [step.request for step in taken]
-            answers += await self._state.step(requests, self._limits, deferred=deferred)
-            steps += taken
-        answered, decided = list(zip(steps, answers, strict=True)), list[Result | Exception]()
-        async for part in _parts(answered):
-            decided += await self._decided(part)
-        if any(isinstance(result, Exception) for result in decided):
-            await self._decide_again(answered, decided)
+        for kind, some in groupby(due, attrgetter("__class__")):
+            entries = list(some)
+            for portion in portions(entries, _replaced) if kind is PreparedResponse else [entries]:
+                decided += await self._step(self._kinds[kind], portion, deferred=deferred)
         return put_back(batch, decided, PreparedClaim, PreparedResponse)
 
     async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:
@@ -183,8 +174,27 @@ class Gate:
         except RecordError as error:
             return DeadLetter(record, error)
 
-    async def _decide_again(self, answered: Sequence[Answered], decided: list[Result | Exception]) -> None:
-        """Put to state as internal errors what broke, and what the batch decided by it: nothing is published yet."""
+    async def _step(
+        self, gate: KindGate[Any, Any, Any], entries: Sequence[Prepared], *, deferred: bool
+    ) -> list[Any]:
+        """Decide entries of one kind."""
+        looked_up = await gate.look_up(entries, self._state)
+        steps = [gate.step_of(entry) async for part in _parts(looked_up) for entry in part]
+        answers = await self._state.step([step.request for step in steps], self._limits, deferred=deferred)
+        answered, decided = list(zip(steps, answers, strict=True)), list[Result | Exception]()
+        async for part in _parts(answered):
+            decided += await _decided(gate, part)
+        if any(isinstance(result, Exception) for result in decided):
+            await self._decide_again(gate, answered, decided)
+        return decided
+
+    async def _decide_again(
+        self,
+        gate: KindGate[Any, Any, Any],
+        answered: Sequence[Answered],
+        decided: list[Result | Exception],
+    ) -> None:
+        """Put to state as internal errors what broke, and what was decided by it: nothing is published yet."""
         errors: dict[Subject, Exception] = {}
         for (step, answer), result in zip(answered, decided, strict=True):
             if not isinstance(answer, Outcome):
@@ -196,32 +206,22 @@ class Gate:
                 errors[step.entry.subject] = errors[broken.pop()]
         due = [n for n, (step, _) in enumerate(answered) if step.entry.subject in errors]
         failed = [answered[n][0].entry.failed(errors[answered[n][0].entry.subject]) for n in due]
-        steps = [self._kinds[type(entry)].step_of(entry) for entry in failed]
-        requests = [replace(step.request, again=True) for step in steps]
-        answers = await self._state.step(requests, self._limits)
-        for n, result in zip(
-            due, await self._decided(list(zip(steps, answers, strict=True)), again=True), strict=True
-        ):
+        steps = [gate.step_of(entry) for entry in failed]
+        answers = await self._state.step([replace(step.request, again=True) for step in steps], self._limits)
+        repeated = await _decided(gate, list(zip(steps, answers, strict=True)), again=True)
+        for n, result in zip(due, repeated, strict=True):
             decided[n] = result
 
-    async def _decided(
-        self, answered: Sequence[Answered], *, again: bool = False
-    ) -> list[Result | Exception]:
-        results: list[Any] = [
-            (step, answer) if isinstance(answer, Outcome) else _undecided(step.entry, answer)
-            for step, answer in answered
-        ]
-        for kind, gate in self._kinds.items():
-            due = [
-                n
-                for n, one in enumerate(results)
-                if isinstance(one, tuple) and isinstance(one[0].entry, kind)
-            ]
-            for n, decided in zip(
-                due, await gate.decide([results[n] for n in due], again=again), strict=True
-            ):
-                results[n] = decided
-        return results
+
+async def _decided(
+    gate: KindGate[Any, Any, Any], answered: Sequence[Answered], *, again: bool = False
+) -> list[Result | Exception]:
+    known = [(step, answer) for step, answer in answered if isinstance(answer, Outcome)]
+    made = iter(await gate.decide(known, again=again))
+    return [
+        next(made) if isinstance(answer, Outcome) else _undecided(step.entry, answer)
+        for step, answer in answered
+    ]
 
 
 def _named(request: StepRequest, outcome: Outcome) -> set[Subject]:

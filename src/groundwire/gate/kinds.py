@@ -14,10 +14,10 @@ from groundwire.gate.types import Decided, Deferred, Prepared, PreparedClaim, Pr
 from groundwire.keys.attestation import Keys
 from groundwire.logs import report_fault, write_event
 from groundwire.messages.decisions import Decision
-from groundwire.messages.headers import ATTESTATION, InboundRecord, header
+from groundwire.messages.headers import ATTESTATION, header
 from groundwire.messages.identity import Subject, decision_id
 from groundwire.policy import Policy
-from groundwire.state.model import Outcome, StepRequest, SubjectState
+from groundwire.state.model import Outcome, State, StepRequest, SubjectState
 
 _T = TypeVar("_T")
 _Entry = TypeVar("_Entry", PreparedClaim, PreparedResponse)
@@ -47,10 +47,6 @@ class GateRules(NamedTuple):
             )
         return policy or self.policy
 
-    def clock(self, record: InboundRecord) -> datetime:
-        """Return the time at which a signature is checked: who sends a record may choose its own."""
-        return max(record.clock, self.now())
-
 
 class Step(NamedTuple, Generic[_Entry, _Case, _Payload]):
     """A record as it is put to state; `case` is what was known of it then."""
@@ -73,12 +69,16 @@ class KindGate(ABC, Generic[_Entry, _Case, _Payload]):
 
     def provisional(self, entry: _Entry) -> Decision:
         """Decide a record without state. No wall clock counts: a repeat has the same bytes."""
-        return self._or_failed(self._provisional, self._attested(entry, entry.record.clock))
+        return self._or_failed(self._provisional, self._attested(entry, now=entry.record.clock))
 
-    def _attested(self, entry: _Entry, at: datetime) -> _Entry:
-        """Check the header `gw-attestation` of a record."""
-        signed, value = header(entry.record.headers, ATTESTATION), entry.record.value or b""
-        found = self._rules.keys.check(signed, value, at=at, **self._signer(entry))
+    def _attested(self, entry: _Entry, *, now: datetime | None = None) -> _Entry:
+        """Check the header `gw-attestation` of a record, by the wall clock or that of a provisional decision."""
+        record = entry.record
+        signed = header(record.headers, ATTESTATION)
+        if signed is None:
+            return entry
+        at = max(record.clock, now or self._now())  # who sends a record may choose its own
+        found = self._rules.keys.check(signed, record.value or b"", at=at, **self._signer(entry))
         return entry._replace(inputs=entry.inputs._replace(attestation=found.fact())) if found else entry
 
     def _or_failed(self, decide: Callable[[_Entry], _T], entry: _Entry) -> _T:
@@ -99,6 +99,10 @@ class KindGate(ABC, Generic[_Entry, _Case, _Payload]):
 
     @abstractmethod
     async def check(self, entries: Sequence[_Entry], *, ask_network: bool) -> Sequence[_Entry | Deferred]: ...
+
+    async def look_up(self, entries: Sequence[_Entry], state: State) -> Sequence[_Entry]:  # noqa: ARG002 - of responses
+        """Ask what is asked once nothing else is open."""
+        return entries
 
     @abstractmethod
     async def decide(

@@ -170,7 +170,7 @@ class ModelQuestions:
                 due.setdefault((entry.subject, entry.fingerprint), entry)
         if not due:
             return list(responses)
-        recorded = await state.payloads([subject for subject, _ in due])
+        recorded = await state.held([subject for subject, _ in due])
         fresh = [key for key, known in zip(due, recorded, strict=True) if known is None]
         answers = await asyncio.gather(*(self._ask(due[key]) for key in fresh))
         asked = dict(zip(fresh, answers, strict=True))

@@ -81,7 +81,7 @@ class ResponseGate(KindGate[PreparedResponse, ResponseCase, ResponsePayload]):
 
     def prepare(self, record: InboundRecord, response: LlmResponse) -> PreparedResponse:
         """Return a response of which only the signature is checked. Raises: RecordError without a canonical form."""
-        return self._attested(prepare_response(record, response), self._rules.clock(record))
+        return self._attested(prepare_response(record, response))
 
     async def check(
         self,
@@ -117,9 +117,9 @@ class ResponseGate(KindGate[PreparedResponse, ResponseCase, ResponsePayload]):
         parents = [entry.parent for entry in resolved if entry.parent]
         if not parents:
             return resolved
-        payloads = dict(zip(parents, await state.payloads(parents), strict=True))
+        held = dict(zip(parents, await state.held(parents), strict=True))
         return [
-            entry._replace(reply_to=reply_to(entry.parent, payloads[entry.parent])) if entry.parent else entry
+            entry._replace(reply_to=reply_to(entry.parent, held[entry.parent])) if entry.parent else entry
             for entry in resolved
         ]
 
@@ -243,9 +243,9 @@ def policy_advice(policy: Policy) -> list[str]:
     return [f"evidence_quote_fuzzy_threshold: {advice}"] if advice else []
 
 
-def reply_to(parent: Subject, payload: bytes | None) -> dict[str, Any]:
-    """Return what is known of the response that a reply replaces, as a fact; `payload` is what state recorded of it."""
-    known = ResponsePayload.from_bytes(payload).attempt if payload else ReplyAttempt(None, None)
+def reply_to(parent: Subject, held: HeldEntry | None) -> dict[str, Any]:
+    """Return what is known of the response that a reply replaces, as a fact; `held` is what state recorded of it."""
+    known = ResponsePayload.from_bytes(held.payload).attempt if held else ReplyAttempt(None, None)
     return {
         "response_id": parent.subject_id[:MAX_ID],
         "mode": known.asked_mode,

@@ -156,10 +156,10 @@ def parse_time(value: object) -> datetime:
 @lru_cache(_TIMES)
 def format_time(value: datetime) -> str:
     """Write a time as RFC 3339 in UTC with `Z`; a fraction only where there is one."""
-    moment = value.astimezone(UTC).replace(tzinfo=None)
-    if not moment.microsecond:
-        return moment.isoformat() + "Z"
-    return moment.isoformat(timespec="microseconds" if moment.microsecond % 1000 else "milliseconds") + "Z"
+    moment = value if value.tzinfo is UTC else value.astimezone(UTC)
+    fraction = moment.microsecond
+    spec = "microseconds" if fraction % 1000 else "milliseconds" if fraction else "seconds"
+    return moment.isoformat(timespec=spec)[: -len("+00:00")] + "Z"
 
 
 @lru_cache(_TIMES)

@@ -38,6 +38,7 @@ from groundwire.review.records import (
     read_action,
     read_dead_letter,
     read_decision,
+    read_note,
     review_fact,
     text_of,
 )
@@ -49,8 +50,8 @@ _MAX_COUNT: Final = 2**31  # bound of a stated count: SQLite does not hold every
 
 _TABLES: Final = "items", "decisions", "actions", "dead_letters"
 """By which a board of any layout is told from another's file."""
-_ADDED: Final = "rests", "retractions", "read_to", "held", "erased", queries.PENDING, queries.OTHERS
-_LAYOUT: Final = 7
+_ADDED: Final = "rests", "retractions", "notes", "read_to", "held", "erased", queries.PENDING, queries.OTHERS
+_LAYOUT: Final = 8
 """Of the tables; the tables of an older one are dropped."""
 
 _ITEM: Final = (
@@ -169,7 +170,7 @@ class Board(BoardReads):
             for (item,) in self._rows("SELECT id", old, values=[at]):
                 queries.drop(self._database, item)
             self.rows(statement("DELETE", old), at)
-            for table in ("retractions", "actions", "dead_letters"):
+            for table in ("retractions", "actions", "notes", "dead_letters"):
                 self.rows(statement("DELETE FROM", table, "WHERE at_ms < ?"), at)
             self.rows("UPDATE held SET since_ms = max(since_ms, ?)", at)
 
@@ -184,6 +185,11 @@ class Board(BoardReads):
             self.rows("DELETE FROM items WHERE id = ?", item)
         for table in ("rests", "retractions"):
             self.rows(statement("DELETE FROM", table, "WHERE tenant_id = ? AND user_id = ?"), *owner)
+        self.rows("DELETE FROM notes WHERE tenant_id = ? AND user_id = ? AND at_ms <= ?", *owner, until)
+
+    def _is_erased(self, tenant_id: str, user_id: str, at_ms: int) -> bool:
+        erased = "SELECT 1 FROM erased WHERE tenant_id = ? AND user_id = ? AND until_ms >= ?"
+        return self.row(erased, tenant_id, user_id, at_ms) is not None
 
     def _write(self, record: InboundRecord, topic: TopicName) -> None:
         if topic is TopicName.AUDIT:
@@ -191,7 +197,11 @@ class Board(BoardReads):
                 names = ("user_id", "kind", "action_id", "action", "outcome")
                 what = {name: str(event.detail.get(name) or "") for name in names}
                 what |= {"kind": what["kind"] or str(Kind.CLAIM), "subject_id": event.subject_id or ""}
-                how = {"at_ms": to_milliseconds(event.at), "actor": event.actor}
+                how = {
+                    "at_ms": to_milliseconds(event.at),
+                    "actor": event.actor,
+                    "decision_id": event.decision_id,
+                }
                 self.put_first(
                     "actions",
                     {"tenant_id": event.tenant_id, "event_id": event.event_id},
@@ -211,6 +221,17 @@ class Board(BoardReads):
                     {"at_ms": to_milliseconds(retraction.at), "claims": claims, "more": more},
                     order=("at_ms", "claims", "more"),
                 )
+        elif topic is TopicName.REVIEW_DECISIONS:
+            review = read_note(record)
+            if review and not self._is_erased(review.tenant_id, review.user_id, record.timestamp):
+                said = {"user_id": review.user_id, "actor": review.reviewer, "note": review.note}
+                # ids are random: whoever repeats one comes later
+                self.put_first(
+                    "notes",
+                    {"tenant_id": review.tenant_id, "action_id": review.action_id},
+                    {"at_ms": record.timestamp, **said},
+                    order=("at_ms", "note"),
+                )
         elif topic is TopicName.DEAD_LETTER:
             place = {"at_partition": record.partition, "at_offset": record.offset}
             self.put("dead_letters", **place, at_ms=record.timestamp, **asdict(read_dead_letter(record)))
@@ -220,8 +241,7 @@ class Board(BoardReads):
     def _write_decision(self, record: InboundRecord, decision: Decision) -> None:
         topic = TopicName.of(decision.verdict)
         subject = subject_of_decision(decision)
-        erased = "SELECT 1 FROM erased WHERE tenant_id = ? AND user_id = ? AND until_ms >= ?"
-        if self.row(erased, *subject[:2], to_milliseconds(decision.decided_at)):
+        if self._is_erased(subject.tenant_id, subject.user_id, to_milliseconds(decision.decided_at)):
             return
         self.put("items", **subject._asdict())
         item, _ = self.row(_ITEM, *subject)

@@ -41,6 +41,7 @@ _RECENT: Final = (
     TopicName.BLOCKED,
     TopicName.RETRACTIONS,
     TopicName.AUDIT,
+    TopicName.REVIEW_DECISIONS,
     TopicName.DEAD_LETTER,
 )
 

@@ -183,7 +183,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class ActionAttempt:
-    """An action on a subject as the audit recorded it; `outcome` is a code."""
+    """An action on a subject as the audit recorded it; `outcome` is a code, `note` what the person wrote."""
 
     action_id: str
     at: datetime
@@ -191,6 +191,8 @@ class ActionAttempt:
     applied: bool
     action: str
     outcome: str
+    decision_id: str | None = None
+    note: str | None = None
 
 
 def state_of(verdict: Verdict, reason_code: str) -> str:

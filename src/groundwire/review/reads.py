@@ -215,10 +215,11 @@ class BoardReads(Store):
                 values=[number],
             )
             attempts = self._rows(
-                "SELECT action_id, at_ms, actor, applied, action, outcome FROM actions"
+                "SELECT action_id, actions.at_ms, actor, applied, action, outcome, decision_id, note FROM actions"
+                " LEFT JOIN notes USING (tenant_id, user_id, action_id, actor)"
                 " WHERE (tenant_id, user_id, kind, subject_id) ="
                 " (SELECT tenant_id, user_id, kind, subject_id FROM items WHERE id = ?)"
-                " ORDER BY at_ms, event_id LIMIT ?",
+                " ORDER BY actions.at_ms, event_id LIMIT ?",
                 values=[number, _MOST_ATTEMPTS],
             )
             owner = decision["tenant_id"], decision["user_id"]

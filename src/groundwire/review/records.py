@@ -5,9 +5,12 @@ from __future__ import annotations
 import zlib
 from typing import Any, Final
 
+from groundwire.errors import RecordError
 from groundwire.kafka.produce import address_anyhow
 from groundwire.messages.decisions import LAST_REVISION, AuditEvent, Decision, Kind
+from groundwire.messages.decode import decode_review_decision
 from groundwire.messages.headers import InboundRecord, failure_of
+from groundwire.messages.records import ReviewDecision
 from groundwire.messages.topics import TopicName
 from groundwire.review.model import FailedRecord
 
@@ -28,6 +31,15 @@ def read_action(record: InboundRecord) -> AuditEvent | None:
     """Return the AuditEvent of an applied or refused action; None for other records."""
     event = AuditEvent.of_type(record.value, "review_action", "refused_action")
     return event if event and isinstance(event.detail.get("action_id"), str) else None
+
+
+def read_note(record: InboundRecord) -> ReviewDecision | None:
+    """Return an action to which a person wrote a note; None for other records."""
+    try:
+        review = decode_review_decision(record.value)
+    except RecordError:
+        return None
+    return review if review.note else None
 
 
 def read_dead_letter(record: InboundRecord) -> FailedRecord:

@@ -91,10 +91,23 @@ CREATE TABLE IF NOT EXISTS actions (
     applied INTEGER NOT NULL,
     action TEXT NOT NULL,
     outcome TEXT NOT NULL,
+    decision_id TEXT,                    -- that the action made, or that a comment is about
     PRIMARY KEY (tenant_id, event_id)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS actions_by_id ON actions (tenant_id, action_id);
 CREATE INDEX IF NOT EXISTS actions_by_subject ON actions (tenant_id, user_id, kind, subject_id);
+
+-- What people wrote to their actions; shown where the gate took the action.
+CREATE TABLE IF NOT EXISTS notes (
+    tenant_id TEXT NOT NULL,
+    action_id TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    note TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, action_id)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS notes_by_time ON notes (at_ms);
 
 CREATE TABLE IF NOT EXISTS dead_letters (
     id INTEGER PRIMARY KEY,

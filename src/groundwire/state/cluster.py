@@ -102,12 +102,10 @@ class Cluster(Server):
 
     # Calls
 
-    async def send_in_order(self, *command: Argument) -> asyncio.Future[Any]:
-        """Send a command after the answer to the one before on its key; return its answer, done."""
-        answer = asyncio.get_running_loop().create_future()
+    async def send_in_order(self, *command: Argument, answered: bool) -> None:  # noqa: ARG002 - as one server
+        """Send a command after the answer to the one before on its key, and wait for its own."""
         async with self._orders[command[1]]:
-            answer.set_result(await self.call(*command))
-        return answer
+            await self.call(*command)
 
     async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
         """Send a command to the server of its first key, following moved slots. Raises: as `Server.call`."""

@@ -150,6 +150,10 @@ def read_sha256(text: str) -> str:
 @lru_cache(1 << 12)  # a batch names each several times
 def short_bytes(data: bytes) -> bytes:
     """Encode a digest as URL-safe base64 without padding."""
+    return _base64(data)
+
+
+def _base64(data: bytes) -> bytes:
     return b2a_base64(data, newline=False).rstrip(b"=").translate(_URL_SAFE)
 
 
@@ -165,16 +169,17 @@ def _lengths(count: int) -> struct.Struct:
 
 def index_keys(keys: Sequence[bytes]) -> bytes:
     """Join the first 4 bytes of keys; rare collisions cost one comparison. Raises: ValueError: a key is none."""
-    if {*map(len, keys)} - {KEY_BYTES}:
+    joined = b"".join(keys)
+    if len(joined) != KEY_BYTES * len(keys):
         raise ValueError(f"a key is {KEY_BYTES} bytes")
-    return memoryview(b"".join(keys)).cast("I")[::2].tobytes()
+    return memoryview(joined).cast("I")[::2].tobytes()
 
 
 def _short_sha256(text: str) -> bytes:
     data = bytes.fromhex(text)
     if len(data) != 32:
         raise ValueError(f"not the hexadecimal form of a SHA-256: {text!r}")
-    return short_bytes(data)
+    return _base64(data)
 
 
 def _write_facts(outcome: Outcome) -> str:
@@ -248,7 +253,7 @@ def write_entry(entry: StoredEntry, payload: bytes) -> bytes:
         tier, facts = (0, "") if entry.waits else (2, "on")
     scope, number = entry.indexed or (b"", 0)
     head = [
-        b"%b %d %d" % (entry.state.value.encode(), tier, entry.revision),
+        b"%b %d %d" % (entry.state.encode(), tier, entry.revision),
         _short_sha256(entry.fingerprint),
         write_origin(entry.origin),
         b"-" if entry.first_origin is None else write_origin(entry.first_origin),

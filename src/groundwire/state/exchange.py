@@ -40,7 +40,14 @@ from groundwire.state.model import (
     StoredOutcome,
     SubjectState,
 )
-from groundwire.state.workspace import RecordedAction, StoredEntry, Workspace, place_names, user_name
+from groundwire.state.workspace import (
+    RecordedAction,
+    StoredEntry,
+    Workspace,
+    counter_names,
+    place_of,
+    user_name,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,7 @@ _ID: Final = struct.Struct("<I")
 _LENGTHS: Final = struct.Struct("<11I")
 _CANDIDATE: Final = struct.Struct("<I22s4s")
 _KEPT: Final = {SubjectState.APPROVED, SubjectState.PENDING, SubjectState.WAITING}
+_GRANTED: Final = {Place.NOT_NEEDED, Place.FREE}
 _TOO_MANY: Final = b"!"
 
 
@@ -103,26 +111,19 @@ def _name_in(value: bytes) -> bytes:
     return name if tab else b""
 
 
-def counters_of(request: Request) -> tuple[str, ...]:
-    """Return the counters that deciding a request depends on."""
-    return _counters(request.subject)
-
-
-def _counters(subject: Subject) -> tuple[str, ...]:
-    """Return the counters of a place: in all, of the tenant, of the user, and the tenant's bytes."""
-    return *place_names(subject), f"b:{subject.tenant_id}"
-
-
 def wanted(request: Request) -> bytes:
     """Encode for fetch.lua what to read for a request."""
     query, record, parents, probed, action, derived = request.dedup, b"", b"", b"", b"", b""
+    failed = True  # what is loaded is compared with nothing
     if isinstance(request, StepRequest):
         record = write_place(request.origin)
         parents = b"".join([short_bytes(parent.digest) for _, parent in request.parents])
-    if isinstance(request, ReviewRequest):
+        failed = request.dedup_failed
+    elif isinstance(request, ReviewRequest):
         action = short_bytes(action_digest(request))
         derived = b"1" if request.action is ReviewAction.RETRACT else b""
-    if query and isinstance(request, StepRequest | ReviewRequest) and not request.dedup_failed:
+        failed = request.dedup_failed
+    if query and not failed:
         probed = index_keys(query.probed)
     scope = short_bytes(query.scope) if query else b""
     digest = short_bytes(request.subject.digest)
@@ -238,7 +239,7 @@ class Batch(Workspace):
                 self._heads.setdefault(parent.digest, head_of(head))
         if query and version:  # else it has its outcome
             self.scopes[query.scope].version = int(version)
-            numbers = None if ids == _TOO_MANY else {n for (n,) in _ID.iter_unpack(ids)}
+            numbers = None if ids == _TOO_MANY else {n for (n,) in _ID.iter_unpack(ids)} if ids else set()
             self._ids[id(request)] = numbers
         if isinstance(request, ReviewRequest):
             if recorded:
@@ -255,9 +256,8 @@ class Batch(Workspace):
         """Return the candidates that the answer had no room for, by scope."""
         left: defaultdict[bytes, set[int]] = defaultdict(set)
         for request in requests:
-            if query := request.dedup:
+            if (query := request.dedup) and (numbers := self._ids.get(id(request))):
                 scope = self.scopes[query.scope].claims
-                numbers = self._ids.get(id(request)) or set()
                 left[query.scope] |= numbers - scope.keys() - self._gone[query.scope]
         return {scope: sorted(numbers) for scope, numbers in left.items() if numbers}
 
@@ -291,9 +291,13 @@ class Batch(Workspace):
         fetched = self._ids[id(request)]
         scope = self.scopes[query.scope]
         self._check_version(query.scope)
-        if fetched is None or fetched - scope.claims.keys() - self._gone[query.scope]:
-            return None  # too many, or too long together to be fetched
-        ids = fetched & scope.claims.keys() | scope.sharing(query)  # the latter of this batch
+        if fetched is None:
+            return None  # too many
+        ids = scope.sharing(query)  # of this batch
+        if fetched:
+            if fetched - scope.claims.keys() - self._gone[query.scope]:
+                return None  # too long together to be fetched
+            ids |= fetched & scope.claims.keys()
         self.compared += len(ids)
         return None if len(ids) > self.max_candidates else [scope.claims[number] for number in ids]
 
@@ -362,7 +366,7 @@ class Batch(Workspace):
         if context and context[0] not in self._contexts_written:  # who lost its state must find it again
             self._write("X", *context)
             self._contexts_written.add(context[0])
-        if entry.outcome and self._limits:
+        if entry.outcome and entry.outcome.place not in _GRANTED and self._limits:
             for name in _full(subject, entry.outcome.place):
                 self._write("f", name.encode(), b"%d" % (self.counts[name] - self._remote.get(name, 0)))
         value = write_entry(entry, payload)
@@ -382,8 +386,8 @@ class Batch(Workspace):
         if entry and entry.state is SubjectState.PENDING and entry.outcome:
             self.granted += by > 0
             most = self._most(subject, self._limits) if by > 0 and self._limits else (None,) * 4
-            by_counter = (*(by,) * 3, by * len(entry.outcome.record))
-            for name, more, limit in zip(_counters(subject), by_counter, most, strict=True):
+            added = place_of(entry.outcome, by)
+            for name, more, limit in zip(counter_names(subject), added, most, strict=True):
                 self._count(name, more, None if limit is None else limit - self._remote.get(name, 0))
         elif entry and entry.waits:
             user = b"w:" + user_name(subject).encode()
@@ -464,10 +468,13 @@ class Batch(Workspace):
 
 def _full(subject: Subject, place: Place) -> tuple[str, ...]:
     """Return the counters for which a place was refused."""
-    total, tenant, user = place_names(subject)
-    of_tenant = tenant, f"b:{subject.tenant_id}"
-    full = {Place.USER_FULL: (user,), Place.TENANT_FULL: of_tenant, Place.TOTAL_FULL: (total, tenant)}
-    return full.get(place, ())
+    total, tenant, user, in_bytes = counter_names(subject)
+    full = {
+        Place.USER_FULL: (user,),
+        Place.TENANT_FULL: (tenant, in_bytes),
+        Place.TOTAL_FULL: (total, tenant),
+    }
+    return full[place]
 
 
 def _parents_of(request: Request, value: bytes) -> list[str] | None:

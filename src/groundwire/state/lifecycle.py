@@ -32,7 +32,7 @@ from groundwire.state.model import (
     SubjectStatus,
     Waiting,
 )
-from groundwire.state.workspace import RecordedAction, StoredEntry, Workspace, place_names
+from groundwire.state.workspace import RecordedAction, StoredEntry, Workspace, counter_names
 
 _APPROVING: Final = {ReviewAction.APPROVE, ReviewAction.EDIT}
 _REJECTING: Final = {ReviewAction.REJECT, ReviewAction.RETRACT}
@@ -178,9 +178,9 @@ def _state_and_place(
 
 def _place(work: Workspace, request: StepRequest | ReviewRequest, limits: QueueLimits) -> Place:
     """Return whether the review queue has a place for a record."""
-    total, tenant, user = place_names(request.subject)
+    total, tenant, user, in_bytes = counter_names(request.subject)
     name = request.subject.tenant_id
-    held = work.counts[f"b:{name}"] + len(request.record)
+    held = work.counts[in_bytes] + len(request.record)
     if work.counts[user] >= limits.per_user:
         return Place.USER_FULL
     if work.counts[tenant] >= limits.of_tenant(name) or held > limits.tenant_bytes:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from groundwire.checks.dedup.signature import Difference, is_near
+from groundwire.messages.base import immutable
 from groundwire.messages.decisions import DedupMatch, MatchClass
 from groundwire.state.model import MAX_MATCHES, MatchRules
 
@@ -19,7 +20,7 @@ class MatchKind(StrEnum):
     PENDING = "pending"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Indexed:
     """An indexed claim; times in milliseconds since 1970, horizon 0: none."""
 

@@ -36,9 +36,6 @@ class MemoryState:
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
         return sum([lifecycle.load(self._work, stored) for stored in outcomes])
 
-    async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
-        return [entry.payload if entry else None for entry in await self.held(subjects)]
-
     async def review(
         self, requests: Sequence[ReviewRequest], limits: QueueLimits = DEFAULT_LIMITS
     ) -> list[ReviewAnswer]:

@@ -343,7 +343,7 @@ class Noted:
 ReviewAnswer = Reviewed | RefusedAction | Noted
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StoredOutcome:
     """An outcome read from the output topics, to load.
 
@@ -411,10 +411,6 @@ class State(Protocol):
 
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
         """Record published outcomes unless the subject has the same or a higher revision; return how many."""
-        ...
-
-    async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
-        """Return the payload of each subject's current outcome; None if unknown, expired or waiting."""
         ...
 
     async def review(

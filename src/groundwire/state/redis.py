@@ -15,6 +15,7 @@ import struct
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from itertools import chain
 from typing import Any, Final
 
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable
@@ -22,7 +23,7 @@ from groundwire.messages.identity import Subject
 from groundwire.state import lifecycle
 from groundwire.state.cluster import server_of
 from groundwire.state.codec import Argument, action_digest, pack, read_held, read_status, short_bytes
-from groundwire.state.exchange import Batch, Contexts, Fetched, Named, counters_of, wanted
+from groundwire.state.exchange import Batch, Contexts, Fetched, Named, wanted
 from groundwire.state.model import (
     CANDIDATE_BYTES,
     DEFAULT_LIMITS,
@@ -41,7 +42,7 @@ from groundwire.state.model import (
 )
 from groundwire.state.queue_use import QueueUse
 from groundwire.state.server import HIDDEN, PATIENCE, Client, Command, script
-from groundwire.state.workspace import user_name
+from groundwire.state.workspace import counter_names, user_name
 
 IDEMPOTENCY_TTL: Final = 31 * 86_400
 """Seconds: the retention of the claims topic and a day."""
@@ -235,25 +236,22 @@ class RedisState:
         """
         return sum(await self._exchange(outcomes, lifecycle.load, guard=guard))
 
-    async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
-        return [
-            entry.split(b"\n", 3)[2] or None if entry else None for entry in await self._entries_of(subjects)
-        ]
-
     def rebuilding(self, ttl: float = 30.0) -> AbstractAsyncContextManager[Rebuild | None]:
         """Hold the rebuild lock; None if another worker does. A dead worker's lock expires after `ttl` seconds."""
         return Rebuild(self, ttl).held()
 
-    async def mark(self, topic: str, partition: int, mark: InFlightMark | None) -> asyncio.Future[Any]:
+    async def mark(
+        self, topic: str, partition: int, mark: InFlightMark | None, *, answered: bool = True
+    ) -> None:
         """Set the in-flight mark of a partition, or clear it (None); marks take effect in the order of calls.
 
-        State's answer may be late: the mark is sent even if this process dies.
+        `answered`: wait for state's answer; if not, the mark is sent on return, even if this process dies then.
         """
         key = self._mark_key(topic, partition)
-        if mark is None:
-            return await self.server.send_in_order("DEL", key)
-        value = f"{mark.first} {mark.last} {mark.crashes}"
-        return await self.server.send_in_order("SET", key, value, "EX", 86_400)
+        command: list[Argument] = ["DEL", key]
+        if mark is not None:
+            command = ["SET", key, f"{mark.first} {mark.last} {mark.crashes}", "EX", 86_400]
+        await self.server.send_in_order(*command, answered=answered)
 
     async def marks(self, topic: str, partition: int) -> InFlightMark | None:
         value = await self.server.call("GET", self._mark_key(topic, partition))
@@ -416,8 +414,9 @@ class RedisState:
     ) -> dict[int, Any]:
         """Fetch, decide and commit once, on one run of a server; return the answers that were written, by position."""
         allowed = guard(partition) if guard else await self._deciding(partition)
-        names = _unique(map(counters_of, asked))
-        users = _unique([(user_name(one.subject),) for one in asked])
+        owners = {one.subject[:2]: one.subject for one in asked}.values()
+        names = list(dict.fromkeys(chain.from_iterable(map(counter_names, owners))))
+        users = list(dict.fromkeys(map(user_name, owners)))
         remote: dict[str, int] = {}
         most = len(asked)
         if limits:
@@ -525,10 +524,6 @@ class RedisState:
 def _shown(run: str) -> str:
     """Return what scripts compare a run with: nothing if the server hides it."""
     return "" if run.startswith(HIDDEN) else run
-
-
-def _unique(names: Iterable[Sequence[str]]) -> list[str]:
-    return list(dict.fromkeys(name for some in names for name in some))
 
 
 class Rebuild:

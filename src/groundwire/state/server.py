@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from redis.asyncio import Redis, RedisCluster
@@ -18,7 +17,6 @@ from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import AbstractConnection, SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as BrokenConnection
 from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
 from groundwire.errors import StateUnavailable, UsageError
@@ -169,9 +167,9 @@ class Server:
         async with bounded(command, self._patience):
             return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
 
-    async def send_in_order(self, *command: Argument) -> asyncio.Future[Any]:
-        """Send a command behind earlier ones; return its pending answer. See `SharedConnection.send`."""
-        return await self._in_order.send(*command)
+    async def send_in_order(self, *command: Argument, answered: bool) -> None:
+        """Send a command behind earlier ones; see `SharedConnection.send`."""
+        await self._in_order.send(*command, answered=answered)
 
     async def scan(self, pattern: str, size: int) -> AsyncIterator[list[bytes]]:
         """Yield matching keys. Raises: StateUnavailable."""
@@ -278,105 +276,53 @@ async def refuse_settings(ask: Callable[..., Awaitable[Any]], server: str, *, re
 
 
 class SharedConnection:
-    """Pipelines commands of several tasks over one connection, in the order of the calls.
+    """Sends commands of several tasks over one connection, in the order of the calls.
 
-    A broken connection fails what is pending; the next command opens another.
+    An answer that nobody waits for is read before the next command; a broken connection is replaced.
     """
 
     def __init__(self, redis: Redis, patience: float = PATIENCE) -> None:
         self._pool = redis.connection_pool
         self._patience = patience
-        self._writing = asyncio.Lock()
-        self._line: _PipelinedConnection | None = None
+        self._turn = asyncio.Lock()
+        self._connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]
+        self._is_due = False  # whether the answer to the last command is still to be read
 
-    async def send(self, *command: Argument) -> asyncio.Future[Any]:
-        """Send a command; return its pending answer.
+    async def send(self, *command: Argument, answered: bool = True) -> Any:  # noqa: ANN401 - as above
+        """Send a command; return its answer if it is waited for.
 
         On return the operating system has the command: it is sent even if this process dies. Raises: StateUnavailable.
         """
-        async with bounded(command, self._patience), self._writing:
-            line = self._line
-            if line is None or line.is_closed or line.waits_for() > self._patience:
-                if line is not None:
-                    line.close()
-                connection = self._pool.make_connection()  # type: ignore[no-untyped-call]
-                connection.socket_timeout = None  # calls are bounded here
-                connection.health_check_interval = 0  # its PING would be read as an answer
-                await connection.connect()
-                line = self._line = _PipelinedConnection(connection)
-            answer = line.expect(command)
+        async with bounded(command, self._patience), self._turn:
             try:
-                await line.connection.send_command(*command)
-            except BaseException:
-                line.close()  # the server may have received a part
+                if self._is_due:
+                    await self._skip_answer()
+                await self._pool.ensure_connection(self._connection)
+                await self._connection.send_command(*command)
+                self._is_due = True
+                await asyncio.sleep(0)  # uvloop writes once its loop comes around
+                return await self._answer() if answered else None
+            except ResponseError:
                 raise
-            await asyncio.sleep(0)  # uvloop writes once its loop comes around
-        return answer
+            except BaseException:  # the server may have received a part, or its answer is not read
+                self._is_due = False
+                await self.close()
+                raise
+
+    async def _skip_answer(self) -> None:
+        try:
+            await self._answer()
+        except ResponseError:
+            pass
+        except (RedisError, OSError):
+            await self.close()
+
+    async def _answer(self) -> Any:  # noqa: ANN401 - as above
+        self._is_due = False
+        return await self._connection.read_response(disconnect_on_error=False)
 
     async def close(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            await asyncio.wait([self._line.reading])
-
-
-class _PipelinedConnection:
-    """A connection whose answers are read, in order, while it is open."""
-
-    def __init__(self, connection: AbstractConnection) -> None:
-        self.connection = connection
-        self.is_closed = False
-        self._due: deque[_Due] = deque()
-        self.reading = asyncio.create_task(self._read())
-
-    def expect(self, command: Sequence[Argument]) -> asyncio.Future[Any]:
-        loop = asyncio.get_running_loop()
-        due = _Due(command, loop.time(), loop.create_future())
-        # retrieve an error, so that asyncio does not log it
-        due.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
-        self._due.append(due)
-        return due.answer
-
-    def waits_for(self) -> float:
-        """Return the age of the oldest pending command in seconds."""
-        return asyncio.get_running_loop().time() - self._due[0].sent if self._due else 0.0
-
-    def close(self) -> None:
-        """Close; pending answers fail."""
-        self.is_closed = True
-        self.reading.cancel()
-
-    async def _read(self) -> None:
-        error: Exception = BrokenConnection("an earlier answer did not come")
-        try:
-            while True:
-                try:
-                    found = await self.connection.read_response(disconnect_on_error=False)
-                except ResponseError as refusal:
-                    found = refusal
-                self._due.popleft().settle(found)
-        except (RedisError, OSError) as broken:
-            error = broken
-        finally:
-            self.is_closed = True
-            while self._due:
-                self._due.popleft().settle(error)
-            await self.connection.disconnect(nowait=True)
-
-
-class _Due(NamedTuple):
-    """A sent command and its pending answer."""
-
-    command: Sequence[Argument]
-    sent: float
-    answer: asyncio.Future[Any]
-
-    def settle(self, found: object) -> None:
-        if self.answer.done():
-            return
-        if isinstance(found, Exception):
-            self.answer.set_exception(unavailable(self.command, found))
-        else:
-            self.answer.set_result(found)
+        await self._connection.disconnect(nowait=True)
 
 
 def text_of(value: bytes | str | None) -> str | None:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
+from groundwire.messages.base import immutable
 from groundwire.messages.decisions import MatchClass
 from groundwire.messages.identity import Subject, digest
 from groundwire.state.matching import Indexed
@@ -31,7 +32,7 @@ from groundwire.state.model import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StoredEntry:
     """The entry of a subject.
 
@@ -94,6 +95,8 @@ class ScopeIndex:
     def sharing(self, query: DedupQuery) -> set[int]:
         """Return the ids of indexed claims that share a key, and of rejected ones."""
         shared = self.buckets.keys() & query.probed if self.buckets else ()
+        if not shared and not self.rejected:  # as mostly
+            return set()
         return {number for key in shared for number in self.buckets[key]}.union(
             self.rejected
         ) & self.claims.keys()
@@ -171,9 +174,8 @@ class Workspace:
     def count(self, subject: Subject, entry: StoredEntry | None, by: int) -> None:
         """Count the place of a pending or waiting entry."""
         if entry and entry.state is SubjectState.PENDING and entry.outcome:
-            for name in place_names(subject):
-                self.counts[name] += by
-            self.counts[f"b:{subject.tenant_id}"] += by * len(entry.outcome.record)
+            for name, more in zip(counter_names(subject), place_of(entry.outcome, by), strict=True):
+                self.counts[name] += more
         elif entry and entry.waits:
             self.counts["waiting"] += by
             self.waiting[user_name(subject)] += by
@@ -235,17 +237,22 @@ class Workspace:
         return self.waiting[user_name(request.subject)] > 0
 
 
+def place_of(outcome: Outcome, by: int) -> tuple[int, int, int, int]:
+    """Return what the place of a pending outcome adds to `counter_names`."""
+    return by, by, by, by * len(outcome.record)
+
+
 def user_name(subject: Subject) -> str:
     """Return the name of a user in counters and keys: 22 characters, whatever the ids are."""
-    return place_names(subject)[2][2:]
+    return counter_names(subject)[2][2:]
 
 
-def place_names(subject: Subject) -> tuple[str, str, str]:
-    """Return the counters of a place in the review queue."""
-    return _place_names(subject.tenant_id, subject.user_id)
+def counter_names(subject: Subject) -> tuple[str, str, str, str]:
+    """Return the counters of a place in the review queue: in all, of the tenant, of the user, the tenant's bytes."""
+    return _counter_names(subject.tenant_id, subject.user_id)
 
 
 @lru_cache(1 << 12)
-def _place_names(tenant_id: str, user_id: str) -> tuple[str, str, str]:
+def _counter_names(tenant_id: str, user_id: str) -> tuple[str, str, str, str]:
     user = urlsafe_b64encode(digest(tenant_id, user_id)).rstrip(b"=").decode()
-    return "total", f"t:{tenant_id}", f"u:{user}"
+    return "total", f"t:{tenant_id}", f"u:{user}", f"b:{tenant_id}"

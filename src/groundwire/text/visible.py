@@ -108,6 +108,8 @@ def invisible_places(text: str) -> list[int]:
 
 def is_blank(text: str) -> bool:
     """Return whether a text shows nothing: only markup, white space, invisible and unassigned characters."""
+    if text[:1].isascii() and text[:1].isalnum():  # as nearly always
+        return False
     return all(char.isspace() or unicodedata.category(char) in _SHOWING_NOTHING for char in visible(text))
 
 

@@ -43,15 +43,13 @@ class Marks:
             raise StateUnavailable("gone")
         return self.held
 
-    async def mark(self, topic, partition, mark):
+    async def mark(self, topic, partition, mark, *, answered):
         if self.broken:
             raise StateUnavailable("gone")
         self.held = mark
-        return asyncio.ensure_future(self.answer(mark))
-
-    async def answer(self, mark):
-        await self.answers.wait()
-        self.answered = mark
+        if answered:
+            await self.answers.wait()
+            self.answered = mark
 
 
 def batch_of(state: Marks, *offsets: int) -> tuple[CrashMarks, Batch]:

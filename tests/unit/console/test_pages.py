@@ -186,6 +186,28 @@ async def test_hostile_text_stays_text_on_every_page_and_none_has_a_script_or_st
     event = AuditEvent(**event, subject_id=hostile, decision_id=ids[0], detail=detail)
     value = event.model_dump_json().encode()
     room.board.add([InboundRecord(TopicName.AUDIT, 0, 0, to_milliseconds(NOW), b"", value)])
+    owner = {"tenant_id": "acme", "user_id": hostile, "subject_id": "c-1" + hostile, "action_id": "b"}
+    note = {
+        **owner,
+        "expected_revision": 1,
+        "action": "comment",
+        "reviewer": "ben",
+        "note": f"who says {hostile}",
+    }
+    detail = {
+        "kind": "claim",
+        "user_id": hostile,
+        "action_id": "b",
+        "action": "comment",
+        "outcome": "commented",
+    }
+    event = {"event_id": "f", "type": "review_action", "at": NOW, "tenant_id": "acme", "actor": "ben"}
+    event = AuditEvent(**event, subject_id=owner["subject_id"], decision_id=ids[0], detail=detail)
+    for topic, value in (
+        (TopicName.AUDIT, event.model_dump_json().encode()),
+        (TopicName.REVIEW_DECISIONS, json.dumps(note).encode()),
+    ):
+        room.board.add([InboundRecord(topic, 0, 1, to_milliseconds(NOW), b"", value)])
     paths = ["/", "/responses", "/approved", "/blocked", "/dead-letters", "/status"]
     paths += [f"/items/{one}" for one in ids]
     pages = [await browser.get(path) for path in paths]
@@ -202,6 +224,7 @@ async def test_hostile_text_stays_text_on_every_page_and_none_has_a_script_or_st
     statuses = [page.status_code for page in pages]
     assert statuses == [200] * (len(paths) + 1) + [409, 409, 207, 200, 200, 200]
     shown = [Html(page.text) for page in pages]
+    assert f"who says {hostile}" in shown[6].words
     assert sum("alert(1)" in page.words for page in shown) >= len(pages) - 4
     for page in shown:
         scripts = [one.attributes.get("src", "") for one in page.all("script")]

@@ -104,9 +104,8 @@ def test_of_the_caps_that_apply_the_first_is_the_reason():
 
 def test_the_matches_of_a_claim_are_told_apart_once_and_anew_once_state_has_answered():
     matches = [match(difference="number"), match(match_class="rejected")]
-    found = case(matches=matches, fields=TRUSTED)
-    kind_of = patch.object(claim_case, "kind_of", wraps=claim_case.kind_of)
-    with kind_of as told:
+    with patch.object(claim_case, "kind_of", wraps=claim_case.kind_of) as told:
+        found = case(matches=matches, fields=TRUSTED)
         judged = found.judged()
         assert judged.code == "conflicting_near_duplicate"
         list_checks(found)

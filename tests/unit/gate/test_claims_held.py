@@ -30,6 +30,7 @@ from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
 from groundwire.replay.derive import decide_response as derive
 from groundwire.state.memory import MemoryState
+from groundwire.state.model import HeldEntry, SubjectState
 from tests.unit.gate.world import World, chunk, summary
 
 FACTS = "The gateway retries failed requests 3 times. Tokens are not stored on disk."
@@ -427,8 +428,8 @@ async def test_a_response_that_comes_again_is_decided_by_what_was_recorded_and_f
     class Forgetful(MemoryState):
         """Says that everything is recorded, and records it anew."""
 
-        async def payloads(self, subjects: Sequence[Any]) -> list[bytes | None]:
-            return [b"{}" for _ in subjects]
+        async def held(self, subjects: Sequence[Any]) -> list[HeldEntry | None]:
+            return [HeldEntry(SubjectState.REVIEW, 1, "", b"{}", b"") for _ in subjects]
 
     stub = Stub()
     world = World(policy=full(), assessor=Assessor(stub), state=Forgetful())
@@ -448,9 +449,9 @@ async def test_without_state_nobody_is_asked_and_afterwards_once_however_often_t
             super().__init__()
             self.missing = list(missing)
 
-        async def payloads(self, subjects: Sequence[Any]) -> list[bytes | None]:
-            self._fail("payloads")
-            return await super().payloads(subjects)
+        async def held(self, subjects: Sequence[Any]) -> list[HeldEntry | None]:
+            self._fail("held")
+            return await super().held(subjects)
 
         async def step(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
             self._fail("step")
@@ -463,7 +464,7 @@ async def test_without_state_nobody_is_asked_and_afterwards_once_however_often_t
 
     stub, told = Stub(UNSURE), []
     world = world_of(stub, on_answer=lambda facts, seconds: told.append((len(facts.calls), seconds >= 0)))
-    world.state = Away("payloads", "step", "step")
+    world.state = Away("held", "step", "step")
     gate, record = world.gate, held(world)
     batch = await gate.prepare([record])
     with pytest.raises(StateUnavailable):

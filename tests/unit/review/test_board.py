@@ -304,6 +304,30 @@ def test_an_item_is_the_decision_as_published_at_its_first_position_with_its_his
     assert board.item(ADMIN, decision("h", user="bob").decision_id).attempts == []
 
 
+def said(text, action_id="a-action", *, action="comment", minutes=5):
+    """A note to an action of mallory on ann's claim a."""
+    review = {
+        "action_id": action_id,
+        "tenant_id": "acme",
+        "user_id": "ann",
+        "kind": "claim",
+        "subject_id": "a",
+    }
+    review |= {"expected_revision": 1, "action": action, "reviewer": "mallory", "note": text}
+    value, at = json.dumps(review).encode(), to_milliseconds(NOW - timedelta(minutes=minutes))
+    return InboundRecord(TopicName.REVIEW_DECISIONS, 0, 0, at, b"acme:ann", value)
+
+
+def test_a_note_is_shown_beside_the_action_that_the_gate_took_and_a_copy_of_its_id_changes_nothing():
+    notes = said("Which release?"), said("It is wrong.", minutes=4), said("Nobody took this.", "other")
+    for order in (notes, notes[::-1]):
+        board = filled(decision("a"), *order)
+        assert board.item(ADMIN, decision("a").decision_id).attempts == []
+        board.add([audit("a", "comment", detail={"outcome": "commented"})])
+        (attempt,) = board.item(ADMIN, decision("a").decision_id).attempts
+        assert (attempt.action, attempt.note) == ("comment", "Which release?")
+
+
 def match(name, kind="approved", difference="negation"):
     return {"subject_id": name, "inter": 3, "union": 4, "difference": difference, "class": kind}
 
@@ -824,8 +848,10 @@ def test_what_a_user_said_before_their_erasure_leaves_a_kept_board_in_whatever_o
     tombstone = Erasure("acme", "ann", NOW - timedelta(minutes=10))
     key, at = b"acme:ann", to_milliseconds(NOW)
     erased = InboundRecord(TopicName.RETRACTIONS, 0, 0, at, key, None, tuple(tombstone.headers))
-    for order in ((before, after, others, erased), (erased, before, after, others)):
+    notes = said("old", "old", minutes=20), said("new", "new", minutes=5)
+    for order in ((before, after, others, *notes, erased), (erased, *notes, before, after, others)):
         board = filled(*order)
+        assert list(board.rows("SELECT note FROM notes")) == [("new",)]
         assert sorted(names(board.pending(ADMIN, Query()))) == ["b", "c"]
         assert board.row("SELECT count(*) FROM decisions") == (2,)
         assert board.row("SELECT count(*) FROM texts") == (2,)

@@ -9,13 +9,11 @@ local PAGE = 1024 * POSTING -- bytes of postings in one string, before they are 
 local DEALT = '*'
 local REJECTED = 1000 * ID -- bytes of ids of rejected texts that every claim of a scope is compared with
 
-local function count(name, by)
-  local counted = tonumber(call('HGET', queue, name) or 0) + by
-  if counted > 0 then
-    call('HSET', queue, name, counted)
-  else
-    call('HDEL', queue, name)
-  end
+local counts, changed = {}, {} -- counters as the requests so far leave them
+
+local function count_of(name)
+  counts[name] = counts[name] or tonumber(call('HGET', queue, name) or 0)
+  return counts[name]
 end
 
 -- Adds an id to the buckets of a large scope.
@@ -107,16 +105,16 @@ local CHECKS = {
     return call('SCARD', prefix .. key) == tonumber(size)
   end,
   C = function(name, by, most) -- a counter has room
-    return most == '' or tonumber(call('HGET', queue, name) or 0) + by <= tonumber(most)
+    return most == '' or count_of(name) + by <= tonumber(most)
   end,
   f = function(name, least) -- a counter has no room
-    return tonumber(call('HGET', queue, name) or 0) >= tonumber(least)
+    return count_of(name) >= tonumber(least)
   end,
 }
 
 local WRITES = {
   C = function(name, by) -- a counter
-    count(name, tonumber(by))
+    counts[name], changed[name] = math.max(count_of(name) + by, 0), true
   end,
   S = function(key, value, seconds) -- a key, for a time or for ever
     if seconds == '' then
@@ -158,36 +156,36 @@ local WRITES = {
 }
 local FIELDS = { e = 2, n = 2, v = 2, k = 2, f = 2, C = 3, S = 3, D = 1, A = 2, R = 2, X = 2, M = 4, P = 3, J = 2, G = 3 }
 
-local formats = {} -- of the lengths, by letters
+local plans = {} -- format of the lengths, and checks and writes with the places of their fields, by letters
 
-local function format_of(letters)
-  local count = 0
-  for i = 1, #letters do
-    count = count + FIELDS[sub(letters, i, i)]
+local function plan_of(letters)
+  local plan, at = { checks = {}, writes = {} }, 1
+  for letter in string.gmatch(letters, '%a') do
+    if CHECKS[letter] then
+      plan.checks[#plan.checks + 1] = { CHECKS[letter], at }
+    end
+    if WRITES[letter] then
+      plan.writes[#plan.writes + 1] = { WRITES[letter], at }
+    end
+    at = at + FIELDS[letter]
   end
-  formats[letters] = '<' .. string.rep('I4', count)
-  return formats[letters]
+  plan.format = '<' .. string.rep('I4', at - 1)
+  plans[letters] = plan
+  return plan
 end
 
 local function commit(letters, packed)
-  local fields = fields_of(formats[letters] or format_of(letters), packed)
-  local at = 1
-  for i = 1, #letters do
-    local letter = sub(letters, i, i)
-    local check = CHECKS[letter]
-    if check and not check(fields[at], fields[at + 1], fields[at + 2]) then
+  local plan = plans[letters] or plan_of(letters)
+  local fields = fields_of(plan.format, packed)
+  for i = 1, #plan.checks do
+    local check, at = plan.checks[i][1], plan.checks[i][2]
+    if not check(fields[at], fields[at + 1], fields[at + 2]) then
       return '0'
     end
-    at = at + FIELDS[letter]
   end
-  at = 1
-  for i = 1, #letters do
-    local letter = sub(letters, i, i)
-    local write = WRITES[letter]
-    if write then
-      write(fields[at], fields[at + 1], fields[at + 2], fields[at + 3])
-    end
-    at = at + FIELDS[letter]
+  for i = 1, #plan.writes do
+    local write, at = plan.writes[i][1], plan.writes[i][2]
+    write(fields[at], fields[at + 1], fields[at + 2], fields[at + 3])
   end
   return '1'
 end
@@ -197,5 +195,12 @@ local answers, at = {}, FIRST
 for letters in string.gmatch(ARGV[5] .. ',', '(%a*),') do
   answers[#answers + 1] = answers[#answers] == '0' and '0' or commit(letters, ARGV[at])
   at = at + 1
+end
+for name in pairs(changed) do
+  if counts[name] > 0 then
+    call('HSET', queue, name, counts[name])
+  else
+    call('HDEL', queue, name)
+  end
 end
 return table.concat(answers)
