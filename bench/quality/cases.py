@@ -58,8 +58,8 @@ async def _judged(rows: Sequence[dict[str, object]], adr_dir: Path | None) -> li
             raise SystemExit(f"line {one.line}: {one.error.message}")
         row = rows[one.row.line - 1]
         kept = bool(blake2b(one.row.text.encode(), digest_size=4).digest()[0] % 2)
-        names = (str(row[name]) for name in ("set", "class", "expect"))
-        cases.append(Case(*names, one.outcome, one.row.text, one.reason, kept))
+        group, kind, expect = (str(row[name]) for name in ("set", "class", "expect"))
+        cases.append(Case(group, kind, expect, one.outcome, one.row.text, one.reason, kept))
     await verifier.close()
     return cases
 
@@ -87,10 +87,14 @@ def case_table(cases: Sequence[Case], *, wrong: bool = False) -> Iterator[str]:
         halves[case.group, "all", half].append(case)
         if not case.kept:
             halves[case.group, case.kind, half].append(case)
-    for (group, kind, half), members in sorted(halves.items(), key=lambda item: (item[0][0], item[0][1] != "all")):
+    for (group, kind, half), members in sorted(
+        halves.items(), key=lambda item: (item[0][0], item[0][1] != "all")
+    ):
         yield f"| {group} | {kind} | {half} | {' | '.join(_figures(members))} |"
         if wrong and kind != "all":
-            yield from (f"  {one.expect} {one.outcome} {one.reason}: {one.said}" for one in members if not one.right)
+            yield from (
+                f"  {one.expect} {one.outcome} {one.reason}: {one.said}" for one in members if not one.right
+            )
 
 
 def _figures(cases: Sequence[Case]) -> Iterator[str]:
