@@ -194,13 +194,15 @@ _LACK = re.compile(
     rf"{_OPENING}(?:{_SOURCES}\W{{0,3}})?(?:"
     rf"{_SOURCES} (?:(?:{_NOT}|never) {_ADVERBS}{_TELL}|lacks?\b|(?:is|are) silent (?:on|about)|leaves? (?:it )?open\b|"
     r"(?:gives?|provides?|contains?|has|have|offers?|makes?|mentions?|says?) (?:no|nothing)\b)(?P<what>.*)|"
-    rf"(?:the )?answer (?:is|was) not (?:in|among) {_SOURCES}|(?:i|we) have (?:no|not any) {_INFORMATION}(?P<having>.*)|"
+    rf"(?:the )?answer (?:is|was) not (?:in|among) {_SOURCES}|"
+    rf"(?:i|we) have (?:no|not any) {_INFORMATION}(?P<having>.*)|"
     rf"(?:they|it) {_NOT} {_ADVERBS}(?:mention|say|specify|state|name|tell|describe|discuss|go into)\b(?P<they>.*)|"
     rf"{_SOURCES}(?: here)? {_NOT} (?:let|allow|enable|permit|help) (?:\w+ )?(?:to )?{_TO_TELL}\b(?P<let>.*)|"
     rf"(?:it is|it's) (?:not|un)[ -]?(?:clear|stated|said|specified|known|given)(?: (?:in|by|from) {_SOURCES})?"
     rf"(?P<unclear> (?:{_WH})\b.*)|"
     rf"it isn't (?:clear|stated|said|specified|known|given)(?: (?:in|by|from) {_SOURCES})?(?P<vague> (?:{_WH})\b.*)|"
-    rf"(?P<asked>(?:{_WH})\b.{{1,200}}?) (?:(?:is|are|was|were) )?(?:{_NOT}|not) (?:be )?{_ADVERBS}{_TOLD}(?: here| anywhere)?|"
+    rf"(?P<asked>(?:{_WH})\b.{{1,200}}?) (?:(?:is|are|was|were) )?(?:{_NOT}|not) (?:be )?{_ADVERBS}{_TOLD}"
+    r"(?: here| anywhere)?|"
     rf"(?P<noun>.{{1,200}}?) (?:{_NOT}|not) {_ADVERBS}(?:stated|specified|mentioned|indicated|disclosed)"
     r"(?: here| anywhere)?|"
     rf"(?:no|nothing) (?P<none_said>.{{0,200}}?) ?(?:is|are|was|were) {_ADVERBS}"
@@ -249,7 +251,20 @@ _FOREIGN_PRESUMES = re.compile(
     r"aber|mais|pero)\b|[;:]",
     re.IGNORECASE,
 )
-_LACKING = ("no", "never", "unclear", "n't", "n\u2019t", "unable", "lack", "difficult", "silent", "impossible", "neither", "open")
+_LACKING = (
+    "no",
+    "never",
+    "unclear",
+    "n't",
+    "n\u2019t",
+    "unable",
+    "lack",
+    "difficult",
+    "silent",
+    "impossible",
+    "neither",
+    "open",
+)
 _HOW = r"how(?: (?:many|much|long|often|far|old|to|well|large|big|small|high|tall|deep|wide|fast|soon|heavy|strong))"
 _PRESUMES = re.compile(
     rf"\b(?:that(?= (?!questions?\b)\w)|which|whose|after|before|as|while|(?!{_HOW}\b)how)\b",

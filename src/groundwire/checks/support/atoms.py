@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
 from groundwire.checks.values.statements import ValueStatement
-from groundwire.checks.values.units import NUMBER, ValueToken
+from groundwire.checks.values.units import ValueToken
 from groundwire.text.clauses import forms_of
 from groundwire.text.lists import tables, words_in
 from groundwire.text.negation import negations, opposite_words
@@ -110,6 +110,7 @@ _REPORTED: Final = 2  # words behind the first that tell whether it is a name
 _DEFINITE: Final = words_of("the a an this that these those his her its their")
 _DID: Final = words_in(__package__, "did")
 _JOINTS: Final = frozenset(("but", "whereas", "while", "although", "though", "however"))
+_TO_COME: Final = re.compile(r"\b(?:will|may|might|can|could|would|should|to)\b")
 _RULE: Final = re.compile(r"[ \t|]{0,9}\n[ \t|]{0,9}:?-{2}")
 """What follows the head of a table."""
 
@@ -153,6 +154,8 @@ def atoms(
         for atom in _of_statement(answer, statement)
         if declared or given is None or not _claims_nothing(answer, atom, given)
     ]
+    if not declared and given and all(_lacks(answer, atom, given, _PRESUMED) for atom in found):
+        return  # beside nothing else, "I could not find who built it" is no claim that somebody did
     if declared or all(map(_is_appraisal, found)):
         yield from found
     else:  # beside what it states, an appraisal of what was said before is courtesy
@@ -213,10 +216,10 @@ def _is_known(unit: Unit, given: Given) -> bool:
     return unit.stem in LIGHT or unit.stem in COURTESY or given.holds(unit) or given.asks_of(unit)
 
 
-def _lacks(answer: str, atom: Atom, given: Given) -> bool:
+def _lacks(answer: str, atom: Atom, given: Given, presumed: int = 0) -> bool:
     """Return whether a clause only tells what the sources lack, in few words that neither these nor the question hold.
 
-    What it takes for granted ("who built it") may have `_PRESUMED` of them.
+    What it takes for granted ("who built it") may have `presumed` of them; what is to come ("when they will") is none.
     """
     lack = lack_of(answer[atom.start : atom.end])
     if lack is None or given.tells(lack):
@@ -224,7 +227,8 @@ def _lacks(answer: str, atom: Atom, given: Given) -> bool:
     spans = (atom.statement.span(unit.start, unit.end) for unit in atom.units if not _is_known(unit, given))
     strange = sum(answer[start:end] in lack for start, end in spans)
     behind = len(re.split(r",|;|\band\b", lack, maxsplit=1)) > 1
-    return strange <= (_PRESUMED if presumes(lack) else 2 if behind else _LACKING)
+    presumed = _PRESUMED if _TO_COME.search(lack) else presumed
+    return strange <= (presumed if presumes(lack) else 2 if behind else _LACKING)
 
 
 def _is_appraisal(atom: Atom) -> bool:
@@ -261,9 +265,7 @@ def _atom(tokens: list[ValueToken], statement: ValueStatement, *, first: bool) -
     function: list[str] = []
     for place, token in enumerate(tokens):
         if token.value and not token.value.implied:
-            counts = token.written.isalpha() and not token.value.ranged and token.value.kind == NUMBER
-            weight = WORD if counts else VALUE  # "four documents", of a list of four
-            units.append(Unit(token.value.keys, weight, token.start, token.end, value=True))
+            units.append(Unit(token.value.keys, VALUE, token.start, token.end, value=True))
         elif token.text in CONTRACTED:
             function.append(token.text.partition("'")[0])
         elif token.stems and not token.mark and token.text not in INTERJECTIONS and token.text != "s":

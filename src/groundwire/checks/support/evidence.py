@@ -120,7 +120,7 @@ class Sentence(NamedTuple):
     def is_data(self) -> bool:
         """Whether it is a row of a table, or a key with its value."""
         texts = self.statement.texts
-        return bool(self.statement.heads) or texts[:1] in (["{"], ['"'], ["-"]) and ":" in texts
+        return bool(self.statement.heads) or (texts[:1] in (["{"], ['"'], ["-"]) and ":" in texts)
 
     @property
     def markers(self) -> frozenset[str]:
@@ -175,7 +175,9 @@ class Evidence:
             for place, statement in enumerate(found):
                 self.words.update(statement.texts)
                 says = statement.says  # headings above the statement belong to it
-                if statement.valued and (statement.heads or ":" in statement.texts):  # and units in a head or key
+                if statement.valued and (
+                    statement.heads or ":" in statement.texts
+                ):  # and units in a head or key
                     says = says.union(*(value.value.covers for value in statement.values))
                 holds = says & self._wanted
                 number = len(self.sentences)
@@ -224,9 +226,11 @@ class Evidence:
         tokens = [token for sentence in window for token in sentence.statement.tokens[1:]]
         values = [token.value for token in tokens if token.value and not token.value.implied]
         if asked in _PERSON:
-            return any(token.written[:1].isupper() and token.stems and token.text not in holds for token in tokens)
+            return any(
+                token.written[:1].isupper() and token.stems and token.text not in holds for token in tokens
+            )
         if asked == "when":
-            return any(value.kind == "date" or value.amount and value.amount.readings for value in values)
+            return any(value.kind == "date" or (value.amount and value.amount.readings) for value in values)
         return asked != "how" or any(value.amount and value.amount.readings for value in values)
 
     def knows(self, keys: frozenset[str]) -> bool:

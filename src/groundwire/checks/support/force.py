@@ -82,7 +82,8 @@ _UNTRUE: Final = re.compile(
 )
 _EXCLUDED: Final = re.compile(
     r"\b(?:cleared|acquitted|exonerated|absolved) (?:\w+ ){0,3}of\b"
-    r"|(?<!not )\brul(?:es?|ed|ing) out\b|\b(?:contrary to|far from|instead of|rather than|(?:fell|falls?|stop(?:s|ped)) short of)\b"
+    r"|(?<!not )\brul(?:es?|ed|ing) out\b|\b(?:contrary to|far from|instead of|rather than)\b"
+    r"|\b(?:fell|falls?|stop(?:s|ped)) short of\b"
 )
 _HEARSAY: Final = re.compile(
     r"\b(?:legend|tradition|folklore|rumou?rs?|gossip|word) (?:[\w']+ ){0,5}?(?:has it|have it|holds?|says?|is)\b"
@@ -457,7 +458,9 @@ def _own(atom: Atom) -> set[Force]:
     says = any(
         stem_of(text) in _SAYING and texts[place - 1] not in BE for place, text in enumerate(texts) if place
     )
-    modal = any(token.text in _MODAL and token.written != "May" for token in tokens) or not _NORM.isdisjoint(texts)
+    modal = any(token.text in _MODAL and token.written != "May" for token in tokens) or not _NORM.isdisjoint(
+        texts
+    )
     if says or modal or not own.isdisjoint({Force.OPEN, Force.PLANNED}):
         own |= {Force.OPEN, Force.PLANNED}
     if not _COMING.isdisjoint(texts) or negations(texts):  # what was planned did not happen

@@ -125,7 +125,9 @@ def _owners(tokens: Sequence[ValueToken]) -> Iterator[tuple[frozenset[str], froz
                 yield _name_at(tokens, at, -1), same(things[0].stems)
                 yield _name_at(tokens, at, -1), same(things[-1].stems)
         elif token.text == "of" and at and tokens[at - 1].stems:
-            named = next((place for place in range(at + 1, min(at + 3, len(tokens))) if _is_name(tokens[place])), 0)
+            named = next(
+                (place for place in range(at + 1, min(at + 3, len(tokens))) if _is_name(tokens[place])), 0
+            )
             if named:
                 yield _name_at(tokens, named, 1), same(tokens[at - 1].stems)
 
@@ -173,7 +175,9 @@ def _order(tokens: Sequence[ValueToken]) -> _Order | None:
             return _Order(other, one) if late else _Order(one, other)
     at = texts.index("first") if "first" in texts else -1
     if at == 0 or (at > 0 and texts[at - 1] not in _DETERMINERS):
-        then = next((place for place in range(at, len(texts)) if texts[place] in {"then", "next"}), len(texts))
+        then = next(
+            (place for place in range(at, len(texts)) if texts[place] in {"then", "next"}), len(texts)
+        )
         return _Order(_said(tokens[:then]), _said(tokens[then + 1 :]))
     return None
 
@@ -218,7 +222,8 @@ def _are_apart(one: Sequence[ValueToken], other: Sequence[ValueToken], claimed: 
     if linked or not _PRONOUNS.isdisjoint(token.text for token in other[:3]):
         return False
     return any(
-        mine[kind].isdisjoint(theirs[kind]) and (mine[kind] | theirs[kind]).isdisjoint(claimed) for kind in shared
+        mine[kind].isdisjoint(theirs[kind]) and (mine[kind] | theirs[kind]).isdisjoint(claimed)
+        for kind in shared
     )
 
 

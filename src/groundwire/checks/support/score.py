@@ -18,7 +18,7 @@ from math import sqrt
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from groundwire.checks.support.atoms import LITTLE, NEAR, OPPOSITES, SPEAKER, STRONG, VALUE, WEAK, Atom, Unit
+from groundwire.checks.support.atoms import LITTLE, NEAR, OPPOSITES, SPEAKER, STRONG, WEAK, Atom, Unit
 from groundwire.checks.support.evidence import Evidence, Sentence
 from groundwire.checks.values.answer import SOURCES_DIFFER, UnsupportedValue
 from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE
@@ -235,7 +235,7 @@ _NO_VALUE: Final = 1.0  # beside its weight, a value that no passage holds
 _INVENTED: Final = 0.8  # a value that no passage holds, and a name, however many
 _DENIED: Final = 1.0  # a denial that no passage makes
 _OPPOSED: Final = 3.0  # the evidence says the opposite, as far as it speaks of the same
-_DIFFERS: Final = 1.3  # the evidence gives another value, the same
+_DIFFERS: Final = 2.0  # the evidence gives another value, the same
 _REPLACED: Final = 1.5  # a word put for another in what is otherwise a quotation
 _MOVED: Final = 2.5  # the same, a word that the evidence says of something else
 _STRONGER: Final = 1.0  # "must" where the evidence says "should"; a superlative that it lacks
@@ -359,7 +359,7 @@ def score(
         _SPEAKER if word in SPEAKER else _FUNCTION for word in atom.function if word not in evidence.words
     )
     cost = (cost + _PRONOUN * atom.pronouns) / sqrt(max(1.0, weight))
-    kinds = any(unit.weight >= VALUE for unit in unbound if unit.value) + any(unit.name for unit in unbound)
+    kinds = any(unit.value for unit in unbound) + any(unit.name for unit in unbound)
     cost += _INVENTED * kinds + _DENIED * denied
     cost += _SHARE * (1 - held) ** 2
     unrestricted = alignment.covered >= _NEAR and _drops_restriction(atom, window)
@@ -405,7 +405,7 @@ def _lack(unit: Unit, share: float, evidence: Evidence) -> float:
     if share:
         # the eighth root: a claim drawn from several sentences keeps most of its credit
         return unit.weight * (1 - sqrt(sqrt(sqrt(share))))
-    return lacking(unit, evidence) + (_NO_VALUE if unit.value and unit.weight >= VALUE and not evidence.asks_of(unit) else 0)
+    return lacking(unit, evidence) + (_NO_VALUE if unit.value and not evidence.asks_of(unit) else 0)
 
 
 def _denies(atom: Atom, unit: Unit, fault: UnsupportedValue) -> bool:
@@ -432,7 +432,12 @@ def _opposed(atom: Atom, window: Sequence[Sentence]) -> int:
 
 _CONVERSE: Final = tuple(
     frozenset(map(stem, words.split()))
-    for words in ("buy bought purchase acquire sell sold", "lend lent borrow", "import export", "arrive depart leave left")
+    for words in (
+        "buy bought purchase acquire sell sold",
+        "lend lent borrow",
+        "import export",
+        "arrive depart leave left",
+    )
 )
 
 
@@ -454,7 +459,11 @@ def _turns(atom: Atom, window: Sequence[Sentence]) -> bool:
     if own <= {("", "")} or not window:
         return False
     theirs = {_prefixed(text) for text in window[0].statement.texts} | _particles(window[0].statement.texts)
-    return any((prefix, other) in theirs and (one, other) not in theirs for one, other in own for prefix in _TURNED.get(one, ()))
+    return any(
+        (prefix, other) in theirs and (one, other) not in theirs
+        for one, other in own
+        for prefix in _TURNED.get(one, ())
+    )
 
 
 def _prefixed(text: str) -> tuple[str, str]:
@@ -509,13 +518,18 @@ def _drops_restriction(atom: Atom, window: Sequence[Sentence]) -> bool:
     restricted = [token.text for token in there[place + 1 : place + 2]]
     dropped = [stem for token in there[place + 2 : place + 4] for stem in token.stems or (token.text,)]
     said = {*texts, *(unit.stem for unit in atom.units)}
-    return restricted != [] and restricted[0] in _RESTRICTING and said.isdisjoint(dropped) and _EVERY.isdisjoint(
-        window[0].statement.texts
+    return (
+        restricted != []
+        and restricted[0] in _RESTRICTING
+        and said.isdisjoint(dropped)
+        and _EVERY.isdisjoint(window[0].statement.texts)
     )
 
 
 _EVERY: Final = frozenset(("all", "every", "any", "each"))
-_RESTRICTING: Final = frozenset(("under", "over", "aged", "who", "that", "with", "without", "whose", "above", "below", "born"))
+_RESTRICTING: Final = frozenset(
+    ("under", "over", "aged", "who", "that", "with", "without", "whose", "above", "below", "born")
+)
 
 
 def _is_stronger(atom: Atom, window: Sequence[Sentence]) -> bool:

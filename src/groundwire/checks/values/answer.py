@@ -22,7 +22,15 @@ from typing import Final, NamedTuple
 from groundwire.checks import ReportWarning, WarningType
 from groundwire.checks.marks import Citable, without_marks
 from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex, clauses, denies
-from groundwire.checks.values.postings import BESIDE, ValueIndex, ValueQuery, differ, is_strict, label_of, resolved
+from groundwire.checks.values.postings import (
+    BESIDE,
+    ValueIndex,
+    ValueQuery,
+    differ,
+    is_strict,
+    label_of,
+    resolved,
+)
 from groundwire.checks.values.statements import Bound, StatementReader, ValueStatement, read_statements
 from groundwire.checks.values.units import DATE, NUMBER, VERSION, dimensions
 from groundwire.text.refusals import lack_of
@@ -219,7 +227,8 @@ def _why(value: Bound, before: ValueStatement | None, index: ValueIndex) -> tupl
     hard = False
     case = _case(value, alone=True)
     for other in about:
-        if (case and (theirs := _case(other)) and case.isdisjoint(theirs)) or _is_in_another_row(value, other, index):
+        theirs = _case(other)
+        if (case and theirs and case.isdisjoint(theirs)) or _is_in_another_row(value, other, index):
             hard = True
             continue
         close, fit = alike(value.statement, other.statement), _fit(words, other)

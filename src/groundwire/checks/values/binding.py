@@ -90,7 +90,10 @@ class Binder:
         unit = unit or self._unit_before(place) or self._unit_behind(place)
         if not unit:
             behind = self._texts[place + 1 : place + 2]
-            said = (*heads, *(stem for token in self._tokens[max(0, place - 4) : place] for stem in token.stems))
+            said = (
+                *heads,
+                *(stem for token in self._tokens[max(0, place - 4) : place] for stem in token.stems),
+            )
             if _PRICED.isdisjoint(said) or (behind and behind[0] not in CLAUSE_ENDS | {"}"}):
                 return value
             prices = (amount._replace(readings=unit_readings(one)[0]).keys for one in CURRENCIES)
@@ -200,8 +203,7 @@ class Binder:
         words: dict[str, None] = {}
         tokens = self._tokens
         for place in places:
-            for stem in tokens[place].stems:  # marks and values have none
-                words[stem] = None
+            words |= dict.fromkeys(tokens[place].stems)  # marks and values have none
             if len(words) >= OWN:
                 break
         return list(words)[:OWN]

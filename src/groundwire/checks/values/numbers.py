@@ -62,8 +62,10 @@ def _dated(readings: Sequence[tuple[str | None, int, str | None]]) -> TextValue:
 def day_of(day: str, date: TextValue) -> TextValue | None:
     """Return the date of another day in the month of a date that has a day."""
     parts = [key.partition(" ")[2].split(".") for key in date.keys if key.startswith(f"{DATE} ")]
-    dated = [(year or None, int(month), day) for year, month, other in (p for p in parts if len(p) == 3) if other]  # noqa: PLR2004
-    return _dated(dated) if dated and len(day) < 3 and 0 < int(day) < 32 else None  # noqa: PLR2004
+    dated = [
+        (year or None, int(month), day) for year, month, other in (p for p in parts if len(p) == 3) if other
+    ]
+    return _dated(dated) if dated and len(day) < 3 and 0 < int(day) < 32 else None
 
 
 def iso(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
@@ -349,7 +351,7 @@ def word(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
     if first in ORDINALS:
         keys = frozenset({f"ordinal {ORDINALS[first]}"})
         after, following = _next_word(raw, place + 1, -1)
-        if following == "quarter" and ORDINALS[first] <= 4:  # noqa: PLR2004 - of a year
+        if following == "quarter" and ORDINALS[first] <= 4:
             keys = frozenset({f"quarter {ORDINALS[first]}"})
             return raw.valued(place, TextValue("date", keys, keys), raw.tokens[after - 1].end), after
         counted = bool(before) and before[-1].text in _DETERMINERS and following not in _GIVEN

@@ -15,7 +15,16 @@ from itertools import chain, dropwhile, islice, product, takewhile
 from typing import Final
 
 from groundwire.checks.values.statements import Bound, ValueStatement
-from groundwire.checks.values.units import DATE, NUMBER, VERSION, Amount, TextValue, ValueToken, dimensions, shown
+from groundwire.checks.values.units import (
+    DATE,
+    NUMBER,
+    VERSION,
+    Amount,
+    TextValue,
+    ValueToken,
+    dimensions,
+    shown,
+)
 from groundwire.text.lists import words_in
 from groundwire.text.work import spend
 
@@ -242,7 +251,7 @@ class _Given:
         self.derived: set[str] = set()
         before: list[tuple[str, Fraction, str]] = []
         for statement in statements:
-            counted = []
+            counted: list[tuple[str, Fraction, str]] = []
             for value in statement.given:
                 for key in value.covers if value.amount or value.kind == NUMBER else ():
                     if (dimension := key.rpartition(" ")[0]) not in _NO_NUMBERS:
@@ -253,7 +262,10 @@ class _Given:
             before = counted
             spend(len(counted) * (len(counted) + _ADDED) // 4)
         self.converted: dict[str, str] = {}
-        for scale, other, factor, zero in (("°c", "°f", Fraction(9, 5), 32), ("°f", "°c", Fraction(5, 9), Fraction(-160, 9))):
+        for scale, other, factor, zero in (
+            ("°c", "°f", Fraction(9, 5), 32),
+            ("°f", "°c", Fraction(5, 9), Fraction(-160, 9)),
+        ):
             for degrees in numbers.get(scale, ()):
                 self.converted[f"{other} {shown(degrees * factor + zero)}"] = f"{scale} {shown(degrees)}"
         self.numbers = {dimension: sorted(found) for dimension, found in numbers.items()}
@@ -261,7 +273,9 @@ class _Given:
     def _derive(self, one: tuple[str, Fraction, str], others: Iterable[tuple[str, Fraction, str]]) -> None:
         for dimension, number, _ in others:
             if dimension == one[0]:
-                self.derived |= {f"{dimension} {shown(result)}" for result in (abs(one[1] - number), one[1] + number)}
+                self.derived |= {
+                    f"{dimension} {shown(result)}" for result in (abs(one[1] - number), one[1] + number)
+                }
                 low, high = sorted((abs(one[1]), abs(number)))
                 if low:
                     self.derived |= {f"% {shown(100 * low / high)}", f"x {shown(high / low)}"}
@@ -337,4 +351,4 @@ def _is_rounded(token: ValueToken, own: Fraction, given: Fraction) -> bool:
     if written is None or not Fraction(written[0]) or abs(own - given) > _ROUNDED * abs(given):
         return False
     step = abs(own / Fraction(written[0])) / 10 ** len(written[1] or "")
-    return given % step != 0 and abs(own - given) <= step / 2
+    return bool(given % step) and abs(own - given) <= step / 2

@@ -75,9 +75,9 @@ def _scan(text: str) -> tuple[list[ValueToken], list[int]]:
         if not (low.value and high.value) or link.text not in _RANGE_LINKS:
             continue
         one, other = low.value.amount, high.value.amount
-        if one and not (one.readings or other) and low.text.isdecimal():  # "4 to 6 July"
-            if dated := day_of(low.text, high.value):
-                tokens[place] = low._replace(value=dated)
+        bare = one and not (one.readings or other) and low.text.isdecimal()
+        if bare and (dated := day_of(low.text, high.value)):  # "4 to 6 July"
+            tokens[place] = low._replace(value=dated)
         if one and other and not one.readings and not one.rate and (other.readings or other.rate):
             keys = low.value.keys | one._replace(readings=other.readings, rate=other.rate).keys
             tokens[place] = low._replace(value=low.value._replace(keys=keys, covers=keys))
@@ -149,7 +149,12 @@ _RULE: Final = re.compile(r"[|\s:=+-]+")
 _LETTERS: Final[dict[int, str]] = {
     ord(char): base
     for char in map(chr, range(0xC0, 0x250))
-    if (base := {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D"}.get(char, normalize("NFKD", char)[0])) < "\x80"
+    if (
+        base := {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D"}.get(
+            char, normalize("NFKD", char)[0]
+        )
+    )
+    < "\x80"
 }
 """Letters with a mark -> those without: "Élodie" is told as "Elodie"."""
 _GAP: Final = re.compile(r"\s|[,;|)}\]](?!\d)")
