@@ -26,34 +26,12 @@ _TALK = re.compile(
 
 # What was retrieved, by the names that prompts and answers give it, and what it does not do.
 _NOUN = r"(?:sources?|documents?|documentation|context|passages?|excerpts?|snippets?|chunks?|material)\b"
-_NOUN_STEMS = ("source", "document", "context", "passage", "excerpt", "snippet", "chunk", "material")
-_DENIALS = ("no", "n't", "n\u2019t")  # one of them is in every refusal, as in "not"
 _SAY = "mention|say|specify|state|describe|discuss|address|explain|indicate|answer|cover"
 _HOLD = "contain|include|provide|show|document|give|define|list"
 _SAID = "found|mentioned|stated|specified|described|discussed|addressed|explained|indicated|covered"
 _HELD = "documented|contained|given|shown|included|present|provided|available"
 _DO_NOT = "(?:do|does|did)(?: not|n't)"
 _GIVEN = rf"(?:provided|given|available|supplied|retrieved) {_NOUN}"
-_THE_GIVEN = rf"(?:the |any |any of the |these |your )?{_GIVEN}"
-_REFUSAL = re.compile(
-    rf"(?:not|n't)(?: be)? (?:{_SAID}|{_HELD}) (?:in|by) {_THE_GIVEN}|"
-    rf"\bno (?P<none>[^.]{{1,120}}?) (?:{_SAID}|{_HELD}) (?:in|by) {_THE_GIVEN}|"
-    rf"(?:not|n't) find (?P<sought>[^.]{{1,120}}?) in {_THE_GIVEN}|"
-    rf"\b{_GIVEN} {_DO_NOT} (?P<lack>{_SAY}|{_HOLD})\b",
-    re.IGNORECASE,
-)
-# "The context", "a document" may be one of the software: without a word such as "provided" the refusal has to be all
-# that the sentence says.
-_ITSELF = rf"(?:the|these|your|any) {_NOUN}"
-_PLAIN_REFUSAL = re.compile(
-    rf"(?:{_ITSELF} {_DO_NOT} "
-    rf"(?:{_SAY}|(?:{_HOLD}) (?:(?:any|enough|specific|sufficient) )?(?:information|details?|evidence))\b(?P<lack>.*)|"
-    rf"(?P<none>.{{1,300}}?)(?:(?: is| are| was| were)(?: not|n't)| cannot be| could not be) (?:{_SAID}) "
-    rf"(?:in|by) {_ITSELF}|"
-    rf"no (?P<nothing>.{{1,300}}?)(?: is| are| was| were) (?:{_SAID}) (?:in|by) {_ITSELF}|"
-    rf"(?:i|we) (?:could|can|did|do)(?:not| not|n't) find (?P<sought>.{{1,300}}?) in {_ITSELF})",
-    re.IGNORECASE,
-)
 _EDGES = " .!*_\"'\u201c\u201d"
 _NO_ANSWER = re.compile(
     rf"not (?:{_SAID}|{_HELD}) (?:in|by) (?:the |any |these |your )?(?:{_GIVEN}|{_NOUN})"
@@ -64,28 +42,9 @@ _NO_ANSWER = re.compile(
     r"|(?:unable|not able|impossible) to (?:find|locate|determine|answer)",
     re.IGNORECASE,
 )
-_APOLOGY = re.compile(
-    r"\W*(?:(?:i'm|i am) (?:sorry|afraid)|sorry|unfortunately|regrettably|my apologies)\b\W*(?:(?:but|that) )?",
-    re.IGNORECASE,
-)
-_HELPER = re.compile(r"\b(?:is|are|was|were|has been|have been|could|can|did|do)\s*$", re.IGNORECASE)
 _CONCLUSION = re.compile(
     r",? (?:so|and|therefore|hence|thus) (?:i|we) (?:cannot|can't|can not|could not|couldn't|am unable to) "
     r"(?:answer|say|tell|help|confirm|determine)\b(?: (?:it|this|that|you|the|your|question|further|for sure))*",
-    re.IGNORECASE,
-)
-_TOPIC = re.compile(
-    r"(?:the |any |an? )?(?:information|details?|documentation|answers?|values?|defaults?|descriptions?) "
-    r"(?:about|on|of|for|to|regarding|concerning) ",
-    re.IGNORECASE,
-)
-_AND = re.compile(r"\b(?:and|or)\b|,", re.IGNORECASE)
-_OR = re.compile(r"\bor\b", re.IGNORECASE)
-# What makes of a refusal a sentence that says something else too.
-_MORE = re.compile(
-    r"[0-9,;:\u2013\u2014(]| - |\b(?:and|or|but|so|yet|because|since|as|while|whereas|which|though|although|"
-    r"however|therefore|instead|is|are|was|were|has|have|had|must|should|defaults? to|uses?|returns?|supports?|"
-    r"sets?)\b",
     re.IGNORECASE,
 )
 
@@ -95,7 +54,7 @@ def is_claim(text: str, *, code: bool = False) -> bool:
     if code:
         return _WORD.search(text.partition("\n")[2]) is not None
     plain = " ".join(text.replace("\u2019", "'").split())
-    if says_nothing(plain) or _HEADING.match(plain) or _END.search(plain) or is_refusal(plain):
+    if says_nothing(plain) or _HEADING.match(plain) or _END.search(plain) or lack_of(plain) is not None:
         return False
     if _TECHNICAL.search(plain):
         return True
@@ -104,47 +63,6 @@ def is_claim(text: str, *, code: bool = False) -> bool:
     # "Backoff doubles." says something; and scripts that write without spaces have no few words.
     fragment = words < 3 - plain.endswith(".") and plain.isascii()
     return not (talk or fragment or _EMPHASIS.fullmatch(plain))
-
-
-def is_refusal(sentence: str) -> bool:
-    """Return whether a sentence only says that the sources do not hold something (S2-21).
-
-    "The retention period was not found in the provided sources" does; whatever states a number or something
-    else beside it does not.
-    """
-    folded = sentence.casefold()
-    # as nearly always: names no source, or denies nothing
-    if not any(noun in folded for noun in _NOUN_STEMS) or not any(word in folded for word in _DENIALS):
-        return False
-    plain = " ".join(sentence.replace("\u2019", "'").split())
-    apology = _APOLOGY.match(plain)
-    opened = apology.end() if apology else 0
-    found = _PLAIN_REFUSAL.fullmatch(_CONCLUSION.sub("", plain[opened:]).strip(_EDGES))
-    if found is not None:
-        what = found["lack"] or found["none"] or found["nothing"] or found["sought"] or ""
-        if not _MORE.search(_OR.sub(" ", what)):
-            return True
-    found = _REFUSAL.search(plain)
-    if found is None:
-        return False
-    before = plain[opened : found.start()]
-    if (
-        found[0].casefold().startswith("not ")
-        and before.strip(_EDGES)
-        and not (_HELPER.search(before) or _TOPIC.match(before))
-    ):
-        return False  # "It accepts writes not covered by the given sources"
-    before = _HELPER.sub("", before)
-    if _TOPIC.match(before):
-        before = _AND.sub(" ", before)
-    none = _HELPER.sub("", found["none"] or "")
-    behind = _CONCLUSION.sub("", plain[found.end() :])
-    # A list of what is missing states nothing: "retries or timeouts".
-    parts = [
-        _AND.sub(" ", f"{none} {found['sought'] or ''}"),
-        _AND.sub(" ", behind) if found["lack"] else behind,
-    ]
-    return not any(_MORE.search(part) for part in [before, *parts])
 
 
 _COURTESY = re.compile(
@@ -271,6 +189,8 @@ _PRESUMES = re.compile(
     re.IGNORECASE,
 )
 _CAUSES = re.compile(r"\b(?:why|because|since|although)\b", re.IGNORECASE)
+_STATES = re.compile(r";|\b(?:is|are|was|were|has|have|uses?)\b", re.IGNORECASE)
+_OPENS_QUESTION = re.compile(rf"\W*(?:{_WH})\b", re.IGNORECASE)
 _POSSIBLE = re.compile(r"\b(?:that|which)(?: \w+){1,4} (?:may|might|could|would)\b", re.IGNORECASE)
 _ASKED = re.compile(r"^\W*(?:which|whose)\b", re.IGNORECASE)
 _ASKS = re.compile(r"\b(?:when|where|whom?|what|which|whose)\b", re.IGNORECASE)
@@ -299,7 +219,11 @@ def _lack_of(clause: str) -> str | None:
     if found is None:
         found = _FOREIGN_LACK.fullmatch(plain) if _FOREIGN_DENIAL.search(plain) else None
         return None if found is None or _FOREIGN_PRESUMES.search(found["what"]) else found["what"]
-    what = next((text for text in found.groupdict().values() if text is not None), "")
+    name, what = next(
+        ((name, text) for name, text in found.groupdict().items() if text is not None), ("", "")
+    )
+    if name in {"absent", "topic", "noun"} and _STATES.search(what) and not _OPENS_QUESTION.match(what):
+        return None  # "it uses backoff; retries" are not found
     # what is asked behind "whether" is not taken for granted
     given = _POSSIBLE.sub("", _ASKED.sub("", what).partition("whether")[0])
     return None if _PRESUMES.search(given) or _CAUSES.search(what) else what

@@ -12,7 +12,7 @@ from groundwire.checks.extraction import extract_claims
 from groundwire.checks.marks import LARGEST, Citable, blanked, marks, without_marks
 from groundwire.checks.source_tags import GROUNDED_PROMPT, grounded_prompt
 from groundwire.checks.source_tags import check_tags as check
-from groundwire.text.refusals import is_claim, is_refusal
+from groundwire.text.refusals import is_claim, lack_of
 from tests.unit.checks.tables import differing, failing
 
 
@@ -114,7 +114,7 @@ def test_a_refusal_and_what_states_nothing_is_no_claim():
     ]  # fmt: skip
     cases = [(text, True) for text in refusals] + [(text, False) for text in stating]
     assert [
-        text for text, refuses in cases if (is_refusal(text), is_claim(text)) != (refuses, not refuses)
+        text for text, refuses in cases if (lack_of(text) is not None, is_claim(text)) != (refuses, not refuses)
     ] == []
     report = check_tags("Not found in provided sources.", 0, required=True)
     assert (report.claims, report.coverage, report.missing, report.warnings) == (0, 1.0, (), ())
