@@ -114,7 +114,9 @@ def test_a_refusal_and_what_states_nothing_is_no_claim():
     ]  # fmt: skip
     cases = [(text, True) for text in refusals] + [(text, False) for text in stating]
     assert [
-        text for text, refuses in cases if (lack_of(text) is not None, is_claim(text)) != (refuses, not refuses)
+        text
+        for text, refuses in cases
+        if (lack_of(text) is not None, is_claim(text)) != (refuses, not refuses)
     ] == []
     report = check_tags("Not found in provided sources.", 0, required=True)
     assert (report.claims, report.coverage, report.missing, report.warnings) == (0, 1.0, (), ())

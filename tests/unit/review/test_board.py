@@ -346,13 +346,6 @@ def test_a_note_that_no_reviewers_key_signed_is_not_shown():
     assert [one.note for one in board.item(ADMIN, decision("a").decision_id).attempts] == [None]
 
 
-def test_a_note_that_no_reviewers_key_signed_is_not_shown():
-    others = Keys.parse(b"[keys.console]\nsecret = 'x'\ntenants = ['acme']", Path("keys.toml"))
-    board = filled(decision("a"), said("In your name.", keys=others))
-    board.add([audit("a", "comment", detail={"outcome": "commented"})])
-    assert [one.note for one in board.item(ADMIN, decision("a").decision_id).attempts] == [None]
-
-
 def match(name, kind="approved", difference="negation"):
     return {"subject_id": name, "inter": 3, "union": 4, "difference": difference, "class": kind}
 

@@ -225,10 +225,10 @@ def _why(value: Bound, before: ValueStatement | None, index: ValueIndex) -> tupl
             return SOURCES_DIFFER, True
     rivals: Sequence[_Fit] | None = None
     hard = False
-    case = _case(value, alone=True)
+    row = _case(value, alone=True)
     for other in about:
-        theirs = _case(other)
-        if (case and theirs and case.isdisjoint(theirs)) or _is_in_another_row(value, other, index):
+        other_row = _case(other)
+        if (row and other_row and row.isdisjoint(other_row)) or _is_in_another_row(value, other, index):
             hard = True
             continue
         close, fit = alike(value.statement, other.statement), _fit(words, other)

@@ -81,8 +81,8 @@ def _scan(text: str) -> tuple[list[ValueToken], list[int]]:
         if one and other and not one.readings and not one.rate and (other.readings or other.rate):
             keys = low.value.keys | one._replace(readings=other.readings, rate=other.rate).keys
             tokens[place] = low._replace(value=low.value._replace(keys=keys, covers=keys))
-        bare = link.text != "and" or (place and tokens[place - 1].text in _BETWEEN)
-        if bare and one and other and one.magnitude < other.magnitude:
+        spans = link.text != "and" or (place > 0 and tokens[place - 1].text in _BETWEEN)
+        if spans and one and other and one.magnitude < other.magnitude:
             for end in (place, place + 2):
                 if value := tokens[end].value:
                     tokens[end] = tokens[end]._replace(value=value._replace(ranged=True))
