@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from groundwire.console import evidence, queue
 from groundwire.console.answer import show_original
+from groundwire.console.guidelines import guidelines_of
 from groundwire.console.lists import FINAL
 from groundwire.console.outbox import NOT_DONE, OrderState, Outbox, OutboxEntry, doing, done_to, undo_left
 from groundwire.console.site import Call, PageAnswer
@@ -113,7 +114,9 @@ async def describe(
         "checks": with_conflicts(parts["checks"], memories),
         "places": [{"name": name, "value": value} for name, value in places.items()],
         "origin": origin if given else None,
-        "guidelines": await asyncio.to_thread(call.site.guidelines.of, decision["tenant_id"]),
+        "guidelines": await asyncio.to_thread(
+            guidelines_of, call.site.settings.guidelines, decision["tenant_id"]
+        ),
         **decision_form(call, item, memories),
         **await surroundings(call, item),
         "problem": problem,

@@ -9,11 +9,11 @@ url = "https://hooks.acme.example/review"    # or url_env, url_file
 secret_env = "ACME_WEBHOOK_SECRET"           # or secret_file
 [[tenants.acme.webhooks]]
 url_file = "/run/secrets/acme-slack"
-form = "slack"                               # {"text": ...}, for Slack and what takes the same
+form = "slack"                               # {"text": ...}, for Slack and compatible receivers
 ```
 
 Requests are signed as Standard Webhooks says: HMAC-SHA256 of id, timestamp and body. A notice is sent at least once,
-under one id; what was sent stands in Redis, so that neither a restart nor another console sends it again.
+under one id; Redis keeps what was sent, so that neither a restart nor another console sends it again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import hashlib
 import hmac
 import json
 import os
-import tomllib
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -36,15 +35,15 @@ from urllib.parse import urlsplit
 import httpx
 import structlog
 from prometheus_client import Counter
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from groundwire.console.live import Shared
 from groundwire.console.words import number
 from groundwire.errors import UsageError
-from groundwire.keys.attestation import not_toml
 from groundwire.messages.base import TenantId, format_time
 from groundwire.messages.identity import NAMESPACE
 from groundwire.review.board import Board
+from groundwire.toml_files import parse_toml
 
 logger = structlog.get_logger(__name__)
 
@@ -112,15 +111,10 @@ class _NoticesFile(_Strict):
 def load_notices(path: Path) -> dict[str, Notices]:
     """Read the webhooks of tenants. Raises: UsageError naming the key at fault, never an address or a secret."""
     try:
-        return dict(_NoticesFile.model_validate(tomllib.loads(path.read_text("utf-8"))).tenants)
-    except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{path}: {key}: {first['msg'].removeprefix('Value error, ')}") from None
+        data = path.read_bytes()
     except OSError as exc:
         raise UsageError(f"{path}: {exc.strerror or 'cannot be read'}") from None
-    except (ValueError, RecursionError) as exc:
-        raise UsageError(f"{path}: {not_toml(exc)}") from None
+    return parse_toml(_NoticesFile, data, str(path)).tenants
 
 
 def _given(what: str, variable: str | None, file: Path | None) -> str:
@@ -134,7 +128,7 @@ def _given(what: str, variable: str | None, file: Path | None) -> str:
 
 
 class Notifier:
-    """Looks at the queue of each tenant and sends what its webhooks have not been told.
+    """Looks at the queue of each tenant and sends the notices that its webhooks lack.
 
     `limit`: places of a tenant; `ready`: whether the board shows what waits now; `console`: its address, for a link.
     """

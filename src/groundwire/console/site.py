@@ -17,7 +17,6 @@ from groundwire.console.answer import Excerpts
 from groundwire.console.auth import Authenticator, Identity, OneTimeLinks, OpenId, Sessions, TokenReader
 from groundwire.console.cited import CitedTexts
 from groundwire.console.guard import Rates
-from groundwire.console.guidelines import Guidelines
 from groundwire.console.live import ChangeStream, Locks, MemoryLocks, MemoryShared, Shared
 from groundwire.console.outbox import Outbox, ReviewOrder, ReviewSender
 from groundwire.console.settings import ConsoleSettings
@@ -64,7 +63,6 @@ class Site:
         self.board, self.permissions, self._policy = parts.board, parts.permissions, parts.policy
         self.stale_since, self.caught_up, self.clock = parts.stale_since, parts.caught_up, clock
         self.review_ttl, self.read = parts.review_ttl, parts.read
-        self.guidelines = Guidelines(settings.guidelines)
         self.excerpts, self.cited = Excerpts(parts.read), CitedTexts(parts.verifier)
         self.outbox = Outbox(parts.reviews, self.unchanged, timedelta(seconds=settings.undo_seconds), clock)
         self.locks = parts.locks or MemoryLocks(timedelta(seconds=settings.lock_seconds), clock)

@@ -36,7 +36,6 @@ import logging
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -50,13 +49,13 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
-    ValidationError,
     model_validator,
 )
 
 from groundwire.errors import UsageError, naming
 from groundwire.keys import ed25519
 from groundwire.messages.base import ShortId, TenantId, Time
+from groundwire.toml_files import parse_toml
 
 logger = logging.getLogger(__name__)
 
@@ -214,17 +213,7 @@ class Keys:
 
     @classmethod
     def parse(cls, data: bytes, path: Path) -> Self:
-        try:
-            return cls(KeyFile.model_validate(tomllib.loads(data.decode())))
-        except UnicodeDecodeError as exc:
-            raise UsageError(f"keys file {path}: not UTF-8 at byte {exc.start}") from exc
-        except ValidationError as exc:
-            first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
-            field = ".".join(str(part) for part in first["loc"] if part != "[key]")
-            why = f"{field}: {first['msg'].removeprefix('Value error, ')}"
-            raise UsageError(f"keys file {path}: {why}") from None  # its input holds secrets
-        except (ValueError, RecursionError) as exc:
-            raise UsageError(f"keys file {path}: {not_toml(exc)}") from exc
+        return cls(parse_toml(KeyFile, data, f"keys file {path}"))
 
     def __iter__(self) -> Iterator[tuple[str, Key]]:
         return iter(self.held().keys.items())
@@ -282,8 +271,3 @@ class Keys:
         else:
             state = AttestationState.VALID
         return Attestation(parts[1], state)
-
-
-def not_toml(exc: ValueError | RecursionError) -> str:
-    """Say why a text is no TOML: beside wrong syntax, integers of thousands of digits, and nesting without end."""
-    return "nested too deeply" if isinstance(exc, RecursionError) else f"not TOML: {str(exc).split(';')[0]}"

@@ -7,20 +7,20 @@ import hmac
 import logging
 import secrets
 import stat
-import tomllib
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from groundwire.errors import UsageError
-from groundwire.keys.attestation import KeyId, not_toml
+from groundwire.keys.attestation import KeyId
 from groundwire.keys.file import TomlValue, edit, with_table, without_table
 from groundwire.keys.watched import WatchedFile
 from groundwire.messages.base import ShortId, TenantId, Time, sha256_hex
 from groundwire.review.permissions import Person
+from groundwire.toml_files import parse_toml
 
 logger = logging.getLogger(__name__)
 
@@ -68,17 +68,7 @@ class Tokens:
     @classmethod
     def parse(cls, data: bytes, path: Path) -> Self:
         """Parse the content of the tokens file `path`. Raises: UsageError, as `load`."""
-        try:
-            found = _TokenFile.model_validate(tomllib.loads(data.decode())).tokens
-        except UnicodeDecodeError as exc:
-            raise UsageError(f"{_WHAT} {path}: not UTF-8 at byte {exc.start}") from exc
-        except ValidationError as exc:
-            first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
-            field = ".".join(str(part) for part in first["loc"] if part != "[key]")
-            message = first["msg"].removeprefix("Value error, ")
-            raise UsageError(f"{_WHAT} {path}: {field}: {message}") from None  # its input holds hashes
-        except (ValueError, RecursionError) as exc:
-            raise UsageError(f"{_WHAT} {path}: {not_toml(exc)}") from exc
+        found = parse_toml(_TokenFile, data, f"{_WHAT} {path}").tokens
         if len({token.sha256 for token in found.values()}) < len(found):
             raise UsageError(f"{_WHAT} {path}: two tokens have the same hash; revoke one of them")
         return cls(found)

@@ -9,18 +9,17 @@ import asyncio
 import contextlib
 import os
 import time
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from groundwire.arguments import takes
 from groundwire.checks.citations import Citation
 from groundwire.errors import UsageError
-from groundwire.keys.attestation import not_toml
+from groundwire.toml_files import parse_toml
 from groundwire.verify.local import AdrFolder, DecisionLog, GitRepository, find_repository
 from groundwire.verify.pacing import NotAskedError, Pacer
 from groundwire.verify.resolvers import JSON, RESOLVERS, judged, url_of
@@ -360,15 +359,10 @@ def load_sources(settings: Settings) -> dict[str, Sources]:
     if path is None:
         return sources
     try:
-        file = _SourcesFile.model_validate(tomllib.loads(path.read_text("utf-8")))
-    except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"GROUNDWIRE_TENANTS_FILE {path}: {key}: {first['msg']}") from None
+        data = path.read_bytes()
     except OSError as exc:
         raise UsageError(f"GROUNDWIRE_TENANTS_FILE {path}: {exc}") from None
-    except (ValueError, RecursionError) as exc:
-        raise UsageError(f"GROUNDWIRE_TENANTS_FILE {path}: {not_toml(exc)}") from None
+    file = parse_toml(_SourcesFile, data, f"GROUNDWIRE_TENANTS_FILE {path}")
     for tenant, section in file.tenants.items():
         tracker: IssueTracker | None = None
         if (named := section.tracker) is not None:

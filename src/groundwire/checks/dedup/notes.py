@@ -29,20 +29,8 @@ _MOST: Final = 7  # words of a label
 _ENTRY_LABELS: Final = words_in(__package__, "entry_labels")
 LABELS: Final = words_in(__package__, "labels")
 _ENTRY_SUBJECTS: Final = words_in(__package__, "entry_subjects")
-_NO_LABEL: Final = AUXILIARIES | {
-    "we",
-    "i",
-    "you",
-    "he",
-    "she",
-    "they",
-    "it",
-    "if",
-    "when",
-    "that",
-    "because",
-}
 _IN_CLAUSE: Final = AUXILIARIES | {"we", "i", "he", "she", "they", "it"}
+_NO_LABEL: Final = _IN_CLAUSE | {"you", "if", "when", "that", "because"}
 _OPENING: Final = frozenset(("the", "a", "an", "our", "my", "this", "all", "every", "no"))
 _ACTIONS: Final = words_in("groundwire.checks", "commands")
 _WHEN: Final = frozenset(("when", "if", "after", "before", "only", "until", "once", "during", "see", "not"))

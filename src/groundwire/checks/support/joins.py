@@ -88,9 +88,10 @@ def _mixes_names(own: Sequence[ValueToken], evidence: Evidence) -> bool:
 
 def _moves_only(own: Sequence[ValueToken], there: Sequence[ValueToken]) -> bool:
     mine, theirs = _focus(own), _focus(there)
+    if not (mine and theirs) or not mine.isdisjoint(theirs):
+        return False
     held = _said(own)
-    apart = bool(mine and theirs) and mine.isdisjoint(theirs) and not theirs.isdisjoint(held)
-    return apart and len(held & _said(there)) >= _ALL * len(held)
+    return not theirs.isdisjoint(held) and len(held & _said(there)) >= _ALL * len(held)
 
 
 def _focus(tokens: Sequence[ValueToken]) -> frozenset[str]:
@@ -107,10 +108,13 @@ def _focus(tokens: Sequence[ValueToken]) -> frozenset[str]:
 def _owned_by_another(own: Sequence[ValueToken], there: Sequence[ValueToken]) -> bool:
     """Return whether a claim gives to one name what a sentence gives to another: "Ann's house", "the house of Bea"."""
     mine, theirs = [*_owners(own)], [*_owners(there)]
+    if not (mine and theirs):
+        return False
+    said = _said(there)
     return any(
         not thing.isdisjoint(other_thing)
         and not (owner <= other or other <= owner)
-        and not owner.isdisjoint(_said(there))
+        and not owner.isdisjoint(said)
         and not any(not owner.isdisjoint(one) and not thing.isdisjoint(two) for one, two in theirs)
         for owner, thing in mine
         for other, other_thing in theirs
