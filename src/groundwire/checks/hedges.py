@@ -76,7 +76,7 @@ _DETERMINED: Final = re.compile(
     re.IGNORECASE,
 )
 _FOLLOWED: Final = re.compile(
-    rf"[ ,]?(?: ?\w{1, 30})? ?(?:{_BEARER})\b|"
+    rf"[ ,]? ?(?:{_BEARER})\b|"
     r" (?:is|was|are|were|has been|became|becomes) (?:a|an|the|one|our|its|his|her|their|not|no|printed|shown|"
     r"displayed|written|logged|returned|used|set|called|deprecated|removed|renamed|defined|added|replaced|allowed|reserved|part|of|in|on)\b|"
     r" (?:means|meant|reads|appears|appeared|stands|closes|opens|returns|takes|expects|matches|denotes|marks)\b",
