@@ -27,6 +27,7 @@ from urllib.parse import unquote
 
 from groundwire.text.clauses import AUXILIARIES, FUNCTION_WORDS
 from groundwire.text.lists import words_in
+from groundwire.text.stems import CARDINALS
 from groundwire.text.work import spend
 
 LARGEST: Final = 10**9
@@ -395,8 +396,15 @@ class _MarkReader:
             if cited and not self._belongs(start, end, cited):
                 yield self._mark(start, end, cited)
         elif kind == "paren":
+            numbers = _numbers(body)
+            ends = self._text[end : end + 1] in _BEHIND and self._text[start - 1 : start] == " "
             if self._sources and (references := self._in_parentheses(body)):
                 yield self._mark(start, end, references)
+            elif self._sources and ends and numbers and self._all_held(numbers):
+                if self._is_numbered_mark(start, end, numbers) and not self._repeats(start):
+                    yield self._mark(start, end, numbers)
+            elif self._sources and ends and _PAGE.fullmatch(body):  # of what is cited before
+                yield self._mark(start, end, ())
         else:
             yield from self._bracket(start, end, body)
 
@@ -446,6 +454,11 @@ class _MarkReader:
         named = any(isinstance(name, str) and not _DIGITS.search(name) for name in references)
         counts = all(isinstance(name, int) for name in references) and self._counts(start, end)
         return (named and led) or counts
+
+    def _repeats(self, start: int) -> bool:
+        """Return whether a number in digits repeats the one in letters before it: "two (2)"."""
+        word = _LAST_WORD.search(self._text[max(0, start - _REACH) : start].rstrip(" "))
+        return word is not None and word[0].lower() in CARDINALS
 
     def _counts(self, start: int, end: int) -> bool:
         words = self._text[max(0, start - _REACH) : start].lower().split()

@@ -115,7 +115,7 @@ def _owned_by_another(own: Sequence[ValueToken], there: Sequence[ValueToken]) ->
         not thing.isdisjoint(other_thing)
         and not (owner <= other or other <= owner)
         and not owner.isdisjoint(said)
-        and not any(not owner.isdisjoint(one) and not thing.isdisjoint(two) for one, two in theirs)
+        and not any((owner <= one or one <= owner) and not thing.isdisjoint(two) for one, two in theirs)
         for owner, thing in mine
         for other, other_thing in theirs
     )

@@ -24,6 +24,7 @@ from groundwire.checks.values.answer import SOURCES_DIFFER, UnsupportedValue
 from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE
 from groundwire.checks.values.statements import ValueStatement
 from groundwire.checks.values.units import ValueToken
+from groundwire.text.negation import negations
 from groundwire.text.stems import stem
 from groundwire.text.work import spend
 
@@ -418,6 +419,8 @@ def _denies(atom: Atom, unit: Unit, fault: UnsupportedValue) -> bool:
 def _opposed(atom: Atom, window: Sequence[Sentence]) -> int:
     own = {*atom.function, *(unit.stem for unit in atom.units if not unit.value)}
     asked = own & OPPOSITES.keys() - {"before", "after"}  # `joins` compares the order
+    if any(len(negations(sentence.statement.texts)) % 2 for sentence in window):
+        asked -= {"with", "without"}  # "no longer ships with" is "ships without"
     if not asked:
         return 0
     said = frozenset[str]().union(*(sentence.markers | sentence.holds for sentence in window))
@@ -516,7 +519,7 @@ def _drops_restriction(atom: Atom, window: Sequence[Sentence]) -> bool:
     there = window[0].statement.tokens
     place = next((place for place, token in enumerate(there) if token.stems == noun.stems), len(there))
     restricted = [token.text for token in there[place + 1 : place + 2]]
-    dropped = [stem for token in there[place + 2 : place + 4] for stem in token.stems or (token.text,)]
+    dropped = [stem for token in there[place + 2 : place + 3] for stem in token.stems or (token.text,)]
     said = {*texts, *(unit.stem for unit in atom.units)}
     return (
         restricted != []

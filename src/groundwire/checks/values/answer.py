@@ -336,8 +336,8 @@ def _is_nearer_in_statement(value: Bound, other: Bound) -> bool:
             )
         )
         and (
-            similarity(value, rival, same_form=same_form) > closeness
-            or (head and head in rival.own and head not in other.own and head in rival.statement.words)
+            (similarity(value, rival, same_form=same_form) > closeness or head in rival.own - other.own)
+            and head not in other.own - rival.own
         )
         and differ(value, rival)
         and not kinds.isdisjoint(dimensions(rival.value.covers))

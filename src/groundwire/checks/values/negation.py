@@ -44,6 +44,7 @@ _PART: Final = 0.5  # of the words of what is reversed, that the denial holds
 _SHORT: Final = 6
 _PRONOUNS: Final = words_of("it he she they this these")
 _NOTHING: Final = frozenset[str]()
+_INTENDED: Final = words_of("planned intended meant wanted hoped proposed")  # what they lead to need not be so
 _UNTRUE: Final = words_of("falsely wrongly mistakenly supposedly")
 _WORD: Final = 4  # weight of a word that both clauses hold; one that only the statement holds weighs 1
 
@@ -164,7 +165,7 @@ class ClauseIndex:
             words = clause.words & self._wanted
             if clause.polarity or none:  # "retries: 0" says no as well
                 _keep(self._denied, words, clause)
-            if not clause.polarity:
+            if not (clause.polarity or _INTENDED.intersection(statement.texts)):
                 _keep(self._said, words, clause)
 
     def reverses(self, clause: NegationScope) -> bool:
