@@ -158,7 +158,7 @@ def _check(answer: str, atom: Atom, index: Evidence, faults: Iterable[Unsupporte
         found = replace(found, verdict=SupportVerdict.CONTRADICTED, misplaced=True)
     if not atom.units or found.misplaced:
         return found
-    if added := cost_of_additions(atom, alignment.masks, index):
+    if added := cost_of_additions(atom, index):
         cost = found.cost + added
         verdict = SupportVerdict.PARTIAL if found.verdict is SupportVerdict.SUPPORTED else found.verdict
         found = replace(found, cost=cost, support=support_of(cost), verdict=verdict)

@@ -334,7 +334,14 @@ def _written(literal: str, readings: tuple[tuple[str, Fraction], ...] = (), rate
 @lru_cache(1 << 12)
 def _in_unit(literal: str, word: str) -> TextValue | None:
     readings, rate = unit_readings(word)
-    more = rate or not readings or word == "percentage" or readings[0][0] == "\u00b0" or magnitude(word) or "-" in word
+    more = (
+        rate
+        or not readings
+        or word == "percentage"
+        or readings[0][0] == "\u00b0"
+        or magnitude(word)
+        or "-" in word
+    )
     return None if more else _written(literal, readings)
 
 
