@@ -126,7 +126,7 @@ def verify(  # noqa: PLR0913 - one argument an option
             if heads and not settings.seal_keys:
                 raise UsageError("--heads needs --seal-keys")
             quiet_kafka()
-            anchored = read_heads(heads) if heads else ()
+            anchored = read_heads(heads) if heads else None
             seals = (
                 partial(read_seals, settings, required_seal_keys(settings), heads=anchored)
                 if settings.seal_keys

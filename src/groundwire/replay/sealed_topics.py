@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,17 +32,17 @@ from groundwire.replay.seals import GROUPS, SealEvidence
 
 
 async def read_seals(
-    settings: Settings, keys: SealKeys, store: Store, heads: Iterable[SignedHead] = ()
+    settings: Settings, keys: SealKeys, store: Store, heads: Mapping[str, bytes] | None = None
 ) -> SealEvidence:
     """Read the output topics, then the seals: what was published before is sealed by then.
 
-    `heads`: those that are kept in a file. Raises: UsageError, BrokerUnavailable.
+    `heads`: those that are kept in a file, by place. Raises: UsageError, BrokerUnavailable.
     """
     names = {topic: settings.topic_prefix + topic for topic in (*SEALED, *GROUPS.values())}
     async with open_reader(settings.brokers, PATIENCE) as reader:
         evidence = await _evidence(settings, keys, store, reader)
-        for head in heads:
-            evidence.note_head(head.model_dump_json().encode(), "--heads")
+        for place, head in (heads or {}).items():
+            evidence.note_head(head, place)
         others: dict[str, Start] = {names[t]: "earliest" for t in SEALED if t is not TopicName.AUDIT}
         await reader.begin(others)
         async for record in reader.records():
@@ -121,16 +121,16 @@ async def read_last_seals(settings: Settings, evidence: SealEvidence) -> list[Si
     return sorted(heads, key=lambda each: (each.seal.topic, each.seal.partition))
 
 
-def read_heads(path: Path) -> list[SignedHead]:
-    """Read heads, one JSON object a line, as `groundwire seals head` prints them. Raises: UsageError."""
+def read_heads(path: Path) -> dict[str, bytes]:
+    """Return the lines of a file of heads by place: a torn one is named, and does not hide the others.
+
+    Raises: UsageError.
+    """
     try:
-        return [
-            SignedHead.model_validate_json(line) for line in path.read_bytes().splitlines() if line.strip()
-        ]
-    except (OSError, ValueError):
-        raise UsageError(
-            f"--heads: {path} does not hold one head a line, as `groundwire seals head --format json` prints it"
-        ) from None
+        lines = path.read_bytes().splitlines()
+    except OSError as exc:
+        raise UsageError(f"--heads: {path}: {exc.strerror}") from None
+    return {f"{path}:{number}": line for number, line in enumerate(lines, 1) if line.strip()}
 
 
 class Unsealed(Exception):

@@ -38,7 +38,7 @@ from groundwire.messages.seals import (
     signed_bytes,
 )
 from groundwire.messages.topics import TopicName
-from groundwire.replay import sealed_topics
+from groundwire.replay import sealed_topics, seals
 from groundwire.replay.sealed_topics import read_heads, read_seals
 from groundwire.replay.seals import SealEvidence
 from tests.unit.review.world import decision
@@ -213,6 +213,83 @@ def desk(tmp_path):
     return Desk(tmp_path)
 
 
+THREE = decided(1, 0), decided(2, 1), decided(3, 2)
+
+
+def forged_record(desk, _):
+    evidence = desk.evidence(desk.sealed(decided(1, 0)))
+    return {evidence.explain(RecordPlace("t.approved", 0, 9), decided(1, 0, text="Other."))[0]}
+
+
+def moved_record(desk, _):
+    history, record = History(desk.key), retraction()
+    output = SealedOutput(0, "retractions", 0, header(record.headers, "ce_id"), record.sha256)
+    history.seal(0, 1, [output], committed=True)
+    assert desk.kinds(history, None, [record]) == set()
+    moved = {"partition": 1}, {"key": b"globex:ann"}, {"headers": (*record.headers, ("ce_type", b"another"))}
+    found = [desk.kinds(history, None, [record, replace(record, offset=9, **where)]) for where in moved]
+    return set.intersection(*found)
+
+
+def forged_event(desk, _):
+    history = desk.sealed(*THREE)
+    return desk.kinds(history, None, [*history.approved, event_record("enqueue")])
+
+
+def removed_record(desk, _):
+    return desk.kinds(desk.sealed(*THREE), None, [])
+
+
+def removed_seal(desk, _):
+    history = desk.sealed(*THREE)
+    return desk.kinds(history, [history.audit[0], history.audit[2]])
+
+
+def foreign_seal(_, folder):
+    return {kind for kind, _ in Chain(folder).faults(Chain(folder).seal("ann"))}
+
+
+def back_dated_seal(_, folder):
+    chain = Chain(folder)
+    return {kind for kind, _ in chain.faults(chain.seal(), chain.seal("old", NOW - 2 * HOUR))}
+
+
+def cut_end(desk, _):
+    history = desk.sealed(*THREE)
+    return desk.kinds(history, history.audit[:-1], history.approved[:-1])
+
+
+def cut_partition(desk, _):
+    return desk.kinds(History(desk.key), heads=[head_of(desk.sealed(*THREE), 0)])
+
+
+def cut_heads(desk, _):
+    return desk.kinds(desk.sealed(*THREE), heads=[])
+
+
+ATTACKS = (
+    forged_record,
+    moved_record,
+    forged_event,
+    removed_record,
+    removed_seal,
+    foreign_seal,
+    back_dated_seal,
+    cut_end,
+    cut_partition,
+    cut_heads,
+)
+"""An attack of each row of the table in `groundwire.replay.seals`, in its order."""
+ROWS = [line.split(" | ") for line in seals.__doc__.splitlines() if line.startswith("| ")][1:]
+
+
+@pytest.mark.parametrize(
+    ("row", "attack"), [*zip(ROWS, ATTACKS, strict=True)], ids=[row[0][2:] for row in ROWS]
+)
+def test_each_attack_of_the_table_is_named_as_it_says(desk, tmp_path, row, attack):
+    assert attack(desk, tmp_path) in [{status.strip("`")} for status in row[1].split("; ")]
+
+
 @SEEDS
 def test_the_seals_of_workers_that_crash_verify_and_no_seal_or_record_can_be_removed_changed_or_moved(
     desk, seeds
@@ -331,7 +408,7 @@ def test_whatever_bytes_stand_on_heads_and_audit_only_what_a_gate_signed_counts(
     assert evidence.sealed_hashes() <= {bytes.fromhex(history.approved[0].sha256)}
 
 
-def test_a_head_that_no_gate_has_signed_is_named_and_a_file_without_heads_refused(desk, tmp_path):
+def test_a_head_that_no_gate_has_signed_is_named_by_its_line_and_the_other_lines_count(desk, tmp_path):
     history = desk.history("heads")
     true = json.loads(head_of(history, 0))
     for value in (b"7", b"[" * 100_000, b"\xff", json.dumps(true | {"signature": "0" * 128}).encode()):
@@ -339,12 +416,16 @@ def test_a_head_that_no_gate_has_signed_is_named_and_a_file_without_heads_refuse
     forged = json.dumps(true | {"seal": true["seal"] | {"end": 7_000}}).encode()
     assert "bad_seal" in desk.kinds(history, heads=[forged])
     path = tmp_path / "heads.jsonl"
-    for text in ("[" * 100_000, "{}", json.dumps(true) + "x"):
-        path.write_text(text)
-        with pytest.raises(UsageError, match="--heads"):
-            read_heads(path)
-    path.write_text(f"{json.dumps(true)}\n\n{json.dumps(true)}\n")
-    assert [each.seal for each in read_heads(path)] == [history.heads[0]] * 2
+    with pytest.raises(UsageError, match="--heads"):
+        read_heads(path)
+    path.write_text(f"{json.dumps(true)}\n\n{json.dumps(true)[:90]}\n{{}}\n")
+    lines = read_heads(path)
+    assert list(lines) == [f"{path}:{number}" for number in (1, 3, 4)]
+    evidence = desk.evidence(History(desk.key), heads=[])
+    for place, line in lines.items():
+        evidence.note_head(line, place)
+    named = [(fault.kind, fault.where) for fault in evidence.faults()]
+    assert named == [("bad_seal", f"{path}:3"), ("bad_seal", f"{path}:4"), ("broken_chain", f"{CLAIMS}/0")]
 
 
 def test_a_decision_is_superseded_by_a_sealed_one_of_a_later_revision_unless_an_erasure_separates_them(desk):
