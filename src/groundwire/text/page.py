@@ -1,13 +1,14 @@
 """What a reader of Markdown with HTML sees of a text: the page that CommonMark makes of it, less what is hidden there.
 
 Comments, attributes, alternative texts, link definitions, scripts, fallbacks and text that is struck out, transparent,
-tiny, off the page or white are not seen. The address of a link is, where the link has a text.
+tiny, off the page or of little contrast are not seen. The address of a link is, where the link has a text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from colorsys import hls_to_rgb
 from functools import cache
 from html import unescape
 from itertools import pairwise
@@ -31,9 +32,13 @@ _UNFINISHED: Final = re.compile(r"<[A-Za-z/!?][^>]*>?")
 _FOOTNOTE: Final = re.compile(r"^( {0,3})\[\^", re.MULTILINE)
 """No definition of a link, which only CommonMark without footnotes makes of it."""
 _ZERO: Final = re.compile(r"-?0*\.?0*(?:[a-z]{1,4}|%)?")
-_WHITE: Final = frozenset(
-    ("white", "#fff", "#ffff", "#ffffff", "#ffffffff", "transparent", "rgb(255,255,255)")
-)
+_COLOURS: Final = {
+    "black": "#000", "blue": "#00f", "brown": "#a52a2a", "darkblue": "#00008b", "darkgreen": "#006400",
+    "darkred": "#8b0000", "gray": "#808080", "green": "#008000", "grey": "#808080", "maroon": "#800000",
+    "navy": "#000080", "orange": "#ffa500", "purple": "#800080", "red": "#f00", "teal": "#008080",
+    "white": "#fff", "yellow": "#ff0",
+}  # fmt: skip
+_CONTRAST: Final = 0.3  # least difference in lightness by which a reader sees text on its background
 _FAR: Final = re.compile(r"-\d{3,}(?:\.\d*)?[a-z]{1,4}")
 
 
@@ -139,6 +144,27 @@ def _hides(name: str, tag: str) -> bool:
         or "clip" in style
         or "clip-path" in style
         or "scale(0" in style.get("transform", "")
-        or (bool(colour) and (colour == ground or (colour in _WHITE and (not ground or ground in _WHITE))))
-        or re.fullmatch(r"(?:rgba|hsla)\(.*,0*\.?0*%?\)", colour) is not None
+        or (bool(colour or ground) and not _contrasts(colour or "black", ground or "white"))
     )
+
+
+def _contrasts(colour: str, ground: str) -> bool:
+    """Return whether text is seen on its background; False where a colour is translucent or cannot be read."""
+    one, other = _lightness(colour), _lightness(ground)
+    return one is not None and other is not None and abs(one - other) >= _CONTRAST
+
+
+def _lightness(colour: str) -> float | None:
+    """Return how light a CSS colour is, 0..1: the luma of ITU-R BT.601."""
+    colour = _COLOURS.get(colour, colour)
+    if re.fullmatch(r"#(?:[0-9a-f]{3}|[0-9a-f]{6})", colour):
+        digits = colour[1:] if len(colour) > len("#rgb") else "".join(digit * 2 for digit in colour[1:])
+        red, green, blue = (each / 255 for each in bytes.fromhex(digits))
+    elif found := re.fullmatch(r"rgb\((\d{1,3}),(\d{1,3}),(\d{1,3})\)", colour):
+        red, green, blue = (int(each) / 255 for each in found.groups())
+    elif found := re.fullmatch(r"hsl\((\d{1,3})(?:deg)?,(\d{1,3})%,(\d{1,3})%\)", colour):
+        hue, saturation, lightness = map(int, found.groups())
+        red, green, blue = hls_to_rgb(hue / 360, lightness / 100, saturation / 100)
+    else:
+        return None
+    return 0.299 * red + 0.587 * green + 0.114 * blue
