@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from deploy.manifests.kustomize import FOLDER, Manifest, resolve
+from deploy.manifests.kustomize import FOLDER, Manifest, containers, resolve
 
 CHART: Final = FOLDER.parent / "helm" / "groundwire"
 
@@ -90,9 +90,9 @@ def _mark(manifest: Manifest, with_model: Manifest) -> None:
     """Put actions where values go."""
     kind, name = _key(manifest)
     spec = manifest.get("spec", {})
-    for container in spec.get("template", {}).get("spec", {}).get("containers", ()):
+    for container in containers(manifest):
         container["image"] = '«include "groundwire.image" .»'
-        if kind != "Job":
+        if kind != "Job" and container["name"] != "seal-key":
             group = "workers" if kind == "StatefulSet" else "console"
             container["resources"] = _block(f".Values.resources.{group}", 12)
     match kind, name:

@@ -52,6 +52,12 @@ def resolve(folder: Path, given: Sequence[Manifest] = ()) -> list[Manifest]:
     return found
 
 
+def containers(manifest: Manifest) -> list[Manifest]:
+    """Return the containers of a manifest's pods, those that run first included."""
+    pod = manifest.get("spec", {}).get("template", {}).get("spec", {})
+    return [*pod.get("initContainers", ()), *pod.get("containers", ())]
+
+
 def _transform(manifest: Manifest, config: Mapping[str, Any]) -> None:
     metadata, spec = manifest["metadata"], manifest.get("spec", {})
     if suffix := config.get("nameSuffix"):
@@ -71,7 +77,7 @@ def _transform(manifest: Manifest, config: Mapping[str, Any]) -> None:
         for spread in spec.get("template", {}).get("spec", {}).get("topologySpreadConstraints", ()):
             spread["labelSelector"]["matchLabels"].update(labels["pairs"])
     for image in config.get("images", []):
-        for container in spec.get("template", {}).get("spec", {}).get("containers", []):
+        for container in containers(manifest):
             if container["image"] == image["name"]:
                 version = f"@{image['digest']}" if "digest" in image else f":{image['newTag']}"
                 container["image"] = image["newName"] + version

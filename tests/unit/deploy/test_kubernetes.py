@@ -16,7 +16,7 @@ from deploy.embedded.process import find_program
 from deploy.grafana.__main__ import dashboard
 from deploy.manifests.__main__ import generated
 from deploy.manifests.chart import CHART
-from deploy.manifests.kustomize import FOLDER, Manifest, resolve
+from deploy.manifests.kustomize import FOLDER, Manifest, containers, resolve
 from groundwire.config import Settings
 from groundwire.console.settings import ConsoleSettings
 from groundwire.messages.topics import TopicName
@@ -150,7 +150,7 @@ def test_pods_have_no_privileges_write_nothing_but_their_tmp_and_get_secrets_by_
                     assert variable["valueFrom"]["secretKeyRef"]["name"] == own
                     assert "value" not in variable
             secrets = {each["secret"]["secretName"] for each in spec["volumes"] if "secret" in each}
-            assert secrets <= {f"{own}-keys"}
+            assert secrets <= {f"{own}-keys", f"{own}-seal"}
 
 
 def test_every_variable_is_a_setting_and_has_a_value_that_is_taken(monkeypatch: pytest.MonkeyPatch):
@@ -184,12 +184,31 @@ def test_a_worker_keeps_its_static_id_and_those_of_a_role_are_spread_over_nodes_
             assert all(one["labelSelector"] == spec["selector"] for one in spread)
 
 
+def test_the_seal_key_reaches_every_worker_in_memory_and_as_a_file_that_nobody_else_can_read(tmp_path):
+    sets = [one for one in BUILT["overlays/production"] if one["kind"] == "StatefulSet"]
+    for number, pod in enumerate(one["spec"]["template"]["spec"] for one in sets):
+        (first,) = pod["initContainers"]
+        secret, private = tmp_path / f"{number}-secret", tmp_path / f"{number}-private"
+        secret.mkdir()
+        private.mkdir()
+        script = first["command"][-1].replace("/secret", str(secret)).replace("/run/seal", str(private))
+        subprocess.run(["sh", "-c", script], check=True)
+        (secret / "gate.toml").write_text("private")
+        subprocess.run(["sh", "-c", script], check=True)
+        assert (private / "gate.toml").stat().st_mode & 0o777 == 0o600
+        volumes = {one["name"]: one for one in pod["volumes"]}
+        assert volumes["seal-secret"]["secret"]["optional"]
+        assert volumes["seal-key"]["emptyDir"]["medium"] == "Memory"
+        mounts = {one["name"]: one for one in pod["containers"][0]["volumeMounts"]}
+        assert mounts["seal-key"] == {"name": "seal-key", "mountPath": "/run/seal", "readOnly": True}
+
+
 def test_images_of_overlays_to_copy_are_named_by_digest():
     for name in ("overlays/production", "overlays/cluster"):
         own = {
             found["image"]
             for manifest in NAMED[name].values()
-            for found in manifest.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ())
+            for found in containers(manifest)
             if found["image"].startswith("registry.example/")
         }
         assert own
