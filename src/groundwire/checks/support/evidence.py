@@ -103,6 +103,9 @@ def same(stems: tuple[str, ...]) -> frozenset[str]:
 _ASKING: Final = words_of("when where who whom whose why how")
 _UNTOLD: Final = words_of("where why")
 _PERSON: Final = words_of("who whom whose")
+_OFTEN: Final = words_of(
+    "every each per once twice times hourly daily nightly weekly monthly quarterly yearly annually rarely seldom"
+)
 _TOLD: Final = 24  # sentences that may tell what an answer says is lacking
 _BEGUN: Final = 4  # letters
 _KEPT: Final = 256  # sentences per word; those beyond support nothing
@@ -206,7 +209,9 @@ class Evidence:
             for keys in (same(token.stems),)
             if not keys <= LIGHT
         ]
-        asked = next((token.text for token in said if token.text in _ASKING), "")
+        at = next((at for at, token in enumerate(said) if token.text in _ASKING), len(said))
+        asked = " ".join(token.text for token in said[at : at + 2])
+        asked = asked if asked.startswith("how ") else asked.partition(" ")[0]
         if not words or asked in _UNTOLD:
             return False
         rarest = min(words, key=lambda keys: sum(len(self.postings.get(key, ())) for key in keys))
@@ -231,7 +236,11 @@ class Evidence:
             )
         if asked == "when":
             return any(value.kind == "date" or (value.amount and value.amount.readings) for value in values)
-        return asked != "how" or any(value.amount and value.amount.readings for value in values)
+        if asked in {"how often", "how frequently"}:
+            return len(window) == 1 and any(token.text in _OFTEN for token in tokens)
+        if asked == "how many":  # a count has no unit; that of another sentence may be of another thing
+            return any(value.amount and (value.amount.readings or len(window) == 1) for value in values)
+        return not asked.startswith("how") or any(value.amount and value.amount.readings for value in values)
 
     def knows(self, keys: frozenset[str]) -> bool:
         return not (self._asked.isdisjoint(keys) and all(key not in self.postings for key in keys))

@@ -276,6 +276,25 @@ def test_reports_of_what_the_sources_lack_are_no_claims_in_any_wording():
     assert [claim.support for claim in check_answer(framed, SHELF).claims] == [1.0]
 
 
+def test_a_report_that_the_sources_lack_a_time_count_or_frequency_is_contradicted_where_they_give_it():
+    kiln = [
+        "Joost loads the kiln. The kiln is cleaned every 40 firings. Its sensor was replaced in May 2023."
+    ]
+    cases = [
+        ("The documents do not say how often the kiln is cleaned.", True),
+        ("The documents do not say how many firings pass before the kiln is cleaned.", False),
+        ("The documents do not say when the sensor was replaced.", True),
+        ("The documents do not say how often the sensor is replaced.", False),
+        ("The documents do not say how many firings the sensor takes.", False),
+    ]
+
+    def check(answer, contradicted):
+        claims = check_answer(answer, kiln).claims
+        assert any(claim.verdict == "contradicted" for claim in claims) is contradicted
+
+    assert failing(check, cases) == []
+
+
 def test_an_answer_is_read_as_a_reader_sees_it():
     answers = [
         "The shelf is <b>80</b> cm w&#105;de.", "It carries 3&#48; kg.", "It is made in Os\u200blo.",
