@@ -105,7 +105,6 @@ async def describe(
         **{name: decision[name] for name in ("reason", "reason_code", "memory_type", "decided_at")},
         "headline": row.headline if item.is_current else decision["reason_code"],
         "risk": row.risk.level if item.pending else None,
-        "careful": row.risk.level == "high" or bool(conflicts(memories)),
         "age_seconds": max(0, round((call.site.clock() - row.since).total_seconds())),
         **parts,
         "similar": await similar_rows(call, item, text, memories),

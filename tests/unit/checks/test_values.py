@@ -25,7 +25,7 @@ def unsupported(answer, *passages):
 CHUNKS = (
     "In", "May", "may", "mar", "Sept.", "3", "2024", "of", "version", "ver.", "v2", "USD", "$", "5", "%",
     "°C", "C", "[1]", "[source: 2]", "retry.py:12", "#7", "a/b", "don't", "mid-5", "(see", "end).", "--",
-    "-5", "pm", "a.m.", "",
+    "-5", "pm", "a.m.", "o'clock", "",
 )  # fmt: skip
 
 
@@ -56,6 +56,7 @@ def test_a_value_said_of_the_same_thing_is_supported_however_it_is_put():
         ("Each call waits 3 seconds (`delay`).", "def call(n=1):\n    delay = 3  # seconds\n"),
         ("**Timeout**: `30 s`\n- retries: **5**", "The timeout is 30 s. It retries 5 times."),
         ("There are zero retries.", "No retries are made."),
+        ("It opens at 12 o\u2019clock.", "It opens at noon."), ("It opens at 9 o'clock.", "It opens at 9:00 am."),
         # a negation that the sources hold, or that says nothing of them
         ("The API does not retry.", "API:\n  retries: 0"),
         ("The API retries on 5xx.", "The API does not retry on 4xx but retries on 5xx."),

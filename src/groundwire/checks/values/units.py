@@ -213,7 +213,7 @@ _WITH_DIGITS: Final = r"""
       (?:(?P=is)(?P<id>[0-3]\d)(?:[T\ ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[-+]\d\d:?\d\d)?)?)?(?![\w-]))
   | (?P<slash>(?<![\w./])(?P<sa>\d{1,2})[/.](?P<sb>\d{1,2})[/.](?P<sy>\d{4}|(?<=/)\d{2})(?![\w/]))
   | (?P<clock>(?<![\w:.])(?:(?P<ch>[0-2]?\d):(?P<cm>[0-5]\d)(?::[0-5]\d)?(?![\w:])
-      |(?P<ph>[01]?\d)(?=\s?[ap]\.?m\b))(?:\s?(?P<half>[ap])\.?m\b\.?)?)
+      |(?P<ph>[01]?\d)(?=\s?(?:[ap]\.?m|o'clock)\b))(?:\s?(?:o'clock|(?P<half>[ap])\.?m\b\.?))?)
   | (?P<version>(?<!\w)(?i:v(?:ersions?\s|er\.\s?|\.)?)
       (?P<ver>\d+(?:\.\d+)*(?:-(?:alpha|beta|rc)\.?\d*)?)(?!\w))
   | (?P<quarter>(?<!\w)Q[1-4](?!\w))
@@ -250,7 +250,7 @@ _OPENS: Final = re.compile(
 )
 """What may be a value, or begin one that goes on behind a blank."""
 _BARE_NUMBER: Final = re.compile(
-    r"(?P<number>[0-9]{1,40})(?=\Z| (?!of|am?\b|a\.|pm?\b|p\.|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z])"
+    r"(?P<number>[0-9]{1,40})(?=\Z| (?!of|o'|am?\b|a\.|pm?\b|p\.|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z])"
 )
 """A number behind which no sign, month or half of the day goes on with it."""
 _DIGIT: Final = re.compile(r"[\d\u16aa-\u16b0]")  # and the letters of `RAISED` for fractions
