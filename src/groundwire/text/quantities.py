@@ -29,7 +29,7 @@ mm millimetre millimetres millimeter millimeters; cm centimetre centimetres cent
 metre metres meter meters; km kilometre kilometres kilometer kilometers; inch inches in; ft foot feet;
 yd yard yards; mi mile miles; ml millilitre millilitres milliliter milliliters; l litre litres liter liters;
 mg milligram milligrams; g gram grams; kg kilogram kilograms kilo kilos; t tonne tonnes ton tons;
-lb lbs pound pounds; oz ounce ounces;
+lb lbs pound pounds; oz ounce ounces; gal gallon gallons; pint pints; acre acres; ha hectare hectares;
 °c c celsius; °f f fahrenheit; kelvin; ° degree degrees;
 % percent pct; ‰ permille; pp; bp bps; x times; k; m; px pixel pixels; pt point points;
 usd $ dollar dollars; eur € euro euros; gbp £ sterling; jpy ¥ yen; inr ₹ rupee rupees; chf franc francs;

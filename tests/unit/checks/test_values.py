@@ -101,7 +101,8 @@ def test_the_same_number_said_of_something_else_supports_nothing():
         ("The read timeout is 30 s.", connect, read, ["30 s"]), ("The read timeout is 5 s.", connect, read, []),
         ("The timeout is 30 s.", "The timeout is 5 s.", idle, ["30 s"]),
         ("The timeout is 30 s and it does not retry.", ["30 s", "not"]),
-        # another year, version or power
+        # another unit, year, version or power
+        ("It holds 120 gallons.", "It holds 120 litres.", ["120 gallons"]),
         ("In 2024 it made $5 million.", "In 2023 it made $5 million. In 2024 it made $7 million.", ["$5 million"]),
         ("Version 3 waits 5 s.", "Version 2 waits 5 s. Version 3 waits 7 s.", ["5 s"]),
         ("It holds 109 records.", "It holds 10\u2079 records.", ["109"]),
