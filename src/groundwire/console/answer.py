@@ -22,6 +22,7 @@ from groundwire.checks.sources import canonical_file
 from groundwire.checks.support.score import ClaimCheck
 from groundwire.checks.support.verify import check_answer
 from groundwire.checks.values.answer import UnsupportedValue
+from groundwire.checks.values.negation import OPPOSITE
 from groundwire.checks.values.statements import read_statements
 from groundwire.console.words import (
     Places,
@@ -275,8 +276,9 @@ class _Judged:
             alike = [written for kind, written in found if kind == value.kind]
             instead = list(dict.fromkeys(alike or [written for _, written in found]))
         flag = self.flags.get((claim.start, claim.end)) if claim else None
-        # what turns a statement that is wrong into its opposite is no mere doubt
-        hard = value.hard or (value.kind == "negation" and flag is not None and flag.severity == "hard")
+        # the opposite of what the sources say, or of a statement that is wrong, is no mere doubt
+        hard = value.hard or value.why == OPPOSITE
+        hard = hard or (value.kind == "negation" and flag is not None and flag.severity == "hard")
         return AnswerFault(value.start, value.end, hard, value.why, value.text, where, tuple(instead))
 
     def tag_fault(self, start: int, end: int, missing: Sequence[int | str]) -> AnswerFault:

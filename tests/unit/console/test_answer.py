@@ -352,3 +352,5 @@ def test_a_statement_turned_into_its_opposite_is_wrong_and_a_transcript_stands_b
     )
     assert [fault["hard"] for fault in view["faults"]] == [True]
     assert view["transcript"] == TRANSCRIPT
+    view = shown(answer="Glazed ware may be stacked.", context={"kiln": "Glazed ware must not be stacked."})
+    assert [(fault["why"], fault["hard"]) for fault in view["faults"]] == [("sources_say_the_opposite", True)]
