@@ -22,16 +22,19 @@ from groundwire.review.board import Board
 
 _DIFFERENT = 2_000
 _LIST = """
-import resource, sys
-from datetime import UTC, datetime
+import sys
+from datetime import UTC, datetime, timedelta
 from groundwire.review.board import Board
 from groundwire.review.model import Query
 from groundwire.review.permissions import ViewScope
 with Board(sys.argv[1]) as board:
     board.resume(datetime.now(UTC))
     board.candidates()
+    board.forget(datetime.now(UTC) - timedelta(days=30))
     page = board.pending(ViewScope("lead", frozenset({"default"}), frozenset()), Query(limit=50))
-    print(page.total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    # not ru_maxrss: that of the process which started this one counts in it
+    (peak,) = (line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    print(page.total, peak)
 """
 """What a start of `review list` does beside reading what is new."""
 

@@ -171,7 +171,9 @@ class Verifier:
             report_fault("verify.underivable", exc)
             detail = f"nothing can be derived: {type(exc).__name__}"
             return VerifyFinding(VerifyStatus.DIFFERS, name, ("$.facts",), detail)
-        written = derived.model_copy(update={"replay": self._replay}).to_bytes()
+        if self._replay is not None:
+            derived = derived.model_copy(update={"replay": self._replay})
+        written = derived.to_bytes()
         if value == written:
             return VerifyFinding(VerifyStatus.EQUAL, name)
 
@@ -341,7 +343,7 @@ def on_topics(
     equal = finding.status is VerifyStatus.EQUAL
     origins = {"$.origin": decision.origin, "$.subject_origin": decision.subject_origin}
     wrong = {path: origin for path, origin in origins.items() if origin and not store.has_origin(origin)}
-    starts = {each[:2]: each.start for each in inside}
+    starts = {each[:2]: each.start for each in inside} if wrong else {}
     gone = [
         path
         for path, origin in wrong.items()

@@ -71,6 +71,8 @@ _CURRENT: Final = """
 UPDATE items SET current = ?, revision = ?, decision_id = ?, topic = ?, reason_code = ?, source = ?, memory_type = ?,
     since_ms = ?, excerpt = ?, placed = ?, risk = ? WHERE id = ?
 """
+# each topic is named: an index has them by time, and the rest of a large board is not read
+_OLD: Final = "FROM items WHERE topic IN ('approved', 'review', 'blocked') AND pending = 0 AND since_ms < ?"
 _READ_TO: Final = """
 INSERT INTO read_to VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET next = excluded.next WHERE next < excluded.next
 """
@@ -174,7 +176,7 @@ class Board(BoardReads):
 
     def forget(self, before: datetime) -> None:
         """Delete what is older and not pending, so that the board of a long-running process stays small."""
-        at, old = to_milliseconds(before), "FROM items WHERE pending = 0 AND since_ms < ?"
+        at, old = to_milliseconds(before), _OLD
         with self.transaction():
             self.rows(statement("DELETE FROM decisions WHERE item IN (SELECT id", old, ")"), at)
             claims = statement("(SELECT tenant_id, user_id, subject_id", old, "AND kind = 'claim')")
