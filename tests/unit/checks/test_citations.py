@@ -252,7 +252,7 @@ def test_a_citation_gives_credit_only_where_the_claim_rests_on_it():
             "It goes by post, per [ADR-7](x.md).", "It goes by post. <!-- a --> Per ADR-7.", "- post\n- per ADR-7",
             "> It goes by post, per ADR-7.", "It goes by post.\n\n    per ADR-7", "It goes by post[^1].\n\n[^1]: ADR-7",
             "<b style='color:white;background:black'>It goes by post, per ADR-7.</b>", "`per ADR-7`",
-            "<b style='color:hsl(0, 80%, 40%)'>It goes by post, per ADR-7.</b>", "<b bgcolor=#fff3cd>Per ADR-7, post.</b>",
+            "<b style='color:hsl(0, 80%, 40%)'>It goes by post, per ADR-7.</b>", "<b bgcolor=#fff3cd>Per ADR-7.</b>",
             "<img src=x> It goes by post, per ADR-7.", "| a |\n|---|\n| per ADR-7 |", "It holds that 1 < 2, per ADR-7.",
             "<div>\nIt goes by post, per ADR-7.\n</div>", "</del> It goes by post, per ADR-7.",
         ]),
