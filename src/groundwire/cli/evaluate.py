@@ -21,7 +21,7 @@ from groundwire.cli.options import FiniteRange, file_argument, format_option, re
 from groundwire.cli.output import columns, cut
 from groundwire.config import load_settings
 from groundwire.epistemic.entailment import EntailmentModel
-from groundwire.epistemic.types import OperatingPoint, VerificationConfig
+from groundwire.epistemic.types import OperatingPoint
 from groundwire.errors import RecordError, UsageError
 from groundwire.library.calibrate import TABLE, Calibration, calibrate, check_writable, write_keys
 from groundwire.library.evaluate import (
@@ -37,9 +37,7 @@ from groundwire.library.evaluate import (
     judge,
     measure,
     read_labelled,
-    verdicts_by_point,
 )
-from groundwire.library.trade_off import curves, picture, share_of, thresholds
 from groundwire.library.verdicts import (
     FIELDS,
     TEXTS,
@@ -303,19 +301,13 @@ _FORMS: Final = ("jsonl", "csv", "tsv")
     "--draws", type=click.IntRange(10, 100_000), default=DRAWS, show_default=True, help="Of the bootstrap."
 )
 @deciding_options
-@click.option(
-    "--plot",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Draw over-review against leak of answers by their evidence, with the operating points, as SVG.",
-)
 @click.option("--misses", is_flag=True, help="List the rows that were judged wrongly.")
 @format_option
-def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
+def evaluate(
     file: BinaryIO,
     form: str | None,
     given: DecidingOptions,
     *,
-    plot: Path | None,
     misses: bool,
     calibrating: bool,
     max_false_alarms: float,
@@ -349,7 +341,7 @@ def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
         if holds_records(data, form):
             deciding = Deciding(given)
             deciding.advise()
-            bad = _evaluate_records(data, form, deciding, plot, layout=layout, misses=misses)
+            bad = _evaluate_records(data, form, deciding, layout=layout, misses=misses)
             sys.exit(1 if bad else 0)
         policy = _policy(given.policy_file, calibrating=calibrating)
         in_force = policy.verification
@@ -362,7 +354,6 @@ def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
         found = calibrate(judged, max_false_alarms, in_force) if calibrating else None
         rows = [row.under(in_force.entailment_head) for row in judged]
         measured = measure(rows, in_force, bad=bad, draws=draws)
-        _draw(plot, rows, in_force, f"{measured.rows} rows from {measured.sources} sources")
         if layout == "json":
             click.echo(as_json(measured, found))
         else:
@@ -383,21 +374,7 @@ def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
     sys.exit(1 if bad else 0)
 
 
-def _draw(plot: Path | None, rows: Sequence[Judged], config: VerificationConfig, title: str) -> None:
-    if plot is None:
-        return
-    if len({row.supported for row in rows}) < 2:
-        raise UsageError(
-            "--plot draws answers held against evidence: some to approve and some to hold are needed"
-        )
-    points = verdicts_by_point(rows, config.support_threshold)
-    shares = {point: share_of(count) for point, count in points.items()}
-    plot.write_text(picture(title, curves(rows), shares, thresholds(rows)), "utf-8")
-
-
-def _evaluate_records(
-    data: bytes, form: str, deciding: Deciding, plot: Path | None, *, layout: str, misses: bool
-) -> int:
+def _evaluate_records(data: bytes, form: str, deciding: Deciding, *, layout: str, misses: bool) -> int:
     """Decide labelled claims and responses and print the report; return the number of bad rows."""
     rows, unread = _sorted_out(read_labelled_records(data, form))
 
@@ -407,8 +384,6 @@ def _evaluate_records(
 
     judged, refused = _sorted_out(asyncio.run(decided()))
     bad = unread + refused
-    answers = [one.verifier for one in judged if one.verifier is not None]
-    _draw(plot, answers, deciding.policy.verification, f"{len(answers)} answers of {len(judged)} rows")
     if layout == "json":
         click.echo(records_json(judged, bad))
     else:

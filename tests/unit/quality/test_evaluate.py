@@ -370,18 +370,6 @@ def test_a_policy_and_a_folder_of_decision_records_serve_as_with_check(tmp_path)
     assert len(figures([row], "--adr-dir", tmp_path, "--policy", policy)["misses"]) == 1
 
 
-def test_answers_among_the_rows_are_drawn_and_claims_alone_cannot_be(tmp_path):
-    answers = [
-        {"record": {"answer": answer, "context": {"a": PLAIN}}, "label": label}
-        for answer, label in ((PLAIN, "approve"), ("The reactor stands in hall nine.", "hold"))
-    ]
-    drawn = tmp_path / "curve.svg"
-    run("--plot", drawn, rows=[*answers, {"content": PLAIN, "label": "approve"}])
-    assert "2 answers of 3 rows" in drawn.read_text()
-    refused = run("--plot", drawn, rows=[{"content": PLAIN, "label": "approve"}], status=2)
-    assert "some to approve and some to hold" in refused.stderr
-
-
 def test_a_signed_record_is_decided_as_it_is_written_and_signatures_that_cannot_count_are_warned_of(tmp_path):
     """A signature is of bytes: two spaces are not one."""
     secret = "0123456789abcdef0123456789abcdef"
