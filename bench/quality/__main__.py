@@ -102,8 +102,7 @@ def _head(name: str, command: str) -> Iterator[str]:
 
 
 def _own(path: Path) -> Iterator[Row]:
-    suffix = path.suffix.removeprefix(".")
-    for row in read_labelled(path.read_bytes(), suffix if suffix in {"csv", "tsv"} else "jsonl"):
+    for row in read_labelled(path.read_bytes()):
         if isinstance(row, BadRow):
             raise SystemExit(f"{path}, line {row.line}: {row.error.message}")
         yield Row(str(row.line), row.group, row.text, tuple(row.evidence.values()), row.supported)

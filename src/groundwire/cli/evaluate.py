@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import json
 import os
 import sys
@@ -39,7 +37,6 @@ from groundwire.library.evaluate import (
     read_labelled,
 )
 from groundwire.library.verdicts import (
-    FIELDS,
     TEXTS,
     JudgedRecord,
     Share,
@@ -53,23 +50,7 @@ from groundwire.policy import Policy, load_policy, policy_variables
 from groundwire.text.normalise import escape_controls
 from groundwire.verify.models import load_model
 
-_COLUMNS: Final = ("claim", "answer", "evidence", "label", *FIELDS)
 _SHOWN: Final = 100  # characters of a first line
-
-
-def refuse_other_forms(data: bytes, form: str) -> None:
-    """Raise UsageError for a single JSON document, and for a first line that names no column that is read."""
-    if form == "jsonl":
-        if b"\n" in data.strip() and _parsed(data) is not None:
-            raise UsageError("the file is a single JSON document: give one JSON object a line")
-        return
-    columns = _columns(data, "," if form == "csv" else "\t")
-    if columns and not set(_COLUMNS).intersection(columns):
-        first = ", ".join(columns)[:_SHOWN]
-        raise UsageError(
-            f"line 1 names none of the columns {', '.join(_COLUMNS)}, but: {first} "
-            "(cells stand between commas, or between tabs with --input tsv)"
-        )
 
 
 def holds_responses(data: bytes) -> bool:
@@ -78,10 +59,8 @@ def holds_responses(data: bytes) -> bool:
     return isinstance(first, dict) and "label" not in first and bool({"context", "chunks"} & first.keys())
 
 
-def holds_records(data: bytes, form: str) -> bool:
+def holds_records(data: bytes) -> bool:
     """Whether rows are claims and responses for the gate. Raises: UsageError, the file holds rows of both kinds."""
-    if form != "jsonl":
-        return bool(set(TEXTS).intersection(_columns(data, "," if form == "csv" else "\t")))
     records, evidence = (
         "a record for the gate (content, record)",
         "a statement with its evidence (claim, answer)",
@@ -105,15 +84,6 @@ def _parsed(data: bytes) -> Any:  # noqa: ANN401 - any JSON value
         return parse_json(data)
     except RecordError:
         return None
-
-
-def _columns(data: bytes, delimiter: str) -> list[str]:
-    """Return the cells of the first line; none where it is no text, which its row tells."""
-    try:
-        text = data.decode("utf-8-sig")
-        return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
-    except (UnicodeDecodeError, csv.Error):
-        return []
 
 
 def report_lines(measured: Measured) -> Iterator[str]:
@@ -276,14 +246,8 @@ def _percent(given: Estimate) -> str:
     return f"{100 * given.value:.1f} % [{100 * given.low:.1f}, {100 * given.high:.1f}]"
 
 
-_FORMS: Final = ("jsonl", "csv", "tsv")
-
-
 @click.command()
 @file_argument
-@click.option(
-    "--input", "form", type=click.Choice(_FORMS), help="Form of FILE.  [default: as its name ends, or jsonl]"
-)
 @click.option(
     "--calibrate",
     "calibrating",
@@ -305,7 +269,6 @@ _FORMS: Final = ("jsonl", "csv", "tsv")
 @format_option
 def evaluate(
     file: BinaryIO,
-    form: str | None,
     given: DecidingOptions,
     *,
     misses: bool,
@@ -328,25 +291,24 @@ def evaluate(
     expected of it. It is written to the table [verification] of the file that --policy names; without one, the lines to
     add are printed. Where the policy names an entailment model, it is asked, and its head is fitted too.
 
-    FILE holds one row a line; CSV and TSV files name the fields in their first line. Exit status: 0 when every row was
-    measured, 1 when some were bad (then nothing is written), 2 for wrong usage.
+    FILE holds one row a line. Exit status: 0 when every row was measured, 1 when some were bad (then nothing is
+    written), 2 for wrong usage.
 
     Example: groundwire evaluate labels.jsonl --calibrate --policy policy.toml
     """
     with reporting():
-        suffix = Path(str(getattr(file, "name", ""))).suffix.removeprefix(".").lower()
-        form = form or (suffix if suffix in _FORMS else _FORMS[0])
         data = file.read().removeprefix(BOM_UTF8)
-        refuse_other_forms(data, form)
-        if holds_records(data, form):
+        if b"\n" in data.strip() and _parsed(data) is not None:
+            raise UsageError("the file is a single JSON document: give one JSON object a line")
+        if holds_records(data):
             deciding = Deciding(given)
             deciding.advise()
-            bad = _evaluate_records(data, form, deciding, layout=layout, misses=misses)
+            bad = _evaluate_records(data, deciding, layout=layout, misses=misses)
             sys.exit(1 if bad else 0)
         policy = _policy(given.policy_file, calibrating=calibrating)
         in_force = policy.verification
-        labelled, bad = _sorted_out(read_labelled(data, form))
-        if bad and not labelled and form == "jsonl" and holds_responses(data):
+        labelled, bad = _sorted_out(read_labelled(data))
+        if bad and not labelled and holds_responses(data):
             click.echo("this looks like responses: groundwire audit", err=True)
         model = load_model(in_force, network=False)  # of models, one that scores; none over the network
         scorer = model if isinstance(model, EntailmentModel) else None
@@ -374,9 +336,9 @@ def evaluate(
     sys.exit(1 if bad else 0)
 
 
-def _evaluate_records(data: bytes, form: str, deciding: Deciding, *, layout: str, misses: bool) -> int:
+def _evaluate_records(data: bytes, deciding: Deciding, *, layout: str, misses: bool) -> int:
     """Decide labelled claims and responses and print the report; return the number of bad rows."""
-    rows, unread = _sorted_out(read_labelled_records(data, form))
+    rows, unread = _sorted_out(read_labelled_records(data))
 
     async def decided() -> list[JudgedRecord | BadRow]:
         async with deciding as checker:

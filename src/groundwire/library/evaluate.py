@@ -11,8 +11,6 @@ figure takes weights (how often a row's source was drawn), so that one sort serv
 
 from __future__ import annotations
 
-import csv
-import io
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -44,42 +42,21 @@ class BadRow(NamedTuple):
     error: RecordError
 
 
-def read_rows(data: bytes, form: str, read: Callable[[int, dict[str, Any]], Row]) -> Iterator[Row | BadRow]:
-    """Yield the rows of a file in order; blank lines give none.
+def read_rows(data: bytes, read: Callable[[int, dict[str, Any]], Row]) -> Iterator[Row | BadRow]:
+    """Yield the rows of a file in order, one JSON object a line; blank lines give none.
 
-    `form` is `jsonl` (one JSON object a line), `csv` or `tsv` (the first line names the columns). `read` makes a row
-    of a line's number and fields; it raises RecordError.
+    `read` makes a row of a line's number and fields; it raises RecordError.
     """
-    lines: Iterable[tuple[int, dict[str, Any] | bytes | RecordError]]
-    if form == "jsonl":
-        lines = ((n, line.rstrip(b"\r")) for n, line in enumerate(data.split(b"\n"), start=1) if line.strip())
-    else:
-        lines = _cells(data, "," if form == "csv" else "\t")
-    for number, given in lines:
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
         try:
-            if isinstance(given, RecordError):
-                raise given
-            fields = parse_json(given) if isinstance(given, bytes) else given
+            fields = parse_json(line.rstrip(b"\r"))
             if not isinstance(fields, dict):
                 raise RecordError(ErrorCode.INVALID_RECORD, "a row must be a JSON object")  # noqa: TRY301 - a bad row, as below
             yield read(number, fields)
         except RecordError as error:
             yield BadRow(number, error)
-
-
-def _cells(data: bytes, delimiter: str) -> Iterator[tuple[int, dict[str, Any] | bytes | RecordError]]:
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        yield 1, data  # the error of the JSON reader names the byte
-        return
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, restkey="a cell too many")
-    try:
-        for row in reader:
-            yield reader.line_num, {name: cell for name, cell in row.items() if cell}
-    except csv.Error as exc:  # a cell of more than 128 KiB, mostly for want of a closing quote
-        message = f"{exc}; nothing behind it is read"
-        yield reader.line_num + 1, RecordError(ErrorCode.INVALID_RECORD, message)
 
 
 def refuse_misspelt(given: Collection[str], known: Collection[str]) -> None:
@@ -125,9 +102,9 @@ class Labelled(NamedTuple):
     query: str = ""
 
 
-def read_labelled(data: bytes, form: str = "jsonl") -> Iterator[Labelled | BadRow]:
+def read_labelled(data: bytes) -> Iterator[Labelled | BadRow]:
     """Yield the rows of a file in order; see `read_rows` for the arguments."""
-    return read_rows(data, form, _row)
+    return read_rows(data, _row)
 
 
 def _row(line: int, given: dict[str, Any]) -> Labelled:
@@ -332,7 +309,7 @@ WHOLE: Final = "verifier, whole answer"
 class Judged(NamedTuple):
     """A labelled row and its support, 0..1: of its weakest claim, and of the text as a `whole`.
 
-    `hard`: something in it flags it at every operating point; `missing`: words that the evidence does not hold.
+    `hard`: something in it flags it at every operating point.
     `scored`: the claims that an entailment model scored; support is then of the others, until `under` a head.
     """
 
@@ -343,7 +320,6 @@ class Judged(NamedTuple):
     supported: bool
     group: str
     hard: bool = False
-    missing: int = 0
     scored: tuple[ScoredClaim, ...] = ()
 
     def under(self, head: Sequence[float]) -> Judged:
@@ -414,9 +390,8 @@ def _judge_claim(row: Labelled, model: EntailmentModel | None, policy: Policy) -
         said = verify_claim(row.text, evidence, client=model, config=config)
         if said.method == "model":
             scored = [ScoredClaim(said.evidence_support, rules.evidence_support, rules.is_flagged)]
-    support, missing = claim.evidence_support, len(claim.uncovered)
-    size, hard = len(row.text), claim.is_flagged
-    return Judged(support, support, size, row.declared, row.supported, row.group, hard, missing, (*scored,))
+    support, size, hard = claim.evidence_support, len(row.text), claim.is_flagged
+    return Judged(support, support, size, row.declared, row.supported, row.group, hard, (*scored,))
 
 
 def _judge_answer(row: Labelled, model: EntailmentModel | None, policy: Policy) -> Judged:
@@ -443,8 +418,7 @@ def _judge_answer(row: Labelled, model: EntailmentModel | None, policy: Policy) 
     unseen = checked is None or checked.report.unverified_claims
     support = 0.0 if unseen else min((claim.evidence_support for claim in claims), default=1.0)
     whole = checked.report.answer_support if checked else 0.0
-    size, missing = len(row.text), sum(len(claim.uncovered) for claim in claims)
-    return Judged(support, whole, size, row.declared, row.supported, row.group, hard, missing, (*scored,))
+    return Judged(support, whole, len(row.text), row.declared, row.supported, row.group, hard, (*scored,))
 
 
 def figures(

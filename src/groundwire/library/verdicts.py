@@ -81,10 +81,10 @@ class LabelledRecord(NamedTuple):
         return EXPECTED[self.label]
 
 
-def read_labelled_records(data: bytes, form: str = "jsonl") -> Iterator[LabelledRecord | BadRow]:
+def read_labelled_records(data: bytes) -> Iterator[LabelledRecord | BadRow]:
     """Yield the rows of a file in order; see `read_rows` for the arguments.
 
-    A `record` beside `headers` is decided byte for byte as it is written, as signatures are of bytes; only in `jsonl`.
+    A `record` beside `headers` is decided byte for byte as it is written, as signatures are of bytes.
     """
     lines = data.split(b"\n")
 
@@ -92,12 +92,12 @@ def read_labelled_records(data: bytes, form: str = "jsonl") -> Iterator[Labelled
         row = _row(number, given)
         if "headers" not in given:
             return row
-        if form != "jsonl" or "record" not in given:
-            raise bad_field("headers", "stand beside a record, in a file of JSON lines")
+        if "record" not in given:
+            raise bad_field("headers", "stand beside a record")
         signed = wrapped(record_as_written(lines[number - 1], given), given["headers"])
         return row._replace(records=(*row.records[:-1], signed), source_assumed=False)
 
-    return read_rows(data, form, read)
+    return read_rows(data, read)
 
 
 def _row(line: int, given: dict[str, Any]) -> LabelledRecord:
