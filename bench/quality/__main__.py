@@ -1,7 +1,6 @@
 """Print how well right and wrong answers are distinguished: `python -m bench.quality --data DIR`.
 
-By method, with thresholds chosen on the rows of the splits before the one named; with `--gate`, by the whole
-gate as it is; with `--claims`, how labelled claims are judged; with `--cases`, cases of several records. `--page
+By method, on the rows of the split named; with `--gate`, by the whole gate as it is; with `--claims`, how labelled claims are judged; with `--cases`, cases of several records. `--page
 FILE` writes it into a page instead, between the marks that stand there.
 """
 

@@ -166,12 +166,9 @@ class Scored(NamedTuple):
     score: float
     positive: bool
     group: str
-    flagged: bool = False
 
 
 Figure = Callable[[Sequence[Scored], Sequence[int]], float]
-Table = list[list[int]]
-"""Counts of rows: [positive][flagged]."""
 
 
 def auroc(rows: Sequence[Scored], weights: Sequence[int]) -> float:
@@ -204,30 +201,15 @@ def recall_at(rows: Sequence[Scored], weights: Sequence[int]) -> float:
     return best / total[1] if total[1] else float("nan")
 
 
-def macro_f1(rows: Sequence[Scored], weights: Sequence[int]) -> float:
-    """Return the mean of the F1 of both classes, by the verdicts."""
-    return _macro_f1(_table(rows, weights))
-
-
-def balanced_accuracy(rows: Sequence[Scored], weights: Sequence[int]) -> float:
-    """Return the mean of the share of each class that was recognised, by the verdicts."""
-    (true_no, false_yes), (false_no, true_yes) = _table(rows, weights)
-    return (true_no / max(1, true_no + false_yes) + true_yes / max(1, true_yes + false_no)) / 2
-
-
 FIGURES: Final[Mapping[str, Figure]] = {
     "auroc": auroc,
     "recall_at_5_percent": recall_at,
-    "macro_f1": macro_f1,
-    "balanced_accuracy": balanced_accuracy,
 }
-"""Figures by name; the first two rank by scores, the others count verdicts."""
+"""Figures by name: how well scores rank rows."""
 
 HEADINGS: Final[Mapping[str, str]] = {
     "auroc": "AUROC",
     "recall_at_5_percent": "recall at 5 %",
-    "macro_f1": "macro-F1",
-    "balanced_accuracy": "balanced accuracy",
 }
 """Their column headings."""
 
@@ -245,22 +227,6 @@ def estimates(rows: Sequence[Scored], *, draws: int = DRAWS, seed: int = 7) -> d
         ends = [known[int(share * (len(known) - 1))] for share in (0.025, 0.975)] if known else [0.0, 1.0]
         found[name] = Estimate(figure(ordered, [1] * len(ordered)), *ends)
     return found
-
-
-def best_threshold(rows: Sequence[Scored]) -> float:
-    """Return the threshold with the highest macro-F1, the lowest of several, halfway between two scores of rows."""
-    ordered = sorted(rows)
-    positives = sum(row.positive for row in ordered)
-    table = [[0, len(ordered) - positives], [0, positives]]  # from the lowest score on, everything is flagged
-    cuts: list[tuple[float, float]] = []
-    before = ordered[0].score
-    for score, tied in groupby(ordered, key=lambda row: row.score):
-        cuts.append((_macro_f1(table), -(before + score) / 2))
-        before = score
-        for row in tied:
-            table[row.positive][1] -= 1
-            table[row.positive][0] += 1
-    return -max(cuts)[1]
 
 
 def wilson(found: int, total: int) -> Estimate:
@@ -284,19 +250,6 @@ def _draws(groups: Sequence[str], draws: int, seed: int) -> Iterator[list[int]]:
         for place in rng.choices(range(len(number)), k=len(number)):
             counts[place] += 1
         yield [counts[place] for place in places]
-
-
-def _table(rows: Sequence[Scored], weights: Sequence[int]) -> Table:
-    table = [[0, 0], [0, 0]]
-    for row, weight in zip(rows, weights, strict=True):
-        table[row.positive][row.flagged] += weight
-    return table
-
-
-def _macro_f1(table: Table) -> float:
-    (true_no, false_yes), (false_no, true_yes) = table
-    wrong = false_yes + false_no
-    return sum(2 * right / (2 * right + wrong) if right else 0.0 for right in (true_no, true_yes)) / 2
 
 
 FOLDS: Final = 5
@@ -421,35 +374,20 @@ def _judge_answer(row: Labelled, model: EntailmentModel | None, policy: Policy) 
     return Judged(support, whole, len(row.text), row.declared, row.supported, row.group, hard, (*scored,))
 
 
-def figures(
-    rows: Sequence[Judged], config: VerificationConfig, *, draws: int = DRAWS
-) -> dict[str, dict[str, Estimate]]:
-    """Return method -> figure -> estimate, baselines first; both labels must occur.
-
-    The verifier's verdicts are those of the threshold in force: by the weakest claim those of `strict`, by the whole
-    answer those of the point in force, `balanced` where that is `strict`. The others choose theirs on held-out sources.
-    """
-    by_whole = "balanced" if config.operating_point == "strict" else config.operating_point
-    points: dict[str, OperatingPoint] = {VERIFIER: "strict", WHOLE: by_whole}
-    results: dict[str, dict[str, Estimate]] = {}
+def figures(rows: Sequence[Judged], *, draws: int = DRAWS) -> dict[str, dict[str, Estimate]]:
+    """Return method -> figure -> estimate, the baseline first; both labels must occur."""
     # higher where less is supported
     scores: dict[str, Callable[[Judged], float]] = {
-        "all positive": lambda _: 1.0,
         "length": lambda row: float(row.length),
         VERIFIER: lambda row: 1 - row.support,
         WHOLE: lambda row: 1 - row.whole,
     }
-    for method, score in scores.items():
-        if method == WHOLE and all(row.declared for row in rows):
-            continue  # a claim is a whole
-        scored = [Scored(score(row), not row.supported, row.group) for row in rows]
-        if point := points.get(method):
-            verdicts = [row.flagged_at(point, config.support_threshold) for row in rows]
-            scored = [row._replace(flagged=flag) for row, flag in zip(scored, verdicts, strict=True)]
-        else:
-            scored = held_out(scored)
-        results[method] = estimates(scored, draws=draws)
-    return results
+    if all(row.declared for row in rows):  # a claim is a whole
+        del scores[WHOLE]
+    return {
+        method: estimates([Scored(score(row), not row.supported, row.group) for row in rows], draws=draws)
+        for method, score in scores.items()
+    }
 
 
 def counted(rows: Sequence[Judged], threshold: float, point: OperatingPoint) -> Counted:
@@ -462,16 +400,6 @@ def counted(rows: Sequence[Judged], threshold: float, point: OperatingPoint) -> 
 def verdicts_by_point(rows: Sequence[Judged], threshold: float) -> dict[OperatingPoint, Counted]:
     """Count the verdicts at each operating point, by one threshold."""
     return {point: counted(rows, threshold, point) for point in get_args(OperatingPoint)}
-
-
-def held_out(rows: Sequence[Scored]) -> list[Scored]:
-    """Return the rows with verdicts by thresholds that are chosen on other sources than theirs."""
-    fold = folds(row.group for row in rows)
-    others = {
-        number: [row for row in rows if fold[row.group] != number] or rows for number in set(fold.values())
-    }
-    threshold = {number: best_threshold(part) for number, part in others.items()}
-    return [row._replace(flagged=row.score >= threshold[fold[row.group]]) for row in rows]
 
 
 def folds(groups: Iterable[str]) -> dict[str, int]:
@@ -515,7 +443,7 @@ def measure(
             f"{count.supported} supported and {count.unsupported} unsupported rows: both are needed to measure"
         )
     sources = len({row.group for row in rows})
-    methods = figures(rows, config, draws=draws)
+    methods = figures(rows, draws=draws)
     return Measured(
         len(rows), bad, sources, config.support_threshold, config.operating_point, points, methods
     )

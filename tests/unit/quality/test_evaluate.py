@@ -15,8 +15,6 @@ from groundwire.library.evaluate import (
     WHOLE,
     BadRow,
     Labelled,
-    Scored,
-    held_out,
     judge,
     read_labelled,
 )
@@ -43,9 +41,9 @@ def figures(rows, *arguments):
 def test_the_verifier_is_reported_beside_baselines_that_know_nothing_of_the_evidence():
     found = figures(ROWS)
     assert (found["rows"], found["sources"], found["bad_rows"]) == (40, 20, 0)
-    assert list(found["methods"]) == ["all positive", "length", "verifier"]
+    assert list(found["methods"]) == ["length", "verifier"]
     values = {name: figures["auroc"]["value"] for name, figures in found["methods"].items()}
-    assert values == {"all positive": 0.5, "length": 0.5, "verifier": 1.0}
+    assert values == {"length": 0.5, "verifier": 1.0}
     assert found["verdicts"]["false_alarms"] == found["verdicts"]["missed"] == 0
     assert "calibration" not in found
     answers = [{"answer" if name == "claim" else name: cell for name, cell in row.items()} for row in ROWS]
@@ -66,17 +64,6 @@ def test_what_is_measured_is_what_the_library_says_and_the_threshold_flags(monke
     assert judge(row._replace(text="Thanks!")).support == 1.0
     monkeypatch.setattr("groundwire.checks.support.verify.JUDGED", 1)
     assert judge(row._replace(evidence={"1": text})).support == 0.0, "a part of it was not looked at"
-
-
-def test_baselines_are_measured_with_thresholds_of_other_sources():
-    """What tells one source's rows apart is of no use for the other's."""
-    rows = [
-        Scored(score, positive, group)
-        for group, base in (("a", 0.0), ("b", 10.0))
-        for score, positive in ((base + 1, False), (base + 2, True))
-    ]
-    flagged = {row.score: row.flagged for row in held_out(rows)}
-    assert flagged == {1.0: False, 2.0: False, 11.0: True, 12.0: True}
 
 
 def test_the_threshold_in_force_is_the_policys(tmp_path):
