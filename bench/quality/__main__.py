@@ -1,7 +1,8 @@
 """Print how well right and wrong answers are distinguished: `python -m bench.quality --data DIR`.
 
-By method, on the rows of the split named; with `--gate`, by the whole gate as it is; with `--claims`, how labelled claims are judged; with `--cases`, cases of several records. `--page
-FILE` writes it into a page instead, between the marks that stand there.
+By method, on the rows of the split named; with `--gate`, by the whole gate as it is; with `--claims`, how labelled
+claims are judged; with `--cases`, cases of several records. `--page FILE` writes it into a page instead, between the
+marks that stand there.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def main() -> None:
     if not (args.data or args.file):
         parser.error("give --data, --file or --cases")
     if args.split == "all" and not args.points:
-        parser.error("--split all goes with --points: the other tables choose thresholds on other splits")
+        parser.error("--split all goes with --points")
     if args.claims:
         least = TELLING if args.page else 1
         _print_or_write(list(claim_table(args.data, args.adr_dir, least)), args.page)
