@@ -1,8 +1,8 @@
 """Print how well right and wrong answers are distinguished: `python -m bench.quality --data DIR`.
 
-By method, with thresholds chosen on the rows of the splits before the one named; with `--gate`, by the whole
-gate as it is; with `--claims`, how labelled claims are judged; with `--cases`, cases of several records. `--page
-FILE` writes it into a page instead, between the marks that stand there.
+By method, on the rows of the split named; with `--gate`, by the whole gate as it is; with `--claims`, how labelled
+claims are judged; with `--cases`, cases of several records. `--page FILE` writes it into a page instead, between the
+marks that stand there.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
     if not (args.data or args.file):
         parser.error("give --data, --file or --cases")
     if args.split == "all" and not args.points:
-        parser.error("--split all goes with --points: the other tables choose thresholds on other splits")
+        parser.error("--split all goes with --points")
     if args.claims:
         least = TELLING if args.page else 1
         _print_or_write(list(claim_table(args.data, args.adr_dir, least)), args.page)
@@ -102,8 +102,7 @@ def _head(name: str, command: str) -> Iterator[str]:
 
 
 def _own(path: Path) -> Iterator[Row]:
-    suffix = path.suffix.removeprefix(".")
-    for row in read_labelled(path.read_bytes(), suffix if suffix in {"csv", "tsv"} else "jsonl"):
+    for row in read_labelled(path.read_bytes()):
         if isinstance(row, BadRow):
             raise SystemExit(f"{path}, line {row.line}: {row.error.message}")
         yield Row(str(row.line), row.group, row.text, tuple(row.evidence.values()), row.supported)

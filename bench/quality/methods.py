@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
-from math import inf, nextafter
 from typing import Final
 
 from bench.quality.data import Row
@@ -47,9 +46,5 @@ METHODS: Final[dict[str, Method]] = {
     "length": length,
     "absent words": absent_words,
     "verifier": verifier,
-    "verifier as it comes": verifier,
 }
 """Methods by name, baselines first."""
-
-FIXED: Final[Mapping[str, float]] = {"verifier as it comes": nextafter(1 - ENOUGH, inf)}
-"""The score from which on a method flags, where that is chosen on no row: below `support_threshold`, S4-27."""

@@ -13,9 +13,9 @@ from typing import get_args
 from bench.quality.data import Row
 from bench.quality.gate import decide
 from bench.quality.methods import METHODS
+from bench.quality.trade_off import RatePoint, curve, picture
 from groundwire.epistemic.types import OperatingPoint, VerificationConfig
 from groundwire.library.evaluate import wilson
-from groundwire.library.trade_off import RatePoint, curve, picture
 from groundwire.policy import Policy
 
 HEAD = ("| set | answers | at | over-review | leak |", "|---|---|---|---|---|")

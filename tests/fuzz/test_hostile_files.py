@@ -105,28 +105,14 @@ def lines(rng, example):
 
 
 def labelled(rng):
-    """Make labelled rows: in lines of JSON, or in a table."""
-    if rng.chance(0.5):
-        claim, said = rng.one("claim", "answer"), "It retries 3 times."
-        return lines(rng, lambda rng: {
-            claim: inputs.content(rng),
-            "evidence": rng.one(said, [said, CANARY], {"a": said}),
-            "label": rng.choice(("supported", "false", True, False, "contradicted")),
-            "group": "g",
-        }), "jsonl"  # fmt: skip
-    cut, kind = rng.one((",", "csv"), (",", "csv"), ("\t", "tsv"), (",", "tsv"))
-    rows = [["claim", "evidence", "label", "group"]]
-    rows += [
-        [text(rng), text(rng), rng.one("supported", "false", text(rng)[:20]), "g"]
-        for _ in range(rng.randint(1, 4))
-    ]
-    if rng.chance(0.5):
-        row = rng.choice(rows)
-        row[rng.randrange(len(row))] = rng.one('"', '""', '"a\nb"', "a" * rng.one(10, 140_000), *ODD)
-    if rng.chance(0.2):
-        rng.choice(rows).append("more")
-    data = "\n".join(cut.join(cells) for cells in rows).encode("utf-8", "surrogatepass")
-    return scratched(rng, data) if rng.chance(0.2) else data, kind
+    claim, said = rng.one("claim", "answer"), "It retries 3 times."
+    data = lines(rng, lambda rng: {
+        claim: inputs.content(rng),
+        "evidence": rng.one(said, [said, CANARY], {"a": said}),
+        "label": rng.choice(("supported", "false", True, False, "contradicted")),
+        "group": "g",
+    })  # fmt: skip
+    return scratched(rng, data) if rng.chance(0.2) else data
 
 
 def test_a_command_ends_with_a_documented_status_and_no_traceback_whatever_its_file(tmp_path):
@@ -151,8 +137,8 @@ def test_a_command_ends_with_a_documented_status_and_no_traceback_whatever_its_f
                 data = document(rng)
                 command = ["audit", path, "--no-network", *layout]
             case 2:
-                data, kind = labelled(rng)
-                command = ["evaluate", path, "--draws", "10", "--input", kind, *layout]
+                data = labelled(rng)
+                command = ["evaluate", path, "--draws", "10", *layout]
             case _:
                 data = lines(rng, lambda rng: make_decision("c1", inputs.content(rng)))
                 command = ["verify", "--decisions", path, "--records", path, "--policies", tmp_path, *layout]
@@ -172,8 +158,8 @@ def test_a_command_ends_with_a_documented_status_and_no_traceback_whatever_its_f
 
 def test_labelled_rows_are_read_or_refused_with_a_reason_and_lines_have_an_address():
     async def read(rng):
-        data, kind = labelled(rng)
-        for row in read_labelled(data, kind):
+        data = labelled(rng)
+        for row in read_labelled(data):
             assert not isinstance(row, BadRow) or row.error.message
         for line in data.split(b"\n"):
             for topic in (None, TopicName.CLAIMS):
@@ -248,14 +234,6 @@ def test_a_file_of_keys_tokens_or_tenants_that_no_reader_can_follow_is_a_usage_e
         for read in (tenants, *(others if text_ is not tracker else [])):
             with pytest.raises(UsageError, match=why):
                 read()
-
-
-def test_a_cell_that_is_too_long_to_read_is_a_bad_row_that_says_what_is_left_out():
-    data = b'claim,evidence,label\na,b,true\n"' + b"x\n" * 70_000
-    good, bad = read_labelled(data, "csv")
-    assert (good.line, bad.line) == (2, 3)
-    assert isinstance(bad, BadRow)
-    assert "nothing behind it is read" in bad.error.message
 
 
 async def test_of_many_files_for_one_record_no_more_is_read_than_is_looked_at(tmp_path, monkeypatch):

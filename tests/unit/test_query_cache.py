@@ -4,7 +4,7 @@ import math
 import sys
 import threading
 
-from groundwire.library.query_cache import QueryCache, refusal, response_of
+from groundwire.library.query_cache import QueryCache
 from tests.state.query_caches import response
 
 
@@ -72,21 +72,3 @@ def test_a_cache_keeps_only_what_held_and_says_why_it_refuses():
         cache = QueryCache()
         assert cache.set("k", good | changed) is (why is None)
         assert cache.why_refused(good | changed) == why
-
-
-def test_a_decision_becomes_a_response_that_a_cache_takes_or_refuses_where_it_must_not_be_served():
-    report = {"confidence": 0.8, "warnings": [], "validation": {"sourcesVerified": 1, "confidence": 0.8}}
-    good = {"kind": "response", "verdict": "approved", "truncated": None, "report": report}
-    for verdict in ["approved", "review"]:
-        made = response_of(good | {"verdict": verdict, "truncated": {"checks_passed": 3}}, "5 [source:1]")
-        assert made == {"answer": "5 [source:1]", **report}
-        assert QueryCache().set("k", made)
-    for fields in [
-        {"verdict": "blocked"},
-        {"kind": "claim"},
-        {"report": None},
-        {"truncated": {"warnings": 2}},
-        {"truncated": {"report.warnings": 2}},
-        {"report": {"confidence": 0.8, "warnings": [{"type": "PHANTOM_FILE"}], "validation": {"a": 1}}},
-    ]:
-        assert refusal(response_of(good | fields, "5")) is not None

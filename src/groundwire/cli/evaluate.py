@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import json
 import os
 import sys
@@ -21,7 +19,7 @@ from groundwire.cli.options import FiniteRange, file_argument, format_option, re
 from groundwire.cli.output import columns, cut
 from groundwire.config import load_settings
 from groundwire.epistemic.entailment import EntailmentModel
-from groundwire.epistemic.types import OperatingPoint, VerificationConfig
+from groundwire.epistemic.types import OperatingPoint
 from groundwire.errors import RecordError, UsageError
 from groundwire.library.calibrate import TABLE, Calibration, calibrate, check_writable, write_keys
 from groundwire.library.evaluate import (
@@ -37,11 +35,8 @@ from groundwire.library.evaluate import (
     judge,
     measure,
     read_labelled,
-    verdicts_by_point,
 )
-from groundwire.library.trade_off import curves, picture, share_of, thresholds
 from groundwire.library.verdicts import (
-    FIELDS,
     TEXTS,
     JudgedRecord,
     Share,
@@ -55,23 +50,7 @@ from groundwire.policy import Policy, load_policy, policy_variables
 from groundwire.text.normalise import escape_controls
 from groundwire.verify.models import load_model
 
-_COLUMNS: Final = ("claim", "answer", "evidence", "label", *FIELDS)
 _SHOWN: Final = 100  # characters of a first line
-
-
-def refuse_other_forms(data: bytes, form: str) -> None:
-    """Raise UsageError for a single JSON document, and for a first line that names no column that is read."""
-    if form == "jsonl":
-        if b"\n" in data.strip() and _parsed(data) is not None:
-            raise UsageError("the file is a single JSON document: give one JSON object a line")
-        return
-    columns = _columns(data, "," if form == "csv" else "\t")
-    if columns and not set(_COLUMNS).intersection(columns):
-        first = ", ".join(columns)[:_SHOWN]
-        raise UsageError(
-            f"line 1 names none of the columns {', '.join(_COLUMNS)}, but: {first} "
-            "(cells stand between commas, or between tabs with --input tsv)"
-        )
 
 
 def holds_responses(data: bytes) -> bool:
@@ -80,10 +59,8 @@ def holds_responses(data: bytes) -> bool:
     return isinstance(first, dict) and "label" not in first and bool({"context", "chunks"} & first.keys())
 
 
-def holds_records(data: bytes, form: str) -> bool:
+def holds_records(data: bytes) -> bool:
     """Whether rows are claims and responses for the gate. Raises: UsageError, the file holds rows of both kinds."""
-    if form != "jsonl":
-        return bool(set(TEXTS).intersection(_columns(data, "," if form == "csv" else "\t")))
     records, evidence = (
         "a record for the gate (content, record)",
         "a statement with its evidence (claim, answer)",
@@ -107,15 +84,6 @@ def _parsed(data: bytes) -> Any:  # noqa: ANN401 - any JSON value
         return parse_json(data)
     except RecordError:
         return None
-
-
-def _columns(data: bytes, delimiter: str) -> list[str]:
-    """Return the cells of the first line; none where it is no text, which its row tells."""
-    try:
-        text = data.decode("utf-8-sig")
-        return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
-    except (UnicodeDecodeError, csv.Error):
-        return []
 
 
 def report_lines(measured: Measured) -> Iterator[str]:
@@ -278,14 +246,8 @@ def _percent(given: Estimate) -> str:
     return f"{100 * given.value:.1f} % [{100 * given.low:.1f}, {100 * given.high:.1f}]"
 
 
-_FORMS: Final = ("jsonl", "csv", "tsv")
-
-
 @click.command()
 @file_argument
-@click.option(
-    "--input", "form", type=click.Choice(_FORMS), help="Form of FILE.  [default: as its name ends, or jsonl]"
-)
 @click.option(
     "--calibrate",
     "calibrating",
@@ -303,19 +265,12 @@ _FORMS: Final = ("jsonl", "csv", "tsv")
     "--draws", type=click.IntRange(10, 100_000), default=DRAWS, show_default=True, help="Of the bootstrap."
 )
 @deciding_options
-@click.option(
-    "--plot",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Draw over-review against leak of answers by their evidence, with the operating points, as SVG.",
-)
 @click.option("--misses", is_flag=True, help="List the rows that were judged wrongly.")
 @format_option
-def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
+def evaluate(
     file: BinaryIO,
-    form: str | None,
     given: DecidingOptions,
     *,
-    plot: Path | None,
     misses: bool,
     calibrating: bool,
     max_false_alarms: float,
@@ -336,25 +291,24 @@ def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
     expected of it. It is written to the table [verification] of the file that --policy names; without one, the lines to
     add are printed. Where the policy names an entailment model, it is asked, and its head is fitted too.
 
-    FILE holds one row a line; CSV and TSV files name the fields in their first line. Exit status: 0 when every row was
-    measured, 1 when some were bad (then nothing is written), 2 for wrong usage.
+    FILE holds one row a line. Exit status: 0 when every row was measured, 1 when some were bad (then nothing is
+    written), 2 for wrong usage.
 
     Example: groundwire evaluate labels.jsonl --calibrate --policy policy.toml
     """
     with reporting():
-        suffix = Path(str(getattr(file, "name", ""))).suffix.removeprefix(".").lower()
-        form = form or (suffix if suffix in _FORMS else _FORMS[0])
         data = file.read().removeprefix(BOM_UTF8)
-        refuse_other_forms(data, form)
-        if holds_records(data, form):
+        if b"\n" in data.strip() and _parsed(data) is not None:
+            raise UsageError("the file is a single JSON document: give one JSON object a line")
+        if holds_records(data):
             deciding = Deciding(given)
             deciding.advise()
-            bad = _evaluate_records(data, form, deciding, plot, layout=layout, misses=misses)
+            bad = _evaluate_records(data, deciding, layout=layout, misses=misses)
             sys.exit(1 if bad else 0)
         policy = _policy(given.policy_file, calibrating=calibrating)
         in_force = policy.verification
-        labelled, bad = _sorted_out(read_labelled(data, form))
-        if bad and not labelled and form == "jsonl" and holds_responses(data):
+        labelled, bad = _sorted_out(read_labelled(data))
+        if bad and not labelled and holds_responses(data):
             click.echo("this looks like responses: groundwire audit", err=True)
         model = load_model(in_force, network=False)  # of models, one that scores; none over the network
         scorer = model if isinstance(model, EntailmentModel) else None
@@ -362,7 +316,6 @@ def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
         found = calibrate(judged, max_false_alarms, in_force) if calibrating else None
         rows = [row.under(in_force.entailment_head) for row in judged]
         measured = measure(rows, in_force, bad=bad, draws=draws)
-        _draw(plot, rows, in_force, f"{measured.rows} rows from {measured.sources} sources")
         if layout == "json":
             click.echo(as_json(measured, found))
         else:
@@ -383,23 +336,9 @@ def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
     sys.exit(1 if bad else 0)
 
 
-def _draw(plot: Path | None, rows: Sequence[Judged], config: VerificationConfig, title: str) -> None:
-    if plot is None:
-        return
-    if len({row.supported for row in rows}) < 2:
-        raise UsageError(
-            "--plot draws answers held against evidence: some to approve and some to hold are needed"
-        )
-    points = verdicts_by_point(rows, config.support_threshold)
-    shares = {point: share_of(count) for point, count in points.items()}
-    plot.write_text(picture(title, curves(rows), shares, thresholds(rows)), "utf-8")
-
-
-def _evaluate_records(
-    data: bytes, form: str, deciding: Deciding, plot: Path | None, *, layout: str, misses: bool
-) -> int:
+def _evaluate_records(data: bytes, deciding: Deciding, *, layout: str, misses: bool) -> int:
     """Decide labelled claims and responses and print the report; return the number of bad rows."""
-    rows, unread = _sorted_out(read_labelled_records(data, form))
+    rows, unread = _sorted_out(read_labelled_records(data))
 
     async def decided() -> list[JudgedRecord | BadRow]:
         async with deciding as checker:
@@ -407,8 +346,6 @@ def _evaluate_records(
 
     judged, refused = _sorted_out(asyncio.run(decided()))
     bad = unread + refused
-    answers = [one.verifier for one in judged if one.verifier is not None]
-    _draw(plot, answers, deciding.policy.verification, f"{len(answers)} answers of {len(judged)} rows")
     if layout == "json":
         click.echo(records_json(judged, bad))
     else:

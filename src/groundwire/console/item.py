@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+import structlog
 from starlette.exceptions import HTTPException
 
 from groundwire.console import evidence, queue
 from groundwire.console.answer import show_original
-from groundwire.console.guidelines import guidelines_of
 from groundwire.console.lists import FINAL
 from groundwire.console.outbox import NOT_DONE, OrderState, Outbox, OutboxEntry, doing, done_to, undo_left
 from groundwire.console.site import Call, PageAnswer
@@ -26,9 +27,12 @@ from groundwire.review.actions import SENTENCES, RejectReason, speculation_in
 from groundwire.review.model import Item, Nearest, Query, Standing
 from groundwire.text.visible import hidden
 
+logger = structlog.get_logger(__name__)
+
 _FEW: Final = 3
 _CANDIDATES: Final = 10  # approved claims with words in common that are compared, of which `_FEW` are shown
 _LEAST: Final = 0.3  # share of words in common from which on a memory is worth a look
+_GUIDELINES: Final = 50_000  # bytes of a file that are shown
 NO_ITEM: Final = "There is no such item, or it is not yours to see."
 Problem = dict[str, Any]  # why an action was refused, as the item's page shows it: title, text, changes, code
 
@@ -122,6 +126,23 @@ async def describe(
         "draft": draft,
         "address": None,
     }
+
+
+def guidelines_of(folder: Path | None, tenant: str) -> str | None:
+    """Return the Markdown of a tenant, `<tenant>.md` of a folder; None where it has no file that can be read."""
+    if (
+        folder is None or Path(tenant).name != tenant
+    ):  # whatever tenant a record names, none leads out of the folder
+        return None
+    try:
+        with (folder / f"{tenant}.md").open("rb") as file:
+            found = file.read(_GUIDELINES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        logger.warning("guidelines.unreadable", tenant=tenant, error=str(exc))
+        return None
+    return found[:_GUIDELINES].decode("utf-8", "replace") + "\u2026" * (len(found) > _GUIDELINES)
 
 
 def _standing(call: Call, item: Standing) -> str:

@@ -11,8 +11,6 @@ figure takes weights (how often a row's source was drawn), so that one sort serv
 
 from __future__ import annotations
 
-import csv
-import io
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -44,42 +42,21 @@ class BadRow(NamedTuple):
     error: RecordError
 
 
-def read_rows(data: bytes, form: str, read: Callable[[int, dict[str, Any]], Row]) -> Iterator[Row | BadRow]:
-    """Yield the rows of a file in order; blank lines give none.
+def read_rows(data: bytes, read: Callable[[int, dict[str, Any]], Row]) -> Iterator[Row | BadRow]:
+    """Yield the rows of a file in order, one JSON object a line; blank lines give none.
 
-    `form` is `jsonl` (one JSON object a line), `csv` or `tsv` (the first line names the columns). `read` makes a row
-    of a line's number and fields; it raises RecordError.
+    `read` makes a row of a line's number and fields; it raises RecordError.
     """
-    lines: Iterable[tuple[int, dict[str, Any] | bytes | RecordError]]
-    if form == "jsonl":
-        lines = ((n, line.rstrip(b"\r")) for n, line in enumerate(data.split(b"\n"), start=1) if line.strip())
-    else:
-        lines = _cells(data, "," if form == "csv" else "\t")
-    for number, given in lines:
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
         try:
-            if isinstance(given, RecordError):
-                raise given
-            fields = parse_json(given) if isinstance(given, bytes) else given
+            fields = parse_json(line.rstrip(b"\r"))
             if not isinstance(fields, dict):
                 raise RecordError(ErrorCode.INVALID_RECORD, "a row must be a JSON object")  # noqa: TRY301 - a bad row, as below
             yield read(number, fields)
         except RecordError as error:
             yield BadRow(number, error)
-
-
-def _cells(data: bytes, delimiter: str) -> Iterator[tuple[int, dict[str, Any] | bytes | RecordError]]:
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        yield 1, data  # the error of the JSON reader names the byte
-        return
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, restkey="a cell too many")
-    try:
-        for row in reader:
-            yield reader.line_num, {name: cell for name, cell in row.items() if cell}
-    except csv.Error as exc:  # a cell of more than 128 KiB, mostly for want of a closing quote
-        message = f"{exc}; nothing behind it is read"
-        yield reader.line_num + 1, RecordError(ErrorCode.INVALID_RECORD, message)
 
 
 def refuse_misspelt(given: Collection[str], known: Collection[str]) -> None:
@@ -125,9 +102,9 @@ class Labelled(NamedTuple):
     query: str = ""
 
 
-def read_labelled(data: bytes, form: str = "jsonl") -> Iterator[Labelled | BadRow]:
+def read_labelled(data: bytes) -> Iterator[Labelled | BadRow]:
     """Yield the rows of a file in order; see `read_rows` for the arguments."""
-    return read_rows(data, form, _row)
+    return read_rows(data, _row)
 
 
 def _row(line: int, given: dict[str, Any]) -> Labelled:
@@ -189,12 +166,9 @@ class Scored(NamedTuple):
     score: float
     positive: bool
     group: str
-    flagged: bool = False
 
 
 Figure = Callable[[Sequence[Scored], Sequence[int]], float]
-Table = list[list[int]]
-"""Counts of rows: [positive][flagged]."""
 
 
 def auroc(rows: Sequence[Scored], weights: Sequence[int]) -> float:
@@ -227,30 +201,15 @@ def recall_at(rows: Sequence[Scored], weights: Sequence[int]) -> float:
     return best / total[1] if total[1] else float("nan")
 
 
-def macro_f1(rows: Sequence[Scored], weights: Sequence[int]) -> float:
-    """Return the mean of the F1 of both classes, by the verdicts."""
-    return _macro_f1(_table(rows, weights))
-
-
-def balanced_accuracy(rows: Sequence[Scored], weights: Sequence[int]) -> float:
-    """Return the mean of the share of each class that was recognised, by the verdicts."""
-    (true_no, false_yes), (false_no, true_yes) = _table(rows, weights)
-    return (true_no / max(1, true_no + false_yes) + true_yes / max(1, true_yes + false_no)) / 2
-
-
 FIGURES: Final[Mapping[str, Figure]] = {
     "auroc": auroc,
     "recall_at_5_percent": recall_at,
-    "macro_f1": macro_f1,
-    "balanced_accuracy": balanced_accuracy,
 }
-"""Figures by name; the first two rank by scores, the others count verdicts."""
+"""Figures by name: how well scores rank rows."""
 
 HEADINGS: Final[Mapping[str, str]] = {
     "auroc": "AUROC",
     "recall_at_5_percent": "recall at 5 %",
-    "macro_f1": "macro-F1",
-    "balanced_accuracy": "balanced accuracy",
 }
 """Their column headings."""
 
@@ -268,22 +227,6 @@ def estimates(rows: Sequence[Scored], *, draws: int = DRAWS, seed: int = 7) -> d
         ends = [known[int(share * (len(known) - 1))] for share in (0.025, 0.975)] if known else [0.0, 1.0]
         found[name] = Estimate(figure(ordered, [1] * len(ordered)), *ends)
     return found
-
-
-def best_threshold(rows: Sequence[Scored]) -> float:
-    """Return the threshold with the highest macro-F1, the lowest of several, halfway between two scores of rows."""
-    ordered = sorted(rows)
-    positives = sum(row.positive for row in ordered)
-    table = [[0, len(ordered) - positives], [0, positives]]  # from the lowest score on, everything is flagged
-    cuts: list[tuple[float, float]] = []
-    before = ordered[0].score
-    for score, tied in groupby(ordered, key=lambda row: row.score):
-        cuts.append((_macro_f1(table), -(before + score) / 2))
-        before = score
-        for row in tied:
-            table[row.positive][1] -= 1
-            table[row.positive][0] += 1
-    return -max(cuts)[1]
 
 
 def wilson(found: int, total: int) -> Estimate:
@@ -309,19 +252,6 @@ def _draws(groups: Sequence[str], draws: int, seed: int) -> Iterator[list[int]]:
         yield [counts[place] for place in places]
 
 
-def _table(rows: Sequence[Scored], weights: Sequence[int]) -> Table:
-    table = [[0, 0], [0, 0]]
-    for row, weight in zip(rows, weights, strict=True):
-        table[row.positive][row.flagged] += weight
-    return table
-
-
-def _macro_f1(table: Table) -> float:
-    (true_no, false_yes), (false_no, true_yes) = table
-    wrong = false_yes + false_no
-    return sum(2 * right / (2 * right + wrong) if right else 0.0 for right in (true_no, true_yes)) / 2
-
-
 FOLDS: Final = 5
 """Parts of the sources that are held out in turn where a threshold has to be chosen."""
 
@@ -332,7 +262,7 @@ WHOLE: Final = "verifier, whole answer"
 class Judged(NamedTuple):
     """A labelled row and its support, 0..1: of its weakest claim, and of the text as a `whole`.
 
-    `hard`: something in it flags it at every operating point; `missing`: words that the evidence does not hold.
+    `hard`: something in it flags it at every operating point.
     `scored`: the claims that an entailment model scored; support is then of the others, until `under` a head.
     """
 
@@ -343,7 +273,6 @@ class Judged(NamedTuple):
     supported: bool
     group: str
     hard: bool = False
-    missing: int = 0
     scored: tuple[ScoredClaim, ...] = ()
 
     def under(self, head: Sequence[float]) -> Judged:
@@ -414,9 +343,8 @@ def _judge_claim(row: Labelled, model: EntailmentModel | None, policy: Policy) -
         said = verify_claim(row.text, evidence, client=model, config=config)
         if said.method == "model":
             scored = [ScoredClaim(said.evidence_support, rules.evidence_support, rules.is_flagged)]
-    support, missing = claim.evidence_support, len(claim.uncovered)
-    size, hard = len(row.text), claim.is_flagged
-    return Judged(support, support, size, row.declared, row.supported, row.group, hard, missing, (*scored,))
+    support, size, hard = claim.evidence_support, len(row.text), claim.is_flagged
+    return Judged(support, support, size, row.declared, row.supported, row.group, hard, (*scored,))
 
 
 def _judge_answer(row: Labelled, model: EntailmentModel | None, policy: Policy) -> Judged:
@@ -443,39 +371,23 @@ def _judge_answer(row: Labelled, model: EntailmentModel | None, policy: Policy) 
     unseen = checked is None or checked.report.unverified_claims
     support = 0.0 if unseen else min((claim.evidence_support for claim in claims), default=1.0)
     whole = checked.report.answer_support if checked else 0.0
-    size, missing = len(row.text), sum(len(claim.uncovered) for claim in claims)
-    return Judged(support, whole, size, row.declared, row.supported, row.group, hard, missing, (*scored,))
+    return Judged(support, whole, len(row.text), row.declared, row.supported, row.group, hard, (*scored,))
 
 
-def figures(
-    rows: Sequence[Judged], config: VerificationConfig, *, draws: int = DRAWS
-) -> dict[str, dict[str, Estimate]]:
-    """Return method -> figure -> estimate, baselines first; both labels must occur.
-
-    The verifier's verdicts are those of the threshold in force: by the weakest claim those of `strict`, by the whole
-    answer those of the point in force, `balanced` where that is `strict`. The others choose theirs on held-out sources.
-    """
-    by_whole = "balanced" if config.operating_point == "strict" else config.operating_point
-    points: dict[str, OperatingPoint] = {VERIFIER: "strict", WHOLE: by_whole}
-    results: dict[str, dict[str, Estimate]] = {}
+def figures(rows: Sequence[Judged], *, draws: int = DRAWS) -> dict[str, dict[str, Estimate]]:
+    """Return method -> figure -> estimate, the baseline first; both labels must occur."""
     # higher where less is supported
     scores: dict[str, Callable[[Judged], float]] = {
-        "all positive": lambda _: 1.0,
         "length": lambda row: float(row.length),
         VERIFIER: lambda row: 1 - row.support,
         WHOLE: lambda row: 1 - row.whole,
     }
-    for method, score in scores.items():
-        if method == WHOLE and all(row.declared for row in rows):
-            continue  # a claim is a whole
-        scored = [Scored(score(row), not row.supported, row.group) for row in rows]
-        if point := points.get(method):
-            verdicts = [row.flagged_at(point, config.support_threshold) for row in rows]
-            scored = [row._replace(flagged=flag) for row, flag in zip(scored, verdicts, strict=True)]
-        else:
-            scored = held_out(scored)
-        results[method] = estimates(scored, draws=draws)
-    return results
+    if all(row.declared for row in rows):  # a claim is a whole
+        del scores[WHOLE]
+    return {
+        method: estimates([Scored(score(row), not row.supported, row.group) for row in rows], draws=draws)
+        for method, score in scores.items()
+    }
 
 
 def counted(rows: Sequence[Judged], threshold: float, point: OperatingPoint) -> Counted:
@@ -488,16 +400,6 @@ def counted(rows: Sequence[Judged], threshold: float, point: OperatingPoint) -> 
 def verdicts_by_point(rows: Sequence[Judged], threshold: float) -> dict[OperatingPoint, Counted]:
     """Count the verdicts at each operating point, by one threshold."""
     return {point: counted(rows, threshold, point) for point in get_args(OperatingPoint)}
-
-
-def held_out(rows: Sequence[Scored]) -> list[Scored]:
-    """Return the rows with verdicts by thresholds that are chosen on other sources than theirs."""
-    fold = folds(row.group for row in rows)
-    others = {
-        number: [row for row in rows if fold[row.group] != number] or rows for number in set(fold.values())
-    }
-    threshold = {number: best_threshold(part) for number, part in others.items()}
-    return [row._replace(flagged=row.score >= threshold[fold[row.group]]) for row in rows]
 
 
 def folds(groups: Iterable[str]) -> dict[str, int]:
@@ -541,7 +443,7 @@ def measure(
             f"{count.supported} supported and {count.unsupported} unsupported rows: both are needed to measure"
         )
     sources = len({row.group for row in rows})
-    methods = figures(rows, config, draws=draws)
+    methods = figures(rows, draws=draws)
     return Measured(
         len(rows), bad, sources, config.support_threshold, config.operating_point, points, methods
     )

@@ -17,7 +17,6 @@ from groundwire.library.check import Checker, LineError, record_as_written, wrap
 from groundwire.library.evaluate import (
     BadRow,
     Estimate,
-    Judged,
     bad_field,
     read_rows,
     refuse_misspelt,
@@ -82,10 +81,10 @@ class LabelledRecord(NamedTuple):
         return EXPECTED[self.label]
 
 
-def read_labelled_records(data: bytes, form: str = "jsonl") -> Iterator[LabelledRecord | BadRow]:
+def read_labelled_records(data: bytes) -> Iterator[LabelledRecord | BadRow]:
     """Yield the rows of a file in order; see `read_rows` for the arguments.
 
-    A `record` beside `headers` is decided byte for byte as it is written, as signatures are of bytes; only in `jsonl`.
+    A `record` beside `headers` is decided byte for byte as it is written, as signatures are of bytes.
     """
     lines = data.split(b"\n")
 
@@ -93,12 +92,12 @@ def read_labelled_records(data: bytes, form: str = "jsonl") -> Iterator[Labelled
         row = _row(number, given)
         if "headers" not in given:
             return row
-        if form != "jsonl" or "record" not in given:
-            raise bad_field("headers", "stand beside a record, in a file of JSON lines")
+        if "record" not in given:
+            raise bad_field("headers", "stand beside a record")
         signed = wrapped(record_as_written(lines[number - 1], given), given["headers"])
         return row._replace(records=(*row.records[:-1], signed), source_assumed=False)
 
-    return read_rows(data, form, read)
+    return read_rows(data, read)
 
 
 def _row(line: int, given: dict[str, Any]) -> LabelledRecord:
@@ -136,15 +135,11 @@ def _claim(name: str, shared: Mapping[str, Any], own: Mapping[str, Any]) -> byte
 
 
 class JudgedRecord(NamedTuple):
-    """A row and what became of it.
-
-    `reason` is the decision's code, `verifier` what the verifier said of an answer that was held against evidence.
-    """
+    """A row and what became of it; `reason` is the decision's code."""
 
     row: LabelledRecord
     outcome: LabelledOutcome
     reason: str
-    verifier: Judged | None = None
 
     @property
     def harmless(self) -> bool:
@@ -183,30 +178,10 @@ async def judge_records(
             continue
         if refused is None and isinstance(result, Decision):
             outcome = _OUTCOMES.get(ReasonCode(result.reason_code)) or LabelledOutcome(str(result.verdict))
-            yield JudgedRecord(row, outcome, str(result.reason_code), _verifier(row, result))
+            yield JudgedRecord(row, outcome, str(result.reason_code))
         elif refused is not None:
             yield BadRow(row.line, refused)
         refused = None
-
-
-def _verifier(row: LabelledRecord, decision: Decision) -> Judged | None:
-    """Return what the verifier said of a response, as of a labelled answer; None where it was not asked."""
-    report = (decision.report or {}).get("epistemic")
-    if not report:
-        return None
-    claims = report["claims"]
-    unseen = bool(report["unverified_claims"])
-    support = 0.0 if unseen else min((claim["evidence_support"] for claim in claims), default=1.0)
-    return Judged(
-        support,
-        report["answer_support"],
-        len(row.text),
-        declared=False,
-        supported=LabelledOutcome.APPROVED in row.wanted,
-        group=str(row.line),
-        hard=unseen or any(claim.get("severity") == "hard" for claim in claims),
-        missing=sum(len(claim.get("uncovered", ())) for claim in claims),
-    )
 
 
 class Share(NamedTuple):

@@ -15,8 +15,6 @@ from groundwire.library.evaluate import (
     WHOLE,
     BadRow,
     Labelled,
-    Scored,
-    held_out,
     judge,
     read_labelled,
 )
@@ -43,9 +41,9 @@ def figures(rows, *arguments):
 def test_the_verifier_is_reported_beside_baselines_that_know_nothing_of_the_evidence():
     found = figures(ROWS)
     assert (found["rows"], found["sources"], found["bad_rows"]) == (40, 20, 0)
-    assert list(found["methods"]) == ["all positive", "length", "verifier"]
+    assert list(found["methods"]) == ["length", "verifier"]
     values = {name: figures["auroc"]["value"] for name, figures in found["methods"].items()}
-    assert values == {"all positive": 0.5, "length": 0.5, "verifier": 1.0}
+    assert values == {"length": 0.5, "verifier": 1.0}
     assert found["verdicts"]["false_alarms"] == found["verdicts"]["missed"] == 0
     assert "calibration" not in found
     answers = [{"answer" if name == "claim" else name: cell for name, cell in row.items()} for row in ROWS]
@@ -66,17 +64,6 @@ def test_what_is_measured_is_what_the_library_says_and_the_threshold_flags(monke
     assert judge(row._replace(text="Thanks!")).support == 1.0
     monkeypatch.setattr("groundwire.checks.support.verify.JUDGED", 1)
     assert judge(row._replace(evidence={"1": text})).support == 0.0, "a part of it was not looked at"
-
-
-def test_baselines_are_measured_with_thresholds_of_other_sources():
-    """What tells one source's rows apart is of no use for the other's."""
-    rows = [
-        Scored(score, positive, group)
-        for group, base in (("a", 0.0), ("b", 10.0))
-        for score, positive in ((base + 1, False), (base + 2, True))
-    ]
-    flagged = {row.score: row.flagged for row in held_out(rows)}
-    assert flagged == {1.0: False, 2.0: False, 11.0: True, 12.0: True}
 
 
 def test_the_threshold_in_force_is_the_policys(tmp_path):
@@ -197,17 +184,10 @@ def test_wrong_usage_says_what_to_give_instead():
         assert "both are needed" in run(rows=rows, status=2).stderr
 
 
-def test_a_file_of_another_form_is_refused_as_a_whole():
-    for given, form, message in [
-        (json.dumps(ROWS, indent=1), "jsonl", "single JSON document"),
-        ("claim;evidence;label\na;a;supported\n", "csv", "claim;evidence;label"),
-        ("claim,evidence,label\na,a,supported\n", "tsv", "claim,evidence,label"),
-        ("Claim,Evidence,Label\na,a,supported\n", "csv", "Claim, Evidence, Label"),
-    ]:
-        result = CliRunner().invoke(evaluate, ["--input", form], input=given)
-        assert result.exit_code == 2
-        (line,) = result.stderr.splitlines()
-        assert message in line
+def test_a_single_json_document_is_refused_as_a_whole():
+    result = CliRunner().invoke(evaluate, input=json.dumps(ROWS, indent=1))
+    assert result.exit_code == 2
+    assert "single JSON document" in result.stderr
 
 
 def test_a_file_of_responses_is_refused_with_the_command_that_reads_it():
@@ -218,9 +198,9 @@ def test_a_file_of_responses_is_refused_with_the_command_that_reads_it():
     assert "groundwire audit" not in run(rows=[response, *ROWS], status=1).stderr
 
 
-def read_one(row, form="jsonl"):
+def read_one(row):
     data = row if isinstance(row, bytes) else json.dumps(row).encode()
-    (found,) = read_labelled(data, form)
+    (found,) = read_labelled(data)
     return found
 
 
@@ -271,16 +251,6 @@ def test_what_is_wrong_with_a_row_names_its_line_and_field():
         bad, good = read_labelled(line + b"\r\n" + json.dumps(GOOD).encode() + b"\r\n")
         assert isinstance(bad, BadRow)
         assert good.text == GOOD["claim"]
-
-
-def test_tables_name_their_columns_in_the_first_line():
-    for form, mark in [("csv", ","), ("tsv", "\t")]:
-        cells = ["label", "claim", "evidence\r\nsupported", '"It, ""a"""', "b"]
-        row = read_one("\ufeff".encode() + mark.join(cells).encode(), form)
-        assert (row.line, row.text, row.evidence, row.supported) == (2, 'It, "a"', {"1": "b"}, True)
-        short = read_one(f"claim{mark}evidence{mark}label\na{mark}b\n".encode(), form)
-        assert (short.line, short.error.field) == (2, "label")
-        assert isinstance(read_one(b"claim\n\xff\n", form), BadRow)
 
 
 # records for the gate
@@ -370,18 +340,6 @@ def test_a_policy_and_a_folder_of_decision_records_serve_as_with_check(tmp_path)
     assert len(figures([row], "--adr-dir", tmp_path, "--policy", policy)["misses"]) == 1
 
 
-def test_answers_among_the_rows_are_drawn_and_claims_alone_cannot_be(tmp_path):
-    answers = [
-        {"record": {"answer": answer, "context": {"a": PLAIN}}, "label": label}
-        for answer, label in ((PLAIN, "approve"), ("The reactor stands in hall nine.", "hold"))
-    ]
-    drawn = tmp_path / "curve.svg"
-    run("--plot", drawn, rows=[*answers, {"content": PLAIN, "label": "approve"}])
-    assert "2 answers of 3 rows" in drawn.read_text()
-    refused = run("--plot", drawn, rows=[{"content": PLAIN, "label": "approve"}], status=2)
-    assert "some to approve and some to hold" in refused.stderr
-
-
 def test_a_signed_record_is_decided_as_it_is_written_and_signatures_that_cannot_count_are_warned_of(tmp_path):
     """A signature is of bytes: two spaces are not one."""
     secret = "0123456789abcdef0123456789abcdef"
@@ -429,10 +387,7 @@ def test_a_bad_row_is_named_and_left_out():
         assert message in result.stderr
 
 
-def test_a_csv_file_names_the_fields_in_its_first_line_and_a_row_has_the_line_of_its_file(tmp_path):
-    file = tmp_path / "claims.csv"
-    file.write_text(f"content,label,class\n{PLAIN},approve,halls\n")
-    assert json.loads(CliRunner().invoke(evaluate, [str(file), "--format", "json"]).stdout)["rows"] == 1
+def test_a_row_has_the_line_of_its_file():
     data = b'\n{"content": "a", "label": "hold"}\n'
     assert [row.line for row in read_labelled_records(data)] == [2]
 

@@ -9,11 +9,10 @@ from typing import get_args
 from xml.etree import ElementTree as ET
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from groundwire.cli.evaluate import evaluate
+from bench.quality.trade_off import RatePoint, curve, picture
 from groundwire.epistemic.types import OperatingPoint, VerificationConfig, evidence_gap_bits, is_doubted
 from groundwire.errors import UsageError
 from groundwire.gate.response_case import ResponseCase
@@ -21,7 +20,6 @@ from groundwire.gate.response_checks import read_response
 from groundwire.library import calibrate as module
 from groundwire.library.calibrate import calibrate, check_writable, choose, write_keys
 from groundwire.library.evaluate import FOLDS, Judged, Labelled, counted, folds, judge
-from groundwire.library.trade_off import RatePoint, curve, picture
 from groundwire.messages.decisions import Facts, ReasonCode
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy, load_policy
@@ -120,32 +118,12 @@ def test_a_curve_goes_from_flagging_everything_to_flagging_nothing_and_trades_on
     assert all(a.over_review >= b.over_review and a.leak <= b.leak for a, b in pairwise(found))
 
 
-def test_labels_of_a_picture_do_not_overlap():
-    """It says what each point costs; points that nearly coincide share one, thresholds near to one are left out."""
-    near = RatePoint(0.25, 0.3)
-    points = {"strict": RatePoint(0.4, 0.3), "balanced": near, "lenient": near}
-    marked = {0.5: RatePoint(0.25, 0.3), 0.6: RatePoint(0.8, 0.1), 0.65: RatePoint(0.81, 0.1)}
+def test_a_picture_names_each_point_and_says_what_it_costs_and_points_that_coincide_share_a_label():
+    points = {"strict": RatePoint(0.4, 0.3)} | dict.fromkeys(("balanced", "lenient"), RatePoint(0.25, 0.3))
     drawn = {"verifier": curve([(0.1, True), (0.9, False)])}
-    root = ET.fromstring(picture("a < b", drawn, points, marked))  # noqa: S314 - made here
-    drawn_text = "".join(root.itertext())
-    assert "a < b" in drawn_text
-    assert "balanced: over-review 25%, leak 30%" in drawn_text
-    texts = [element for element in root.iter() if element.tag.endswith("text")]
-    said = [element.text for element in texts]
-    assert texts[said.index("balanced, lenient")].get("y") != texts[said.index("strict")].get("y")
-    assert "0.6" in said
-    assert not {"0.5", "0.65"} & set(said)
-
-
-def test_evaluate_draws_what_it_measured(tmp_path):
-    labels, drawn = tmp_path / "labels.jsonl", tmp_path / "curve.svg"
-    labels.write_text(
-        '{"answer": "It has 5 parts.", "evidence": "It has 3 parts.", "label": false}\n'
-        '{"claim": "It has 3 parts.", "evidence": "It has 3 parts.", "label": true}\n'
-    )
-    result = CliRunner().invoke(evaluate, [str(labels), "--draws", "10", "--plot", str(drawn)])
-    assert result.exit_code == 0, result.output
-    assert "2 rows from" in drawn.read_text()
+    root = ET.fromstring(picture("a < b", drawn, points))  # noqa: S314 - made here
+    said = [element.text for element in root.iter()]
+    assert {"a < b", "balanced, lenient", "strict", "● balanced: over-review 25%, leak 30%"} <= set(said)
 
 
 # thresholds that are chosen by labels

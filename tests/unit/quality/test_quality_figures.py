@@ -11,16 +11,12 @@ from hypothesis import strategies as st
 from bench.quality.__main__ import write
 from bench.quality.data import Row
 from bench.quality.gate import gate_table, response
-from bench.quality.methods import FIXED, METHODS
-from bench.quality.tables import chosen_on, method_table
+from bench.quality.tables import method_table
 from groundwire.library.evaluate import (
     FALSE_ALARMS,
     Scored,
     auroc,
-    balanced_accuracy,
-    best_threshold,
     estimates,
-    macro_f1,
     recall_at,
     wilson,
 )
@@ -31,7 +27,6 @@ ROWS = st.lists(
         st.integers(0, 5).map(float),
         st.booleans(),
         st.sampled_from("abcdef"),
-        st.booleans(),
         st.integers(0, 3),
     ),
     min_size=1,
@@ -42,8 +37,8 @@ ROWS = st.lists(
 def spread(drawn):
     """Return the rows in order with their weights, and the same rows each as often as it weighs."""
     ordered = sorted(drawn)
-    rows = [Scored(*row[:4]) for row in ordered]
-    weights = [row[4] for row in ordered]
+    rows = [Scored(*row[:3]) for row in ordered]
+    weights = [row[3] for row in ordered]
     repeated = [row for row, weight in zip(rows, weights, strict=True) for _ in range(weight)]
     return rows, weights, repeated
 
@@ -74,34 +69,9 @@ def test_recall_is_that_of_the_loosest_threshold_with_few_enough_false_alarms(dr
     assert math.isnan(found) if not bad else found == pytest.approx(max(shares))
 
 
-@given(ROWS)
-def test_verdicts_are_counted_for_each_class_by_itself(drawn):
-    rows, weights, repeated = spread(drawn)
-    f1, recalls = [], []
-    for kind in (False, True):
-        right = sum(row.positive == kind == row.flagged for row in repeated)
-        said = sum(row.flagged == kind for row in repeated)
-        there = sum(row.positive == kind for row in repeated)
-        f1.append(2 * right / (said + there) if right else 0)
-        recalls.append(right / there if there else 0)
-    assert macro_f1(rows, weights) == pytest.approx(sum(f1) / 2)
-    assert balanced_accuracy(rows, weights) == pytest.approx(sum(recalls) / 2)
-
-
-@given(ROWS)
-def test_no_threshold_has_a_higher_macro_f1_than_the_one_chosen(drawn):
-    rows, _, _ = spread(drawn)
-
-    def at(threshold):
-        flagged = [row._replace(flagged=row.score >= threshold) for row in rows]
-        return macro_f1(flagged, [1] * len(rows))
-
-    assert at(best_threshold(rows)) == max(at(row.score) for row in rows)
-
-
 def test_sources_are_drawn_whole_so_that_rows_of_one_source_tell_no_more_than_one():
     """Copies of each row, in the group of that row, leave the interval as wide as it was."""
-    rows = [Scored(float(n % 7), n % 3 == 0, str(n), flagged=n % 7 > 2) for n in range(40)]
+    rows = [Scored(float(n % 7), n % 3 == 0, str(n)) for n in range(40)]
     once, copied = estimates(rows, draws=100), estimates([row for row in rows for _ in range(5)], draws=100)
     assert once == estimates(rows[::-1], draws=100), "in whatever order"
     alone = [row._replace(group=f"{row.group}-{copy}") for row in rows for copy in range(9)]
@@ -113,8 +83,8 @@ def test_sources_are_drawn_whole_so_that_rows_of_one_source_tell_no_more_than_on
     assert narrow.high - narrow.low < (wide.high - wide.low) / 2
 
 
-def test_perfect_verdicts_have_figures_of_one_and_a_coin_has_an_auroc_of_one_half():
-    rows = [Scored(float(n % 2), n % 2 == 1, str(n), flagged=n % 2 == 1) for n in range(40)]
+def test_perfect_scores_have_figures_of_one_and_a_coin_has_an_auroc_of_one_half():
+    rows = [Scored(float(n % 2), n % 2 == 1, str(n)) for n in range(40)]
     assert {figure.value for figure in estimates(rows, draws=20).values()} == {1.0}
     even = [Scored(1.0, n % 2 == 1, str(n)) for n in range(40)]
     assert estimates(even, draws=20)["auroc"] == (0.5, 0.5, 0.5)
@@ -166,7 +136,6 @@ def test_methods_are_listed_one_a_line_with_a_figure_for_each_heading():
     assert len(lines) == 2
     assert {line.count("|") for line in lines} == {head.count("|")}
     assert "| 0.500 [0.50, 0.50] |" in lines[0]
-    assert [chosen_on(split) for split in ("test", "validation")] == [("train", "validation"), ("train",)]
 
 
 def test_tables_are_written_between_their_marks_and_nowhere_else(tmp_path):
@@ -180,14 +149,3 @@ def test_tables_are_written_between_their_marks_and_nowhere_else(tmp_path):
     assert page.read_text() == expected
     with pytest.raises(SystemExit, match="three"):
         write(page, {"three": []})
-
-
-def test_the_verifier_as_it_comes_takes_no_threshold_from_any_row():
-    rows = [row(n, "three times" if n % 2 else "Paris", supported=n % 2 == 0) for n in range(60)]
-    thresholds = {
-        method: line.split("|")[6]
-        for method in ("verifier", "verifier as it comes")
-        for line in [*method_table({"own": rows}, [method], "test", 10)][2:]
-    }
-    assert thresholds["verifier as it comes"].startswith(" 0.000")  # whatever the labels say
-    assert all(method in METHODS for method in FIXED)

@@ -112,28 +112,6 @@ def refusal(response: Mapping[str, Any]) -> Refusal | None:
     return found or (Refusal.UNSUPPORTED if short else None)
 
 
-def response_of(decision: Mapping[str, Any], answer: str | None) -> dict[str, Any]:
-    """Return the response that a Decision on a response stands for, as a cache takes it.
-
-    Args:
-        decision: a Decision as read from its topic, or printed by `groundwire check`.
-        answer: the answer that was decided: Decisions do not repeat it.
-
-    Returns:
-        Its validation is None, so that every cache refuses it, where the gate blocked it, where the decision is
-        on a claim or has no report, and where its list of warnings was cut.
-    """
-    report = decision.get("report") or {}
-    cut = any("warnings" in name for name in decision.get("truncated") or ())
-    sound = decision.get("kind") == "response" and decision.get("verdict") in ("approved", "review")
-    return {
-        "answer": answer,
-        "confidence": report.get("confidence"),
-        "warnings": report.get("warnings"),
-        "validation": report.get("validation") if sound and not cut else None,
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class _Kept:
     response: dict[str, Any]
