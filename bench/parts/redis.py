@@ -158,7 +158,7 @@ async def _trips(url: str, prefix: str, cited: str) -> tuple[float, set[str]]:
 
     async def process(batch: Sequence[InboundRecord]) -> None:
         loop.book.add(batch, batch[-1].offset + 1)
-        await loop.process(Batch(loop, loop.book.take(large=False)))
+        await loop.process(Batch(loop, loop.book.take(large=False), services.decider))
 
     await process(given[0])  # a first batch asks for more: the server, what was in flight
     with counted() as sent:
