@@ -24,6 +24,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 def fault(proof: dict, keys: dict) -> str | None:
     """Return what is wrong with a proof; None where it holds."""
+    try:
+        return _fault(proof, keys)
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as exc:
+        return f"it is no proof: {type(exc).__name__}"
+
+
+def _fault(proof: dict, keys: dict) -> str | None:
     decision = proof["decision"].encode()
     _, topic, name, digest = proof["output"].split(" ")
     if hashlib.sha256(decision).hexdigest() != digest:
