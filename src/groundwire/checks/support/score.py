@@ -172,17 +172,13 @@ _PLACES: Final = 8  # between the same two words, that are looked at
 _ALIKE: Final = 4  # letters at the start of two words that are forms, or spellings, of one
 
 
-def replaced(atom: Atom, window: Sequence[Sentence], evidence: Evidence) -> float:
-    """Return what it costs that a word of a claim replaces one of its window, between the same words.
-
-    A word that the evidence has elsewhere is no other word for the same.
-    """
+def replaced(atom: Atom, window: Sequence[Sentence]) -> float:
+    """Return what it costs that a word of a claim replaces one of its window, between the same words."""
     said = _words(atom.statement)
     for sentence in window:
         strange = {unit.start for unit in atom.units if unit.stem and unit.keys.isdisjoint(sentence.holds)}
         if strange and _is_replaced(said, strange, _words(sentence.statement)):
-            moved = {unit.start for unit in atom.units if unit.start in strange and evidence.holds(unit)}
-            return _MOVED if moved and _is_replaced(said, moved, _words(sentence.statement)) else _REPLACED
+            return _REPLACED
     return 0.0
 
 
@@ -237,8 +233,7 @@ _INVENTED: Final = 0.8  # a value that no passage holds, and a name, however man
 _DENIED: Final = 1.0  # a denial that no passage makes
 _OPPOSED: Final = 3.0  # the evidence says the opposite, as far as it speaks of the same
 _DIFFERS: Final = 2.0  # the evidence gives another value, the same
-_REPLACED: Final = 1.5  # a word put for another in what is otherwise a quotation
-_MOVED: Final = 2.5  # the same, a word that the evidence says of something else
+_REPLACED: Final = 3.5  # a word put for another in what is otherwise a quotation
 _STRONGER: Final = 1.0  # "must" where the evidence says "should"; a superlative that it lacks
 _UNIVERSAL: Final = 1.0  # beside that, "all" where it says "some"
 _SHARE: Final = 1.5  # the square of the share that no passage holds: half of a short claim is much
@@ -369,7 +364,7 @@ def score(
     cost += _OPPOSED * opposed + _STRONGER * stronger + _UNIVERSAL * universal + _NOTHING * (not any(bound))
     cost += (_OPPOSED * denials + _DIFFERS * differs) * alignment.covered**2
     if alignment.covered >= _NEAR:
-        cost += replaced(atom, window, evidence)
+        cost += replaced(atom, window)
     support = support_of(cost)
     missing = [unit for unit, share in zip(atom.units, bound, strict=True) if not share]
     spans = dict.fromkeys(atom.statement.span(unit.start, unit.end) for unit in missing)
