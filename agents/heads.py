@@ -50,9 +50,8 @@ def _append(path: Path, lines: bytes) -> None:
     with path.open("ab+", buffering=0) as file:
         if size := file.seek(0, os.SEEK_END):
             file.seek(size - 1)
-            lines = (
-                lines if file.read(1) == b"\n" else b"\n" + lines
-            )  # a full disk or a crash has torn the last line
+            if file.read(1) != b"\n":  # a full disk or a crash has torn the last line
+                lines = b"\n" + lines
         if file.write(lines) != len(lines):  # one write: several workers may append to a file
             raise OSError(errno.ENOSPC, "not all was written")
         os.fsync(file.fileno())

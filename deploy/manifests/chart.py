@@ -92,8 +92,8 @@ def _mark(manifest: Manifest, with_model: Manifest) -> None:
     spec = manifest.get("spec", {})
     for container in containers(manifest):
         container["image"] = '«include "groundwire.image" .»'
-        if kind != "Job" and container["name"] != "seal-key":
-            group = "workers" if kind == "StatefulSet" else "console"
+    if group := {"StatefulSet": "workers", "Deployment": "console"}.get(kind):
+        for container in spec["template"]["spec"]["containers"]:
             container["resources"] = _block(f".Values.resources.{group}", 12)
     match kind, name:
         case "ConfigMap", _:

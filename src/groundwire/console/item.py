@@ -130,9 +130,8 @@ async def describe(
 
 def guidelines_of(folder: Path | None, tenant: str) -> str | None:
     """Return the Markdown of a tenant, `<tenant>.md` of a folder; None where it has no file that can be read."""
-    if (
-        folder is None or Path(tenant).name != tenant
-    ):  # whatever tenant a record names, none leads out of the folder
+    # whatever tenant a record names, none leads out of the folder
+    if folder is None or Path(tenant).name != tenant:
         return None
     try:
         with (folder / f"{tenant}.md").open("rb") as file:

@@ -69,7 +69,6 @@ def fingerprint(record: InputRecord) -> str:
     return sha256_hex(canonical_json(decisive(record)))
 
 
-@lru_cache(16)  # a decision is named several times while it is derived
 def decision_id(subject: Subject, revision: int) -> str:
     """Return the id of a subject's decision at `revision` (1 or higher)."""
     return _uuid_of(to_json((*subject.names, revision)))  # texts and a number: no other form is canonical

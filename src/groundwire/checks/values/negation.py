@@ -44,9 +44,8 @@ _PART: Final = 0.5  # of the words of what is reversed, that the denial holds
 _SHORT: Final = 6
 _PRONOUNS: Final = words_of("it he she they this these")
 _NOTHING: Final = frozenset[str]()
-_INTENDED: Final = words_of(
-    "planned intended meant wanted hoped proposed"
-)  # what they lead to need not be so
+_INTENDED: Final = words_of("planned intended meant wanted hoped proposed")
+"""What they lead to need not be so."""
 _UNTRUE: Final = words_of("falsely wrongly mistakenly supposedly")
 _WORD: Final = 4  # weight of a word that both clauses hold; one that only the statement holds weighs 1
 

@@ -277,9 +277,7 @@ def test_reports_of_what_the_sources_lack_are_no_claims_in_any_wording():
 
 
 def test_a_report_that_the_sources_lack_a_time_count_or_frequency_is_contradicted_where_they_give_it():
-    kiln = [
-        "Joost loads the kiln. The kiln is cleaned every 40 firings. Its sensor was replaced in May 2023."
-    ]
+    kiln = ["The kiln is cleaned every 40 firings. Its sensor was replaced in May 2023."]
     cases = [
         ("The documents do not say how often the kiln is cleaned.", True),
         ("The documents do not say how many firings pass before the kiln is cleaned.", False),
