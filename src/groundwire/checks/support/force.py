@@ -98,6 +98,7 @@ _AFTER_COMMA: Final = words_in(__package__, "after_comma")
 _SUBJECTS: Final = words_in(__package__, "subjects")
 _NO_DENIAL: Final = words_in(__package__, "no_denial")
 _BEFORE_NOUN: Final = words_of("the a an this that these those his her its their our my your no any some of")
+_ATTRIBUTING: Final = _CONTENDING | _BLAMING | _DENYING | _PLANNING
 _GOVERNING: Final = _NOUNS.union(
     _CONTENDING,
     _BLAMING,
@@ -160,8 +161,9 @@ def _bears_out(texts: Sequence[str]) -> bool:
 _UNREAL: Final = words_of("to must can could may might shall should will would cannot if whether unless")
 _REACH: Final = 40  # words of a clause
 _COMMA: Final = frozenset((",",))
-_SENTENCE_ENDS: Final = words_of("; but")
+_SENTENCE_ENDS: Final = words_of("; : but")
 _CONDITION_ENDS: Final = words_of(", ; : .")
+_ADVERBIAL: Final = 5  # words between a verb and the "that" of its clause
 _NEAR: Final = 12  # words behind a verb, among which is that of its clause
 _READ: Final = 10  # units of work that reading a sentence takes, beside those of its tokens
 _TOKEN: Final = 8
@@ -231,7 +233,8 @@ def _governed(statement: ValueStatement, following: ValueStatement | None) -> It
         doubts = base in _DENYING or base == _DOUBT
         if doubts and negations(texts[_start(texts, place) : place]):
             continue  # "nobody disputes that"
-        if text in _REVOKED and not BE.isdisjoint(texts[max(0, place - 2) : place]):
+        before = texts[max(0, place - 2) : place]
+        if text in _REVOKED and not BE.isdisjoint(before) and not negations(before):
             start = _start(texts, place)
             yield Scope(Force.DENIED, 0 if texts[start] in _IT else start, place)
         elif force := _force_of(statement, place, disputed=disputed):
@@ -266,6 +269,12 @@ def _force_of(statement: ValueStatement, place: int, *, disputed: bool) -> Force
     return Force.PLANNED if coming or plans or (text in _PLANS and takes) else None
 
 
+def _leads_to_that(texts: Sequence[str], place: int) -> bool:
+    """Return whether "that" begins a clause right behind a verb, or behind when, where or to whom it was said."""
+    between = texts[place + 1 : place + 1 + _ADVERBIAL]
+    return "that" in between and _ENDS.union(_COMMA).isdisjoint(between[: between.index("that")])
+
+
 def _is_ing(texts: Sequence[str], place: int) -> bool:
     return place < len(texts) and texts[place].endswith("ing")
 
@@ -275,6 +284,8 @@ def _contends(statement: ValueStatement, place: int) -> bool:
     if stem_of(texts[place]) not in _CONTENDING or place + 2 >= len(texts):
         return False
     behind = texts[place + 1]
+    if _leads_to_that(texts, place):
+        return True
     if behind in {"that", "to"}:
         told = place > 0 and texts[place - 1] in BE
         return behind == "that" or told or texts[place].startswith(("claim", "purport"))
@@ -455,9 +466,7 @@ def _read(evidence: Evidence, number: int) -> Sequence[Scope]:
 def _own(atom: Atom) -> set[Force]:
     tokens, texts = atom.statement.tokens, atom.statement.texts
     own = {scope.force for scope in scopes(atom.statement)}
-    says = any(
-        stem_of(text) in _SAYING and texts[place - 1] not in BE for place, text in enumerate(texts) if place
-    )
+    says = any(_attributes(texts, place) for place in range(1, len(texts)))
     modal = any(token.text in _MODAL and token.written != "May" for token in tokens) or not _NORM.isdisjoint(
         texts
     )
@@ -468,6 +477,13 @@ def _own(atom: Atom) -> set[Force]:
     if Force.DENIED in own or negations(texts) or any("number 0" in unit.keys for unit in atom.units):
         own |= {Force.NEGATED, Force.DENIED}
     return own
+
+
+def _attributes(texts: Sequence[str], place: int) -> bool:
+    base, before = stem_of(texts[place]), texts[place - 1]
+    if base in _SAYING:
+        return before not in BE
+    return base in _ATTRIBUTING and before != "as" and not negations(texts[_start(texts, place) : place])
 
 
 def _said(

@@ -38,6 +38,7 @@ _SAID_ONLY: Final = _stems("mention specify state describe discuss document indi
 _SAID_NOUNS: Final = _stems("information mention evidence indication detail")
 _NONE: Final = frozenset(("number 0",))
 _SUPPOSING: Final = words_of("if unless when whenever whether may might could")
+_EXCEPTING: Final = words_of("unless except save without doubt doubts")
 _COMPARED: Final = 3  # units of work that it takes to compare two clauses
 _ALIKE: Final = 0.75  # of the words of a denial, that what it reverses holds
 _PART: Final = 0.5  # of the words of what is reversed, that the denial holds
@@ -198,7 +199,9 @@ class ClauseIndex:
             best = max((_closeness(clause, other) for other in denials), default=0)
             if best and best + _WORD > said:
                 return ""
-            same = any(clause.head in other.words for other in _sharing(self._said, clause.words))
+            same = [other for other in _sharing(self._said, clause.words) if clause.head in other.words]
+            if any(_excepts_alike(clause, other) for other in same):
+                return ""
             return OPPOSITE if same else NOT_IN_SOURCES
         if clause.first is clause.last:
             return ""
@@ -211,7 +214,7 @@ class ClauseIndex:
             <= other.statement.words | other.words | self._about.get(id(other.statement), _NOTHING)
             and (len(clause.words) > 1 or other.words == clause.words)
         ]
-        if not denials:
+        if not denials or any(_excepts_alike(clause, other) for other in denials):
             return ""
         best = max(_closeness(clause, other) for other in denials)
         said = max((_closeness(clause, other) for other in _sharing(self._said, clause.words)), default=0)
@@ -252,6 +255,17 @@ def _denies_same(one: NegationScope, other: NegationScope) -> bool:
     same = one.polarity == (other.polarity or one.polarity)
     common = one.words & other.words
     return same and (one.head in common or other.head in common or len(common) > 1)
+
+
+def _excepts_alike(one: NegationScope, other: NegationScope) -> bool:
+    """Return whether two sentences agree as a whole: "none needed unless it rains", "needed if it rains"."""
+    texts, others = one.statement.texts, other.statement.texts
+    excepts = not (_EXCEPTING.isdisjoint(texts) and _EXCEPTING.isdisjoint(others))
+    return excepts and (len(_reversed(texts)) - len(_reversed(others))) % 2 == 0
+
+
+def _reversed(texts: Sequence[str]) -> list[str]:
+    return negations(texts) + ["save"] * texts.count("save")
 
 
 def _is_about_sources(clause: NegationScope) -> bool:
