@@ -55,14 +55,17 @@ _PLANNING: Final = _verbs(
     "plan intend aim propose hope want wish consider recommend advise urge promise pledge threaten seek vow mull "
     "envisage contemplate expect"
 )
+_ASKING_OF: Final = _verbs("ask urge request order instruct invite advise remind")
+_COPULAS: Final = words_of("is are was were")
 _WANTING: Final = _verbs("want wish seek propose consider")
-_SAYING: Final = _verbs("say tell state write report describe according explain testify brochure advertise")
+_SAYING: Final = _verbs("say tell state write report describe according explain testify brochure advertise tweet post")
 _ATTITUDES: Final = words_in(__package__, "attitudes")
 _SCHEDULED: Final = words_of("set scheduled slated supposed meant")
 _PLANS: Final = words_in(__package__, "plans")
 _NOUNS: Final = _ATTITUDES | _PLANS | {"whether"}
 _CONTESTED: Final = _verbs(
-    "deny dispute reject refute contest contradict disagree unconfirmed unproven reproduce absurd"
+    "deny dispute reject refute contest contradict disagree unconfirmed unproven reproduce absurd baseless invention "
+    "decline"
 )
 _BORNE_OUT: Final = _verbs("confirm prove verify establish admit acknowledge uphold succeed")
 _SETTLED: Final = words_of("indeed undisputed")
@@ -98,7 +101,7 @@ _AFTER_COMMA: Final = words_in(__package__, "after_comma")
 _SUBJECTS: Final = words_in(__package__, "subjects")
 _NO_DENIAL: Final = words_in(__package__, "no_denial")
 _BEFORE_NOUN: Final = words_of("the a an this that these those his her its their our my your no any some of")
-_ATTRIBUTING: Final = _CONTENDING | _BLAMING | _DENYING | _PLANNING
+_ATTRIBUTING: Final = _CONTENDING | _BLAMING | _DENYING | _PLANNING | _ASKING_OF
 _GOVERNING: Final = _NOUNS.union(
     _CONTENDING,
     _BLAMING,
@@ -107,7 +110,8 @@ _GOVERNING: Final = _NOUNS.union(
     _SAYING,
     _REVOKED,
     _SCHEDULED,
-    words_of("almost nearly would was were"),
+    _ASKING_OF,
+    words_of("almost nearly would is are was were"),
 )
 _RELATIVE: Final = words_of("which who whose")
 _IT: Final = words_of("it this that")
@@ -117,6 +121,8 @@ _COUNTED: Final = words_of("doubled tripled trebled quadrupled halved")
 _ASSENT: Final = words_of("yes no yeah indeed certainly absolutely sure")
 _MODAL: Final = words_in(__package__, "modal")
 _NORM: Final = words_of("default normally usually generally ordinarily")
+_PAST: Final = words_of("has had was were did went came")
+_UNDONE: Final = BE | words_of("will can could may might shall should would must to")
 _COMING: Final = words_of("will 'll shall going")
 
 
@@ -256,10 +262,11 @@ def _force_of(statement: ValueStatement, place: int, *, disputed: bool) -> Force
     attitude = text in _ATTITUDES and takes and behind != "to"
     beside = texts[place + 2 : place + 5] if text == "according" else texts[max(0, place - 3) : place]
     says = base in _SAYING and before not in BE and (disputed or not _PARTIES.isdisjoint(beside))
-    unreal = text == "would" and behind == "have"
+    unreal = text == "would"
     if asks or attitude or says or unreal or base in _BLAMING or _contends(statement, place):
         return Force.OPEN
-    coming = behind == "to" and (text in {"was", "were"} or (text in _SCHEDULED and before in BE))
+    coming = behind == "to" and (text in _COPULAS or (text in _SCHEDULED and before in BE))
+    coming = coming or (base in _ASKING_OF and _leads_to(texts, place, "to"))
     plans = base in _PLANNING and (
         behind in {"that", "to"}
         or _is_ing(texts, place + 1)
@@ -269,10 +276,10 @@ def _force_of(statement: ValueStatement, place: int, *, disputed: bool) -> Force
     return Force.PLANNED if coming or plans or (text in _PLANS and takes) else None
 
 
-def _leads_to_that(texts: Sequence[str], place: int) -> bool:
-    """Return whether "that" begins a clause right behind a verb, or behind when, where or to whom it was said."""
+def _leads_to(texts: Sequence[str], place: int, link: str) -> bool:
+    """Return whether a clause begins with its link behind a verb, or behind when, where or to whom it was said."""
     between = texts[place + 1 : place + 1 + _ADVERBIAL]
-    return "that" in between and _ENDS.union(_COMMA).isdisjoint(between[: between.index("that")])
+    return link in between and _ENDS.union(_COMMA).isdisjoint(between[: between.index(link)])
 
 
 def _is_ing(texts: Sequence[str], place: int) -> bool:
@@ -284,7 +291,7 @@ def _contends(statement: ValueStatement, place: int) -> bool:
     if stem_of(texts[place]) not in _CONTENDING or place + 2 >= len(texts):
         return False
     behind = texts[place + 1]
-    if _leads_to_that(texts, place):
+    if _leads_to(texts, place, "that"):
         return True
     if behind in {"that", "to"}:
         told = place > 0 and texts[place - 1] in BE
@@ -479,10 +486,18 @@ def _own(atom: Atom) -> set[Force]:
     return own
 
 
+def _is_done(texts: Sequence[str]) -> bool:
+    """Return whether a verb is in the past or the perfect."""
+    return any(
+        text in _PAST or (is_past(text) and _UNDONE.isdisjoint(texts[max(0, place - 3) : place]))
+        for place, text in enumerate(texts)
+    )
+
+
 def _attributes(texts: Sequence[str], place: int) -> bool:
     base, before = stem_of(texts[place]), texts[place - 1]
     if base in _SAYING:
-        return before not in BE
+        return before not in BE or texts[place] == "told"
     return base in _ATTRIBUTING and before != "as" and not negations(texts[_start(texts, place) : place])
 
 
@@ -504,13 +519,15 @@ def _said(
 
 def _only_weak(evidence: Evidence, number: int, atom: Atom, forces: AbstractSet[Force]) -> set[str]:
     tokens = evidence.sentences[number].statement.tokens
+    done = _is_done(atom.statement.texts)
     inside = set[int]()
     for scope in _read(evidence, number):
         if scope.force not in forces:
             continue
         words = {stem for place in scope.condition if place < len(tokens) for stem in tokens[place].stems}
         words -= {stem for token in tokens[scope.first : scope.last] for stem in token.stems}
-        if all(unit.keys.isdisjoint(words) for unit in atom.units):
+        supposes = scope.condition and done and not _is_done([token.text for token in tokens])
+        if supposes or all(unit.keys.isdisjoint(words) for unit in atom.units):
             inside |= {*range(scope.first, scope.last)}
     if not inside:
         return set()

@@ -5,6 +5,7 @@ All its words may be held, and in one place; what is wrong is what belongs to wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -20,6 +21,8 @@ from groundwire.text.work import spend
 _LOOKED: Final = 4  # sentences that hold most of a claim
 _ALL: Final = 0.9  # of a claim, that one sentence has to hold lest it is joined of two
 _MOST: Final = 0.6  # of a claim's words, that a sentence in another order has to hold
+_SIDE: Final = 0.5  # of the words of an event, that a part with a date has to hold
+_MOMENTS: Final = frozenset(("date ", "clock"))
 _DEED: Final = 2  # words of a deed
 _OPENING: Final = 3  # words with which a part says who
 _NOTHING: Final = frozenset[str]()
@@ -40,6 +43,7 @@ def joins_apart(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> boo
         _mixes_names(own, evidence)
         or any(_moves_only(own, tokens) or _owned_by_another(own, tokens) for tokens in there)
         or _reverses(atom.statement.tokens, there)
+        or _is_dated_otherwise(atom.statement.tokens, ranked, evidence)
         or _bridges(atom, masks, ranked, evidence)
         or _is_deed_of_another(atom, ranked, evidence)
     )
@@ -162,6 +166,36 @@ def _reverses(own: Sequence[ValueToken], there: Iterable[Sequence[ValueToken]]) 
         if not mine.earlier.isdisjoint(last) and not (mine.later and mine.later.isdisjoint(first)):
             return True
     return False
+
+
+def _is_dated_otherwise(own: Sequence[ValueToken], ranked: Iterable[int], evidence: Evidence) -> bool:
+    """Return whether the evidence gives what a claim calls earlier a later date or time: "08:31 paid", "08:57 sent"."""
+    mine = _order(own)
+    if mine is None:
+        return False
+    dated = [(part, when) for number in ranked for part in evidence.parts(number) if (when := _moment(part))]
+    first, last = (
+        max(
+            ((len(said & part.all) / len(said), when) for part, when in dated),
+            default=(0.0, ("", (0,))),
+        )
+        if (said := side - other)
+        else (0.0, ("", (0,)))
+        for side, other in (mine, (mine.later, mine.earlier))
+    )
+    near = min(first[0], last[0]) >= _SIDE
+    return near and first[1][0] == last[1][0] and first[1][1] > last[1][1]
+
+
+def _moment(part: Part) -> tuple[str, tuple[int, ...]] | None:
+    """Return the only date or time of a part, with the fields that it gives; those of two kinds cannot be compared."""
+    found = {key for token in part.tokens if token.value for key in token.value.keys if key[:5] in _MOMENTS}
+    if len(found) != 1:
+        return None
+    kind, _, said = found.pop().partition(" ")
+    fields = re.split(r"[.:]", said.lstrip("?"))
+    given = "".join("x" if field else "-" for field in fields)
+    return f"{kind} {given} {said[:1] == '?'}", tuple(int(field) for field in fields if field.isdecimal())
 
 
 def _order(tokens: Sequence[ValueToken]) -> _Order | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from math import sqrt
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -361,7 +361,9 @@ def score(
     kinds = any(unit.value for unit in unbound) + any(unit.name for unit in unbound)
     cost += _INVENTED * kinds + _DENIED * denied
     cost += _SHARE * (1 - held) ** 2
-    unrestricted = alignment.covered >= _NEAR and _drops_restriction(atom, window)
+    unrestricted = alignment.covered >= _NEAR and (
+        _drops_restriction(atom, window) or _drops_exception(atom, window)
+    )
     stronger = stronger or unrestricted
     universal = stronger and not _UNIVERSALS.isdisjoint(atom.function)
     cost += _OPPOSED * opposed + _STRONGER * stronger + _UNIVERSAL * universal + _NOTHING * (not any(bound))
@@ -527,6 +529,25 @@ def _drops_restriction(atom: Atom, window: Sequence[Sentence]) -> bool:
     )
 
 
+def _drops_exception(atom: Atom, window: Sequence[Sentence]) -> bool:
+    """Return whether a claim says of all what its evidence says of all but some: "every page", of "except the last"."""
+    texts, tokens = atom.statement.texts, atom.statement.tokens
+    at = next((place for place, text in enumerate(texts) if text in _EVERY or text == "everything"), len(texts))
+    noun = next((token.stems for token in tokens[at + 1 : at + 4] if token.stems), ())
+    if not (noun and window) or _excepts(texts):
+        return False
+    there = window[0].statement.tokens
+    place = next((place for place, token in enumerate(there) if token.stems == noun), len(there))
+    before = [token.text for token in there[:place]]
+    return _excepts([token.text for token in there[place:]]) or ("not", "all") in pairwise(before[-6:])
+
+
+def _excepts(texts: Sequence[str]) -> bool:
+    return not _EXCEPTING.isdisjoint(texts) or not _EXCEPTING_TWO.isdisjoint(pairwise(texts))
+
+
+_EXCEPTING: Final = frozenset(("except", "excepting", "unless"))
+_EXCEPTING_TWO: Final = frozenset((("save", "where"), ("save", "that"), ("but", "the"), ("other", "than")))
 _EVERY: Final = frozenset(("all", "every", "any", "each"))
 _RESTRICTING: Final = frozenset(
     ("under", "over", "aged", "who", "that", "with", "without", "whose", "above", "below", "born")
