@@ -65,6 +65,8 @@ from topics.declare import letter_limits
 log = structlog.get_logger()
 
 _TICK: Final = 1.0
+_STALLED: Final = 10.0
+"""Seconds for which the event loop did not run, from which on the log says so."""
 _LOOK: Final = 10.0
 """Seconds between two looks whether all topics exist."""
 
@@ -170,6 +172,8 @@ class Worker:
         """Take up a changed policy file, if state is built for it."""
         before = self.policy
         if policy.sha256 == before.sha256:
+            log.info("policy.unchanged", version=policy.version, sha256=policy.sha256)
+            metrics.POLICY_REFUSED.set(0)
             return
         if policy.sha256 == self._unset.sha256:
             why = "the policy file says nothing: it is cut short, or start the worker without it"
@@ -189,12 +193,12 @@ class Worker:
         named = {"version": policy.version, "sha256": policy.sha256, "before": before.sha256}
         log.info("policy.changed", **named)
         self.audit.note("policy_loaded", named, recurs=True)
-        metrics.POLICY_RELOADS.labels("taken").inc()
+        metrics.POLICY_REFUSED.set(0)
         self._show_build()
 
     def _refuse(self, error: UsageError, kept: Policy) -> Policy:
         log.error("policy.refused", error=str(error), kept=self.policy.sha256)
-        metrics.POLICY_RELOADS.labels("refused").inc()
+        metrics.POLICY_REFUSED.set(1)
         return kept
 
     def _show_build(self) -> None:
@@ -256,7 +260,11 @@ class Worker:
         while not self.app.should_stop:
             before = loop.time()
             await asyncio.sleep(_TICK)
-            metrics.EVENT_LOOP_LAG.set(max(0.0, loop.time() - before - _TICK))
+            late = max(0.0, loop.time() - before - _TICK)
+            metrics.EVENT_LOOP_LAG.set(late)
+            if late > _STALLED:
+                why = "the process was stopped, or had no processor; dependencies may look away for a moment"
+                log.warning("worker.stalled", seconds=round(late), why=why)
             self.health.tick()
             if self._policy_file is not None:
                 self._policy_file.current()

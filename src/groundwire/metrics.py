@@ -94,10 +94,8 @@ MODEL_PAUSED = Gauge(
     "1 while the service is left alone after failures in a row, as far as the last questions have told.",
 )
 BUILD = Gauge("groundwire_build_info", "1; its labels are what runs here.", ["version", "policy", "role"])
-POLICY_RELOADS = Counter(
-    "groundwire_policy_reloads",
-    "Changes of the policy file, by what came of them: taken, or refused, and then the policy before it holds.",
-    ["result"],
+POLICY_REFUSED = Gauge(
+    "groundwire_policy_refused", "1 while the policy file is refused; the policy before it holds."
 )
 PAUSED = Gauge("groundwire_paused", "1 while the worker waits for a dependency.", ["dependency"])
 PAUSES = Counter("groundwire_pauses", "Times that the worker began to wait for a dependency.", ["dependency"])
@@ -205,8 +203,6 @@ for _dependency in WAITED_FOR:
     PAUSES.labels(_dependency)
 for _why in ("unavailable", "refused", "broken"):
     PUBLISH_ERRORS.labels(_why)
-for _result in ("taken", "refused"):
-    POLICY_RELOADS.labels(_result)
 for _result in ("done", "interrupted"):
     REBUILDS.labels(_result)
 for _limit in ("review", "requests", "hosts"):

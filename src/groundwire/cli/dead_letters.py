@@ -39,6 +39,7 @@ class NameParam(click.ParamType):
 _TOPICS: Final = click.Choice([str(topic) for topic in (*INPUT_TOPICS, TopicName.DEFERRED)])
 _CODES: Final = click.Choice(list(map(str, ErrorCode)))
 _START, _END = options.StartParam("earliest", "latest"), options.StartParam()
+_TOLD: Final = 10  # tenants and codes, counted below a list
 _NUMBER, _RATE = click.IntRange(min=1), options.FiniteRange(min=0, min_open=True)
 _FROM: Final = "Letters from this offset or time on; a letter has the time of its record."
 _SELECTION: Final = (
@@ -86,8 +87,17 @@ def list_letters(only_open: bool, **given: Any) -> None:  # noqa: ANN401, FBT001
 
     Example: groundwire dead-letters list --code worker_crash --tenant acme --open --format json
     """
-    if not _print(selected, **given, shown=lambda letter: not (only_open and letter.redriven)):
+    counts: Counter[tuple[str, str]] = Counter()
+
+    def shown(letter: Letter) -> bool:
+        listed = not (only_open and letter.redriven)
+        counts[letter.failed.code, letter.failed.tenant_id or "no tenant"] += listed
+        return listed
+
+    if not _print(selected, **given, shown=shown):
         click.echo("no dead letter matches", err=True)
+    for (code, tenant), count in (+counts).most_common(_TOLD):
+        click.echo(f"{count} {code} of {tenant}", err=True)
 
 
 @dead_letters.command(name="show")

@@ -91,7 +91,7 @@ async def _rebuild(settings: Settings, forget: Sequence[Subject] = ()) -> bool:
         click.echo(f"{rebuilder.unsealed} unsealed, left out", err=True)
     if done:
         click.echo(f"rebuilt in {time.monotonic() - began:.0f} s", err=True)
-    if done and settings.rebuild_derives:
+    if done and rebuilder.counts:
         click.echo(f"{rebuilder.counts.total()} decisions: {format_counts(rebuilder.counts)}", err=True)
     return done
 

@@ -127,7 +127,8 @@ class Rebuilder:
             policy,
             partial(published, settings),
             quiet=settings.rebuild_wait,
-            proving=proving if settings.rebuild_derives else None,
+            # a seal says whose decision it is: the worker's, that derived it
+            proving=proving if settings.rebuild_derives and not settings.require_seals else None,
             read_sealed=read_sealed,
             count=partial(count_published, settings),
         )

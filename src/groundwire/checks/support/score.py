@@ -169,7 +169,8 @@ _SIDE: Final = 5  # words on a side that count
 _EDGE: Final = ("",) * 3
 """The start and the end of a sentence count as three words."""
 _PLACES: Final = 8  # between the same two words, that are looked at
-_BESIDE: Final = 3  # words in front of one that may name the same
+_BESIDE: Final = 3  # words in front of one that may be part of it
+_HE: Final = frozenset(("he", "she", "it", "they", "we", "this", "these"))
 _ALIKE: Final = 4  # letters at the start of two words that are forms, or spellings, of one
 
 
@@ -194,7 +195,7 @@ def _is_replaced(said: Sequence[ValueToken], strange: set[int], there: Sequence[
     return any(
         (_run(texts, place, others, at, -1) + _run(texts, place, others, at, 1)) >= _SAME
         and _is_another(token, there[at - len(_EDGE)])
-        and there[at - len(_EDGE)].text not in texts[place - _BESIDE : place]  # "the sample" is "a sample of it"
+        and [there[at - len(_EDGE)].text, "of"] != texts[place - _BESIDE : place - 1]  # "a sample of the resin"
         for place, token in enumerate(said, start=len(_EDGE))
         if token.start in strange
         for at in between.get((texts[place - 1], texts[place + 1]), ())
@@ -202,8 +203,9 @@ def _is_replaced(said: Sequence[ValueToken], strange: set[int], there: Sequence[
 
 
 def _is_another(token: ValueToken, other: ValueToken) -> bool:
-    """Return whether a word is no form of another; one that a pronoun stands for replaces nothing."""
-    return bool(other.stems) and not (other.value or other.text[:_ALIKE] == token.text[:_ALIKE])
+    """Return whether a word is no form of another; a name that a pronoun stands for replaces nothing."""
+    named = other.text in _HE and token.written[:1].isupper()
+    return not (named or other.value or other.text[:_ALIKE] == token.text[:_ALIKE])
 
 
 def _run(one: Sequence[str], place: int, other: Sequence[str], at: int, step: int) -> int:

@@ -91,6 +91,7 @@ def test_what_an_answer_adds_or_moves_is_held_against_it():
         ("The owner keeps one third of the price.", True),
         ("The first passage notes that Jonas Berg has commanded the ferry since 2015.", True),
         ("The ship holds a sauna, a nursery, a kiosk and a bar.", True),
+        ("Jonas Berg has commanded the Aurora since 2015.", True),
         ("Here is a brief overview of the facts:\n- The upper deck is free.", True),
     ]  # fmt: skip
     assert differing(holds, cases) == []
@@ -153,10 +154,16 @@ def test_what_evidence_does_not_assert_is_a_hard_fault_of_a_claim_that_asserts_i
             ("Auditors examine whether the clinic billed patients twice.", "The clinic billed patients twice."),
             ("The concert will move indoors unless the rain stops.", "The concert will move indoors."),
             ("Had the sluice been opened, the town would have stayed dry.", "The town stayed dry."),
+            ("The clerk alleged last week that the vault had been emptied.", "The vault had been emptied."),
+            ("According to the union, fitters work in unlit shafts.", "Fitters work in unlit shafts."),
+            ("The toll would double the price of bread.", "The toll doubled the price of bread."),
+            ("If the dam leaks, engineers will lower the lake.", "The dam leaked, and engineers lowered the lake."),
         ],
         Force.PLANNED: [
             ("The museum plans to open a second wing in Torsby.", "The museum opened a second wing in Torsby."),
             ("Engineers recommended replacing the north span.", "Engineers replaced the north span."),
+            ("The council asked Brenn Rail to electrify the branch.", "Brenn Rail electrifies the branch."),
+            ("Work on the mole is to begin in May.", "Work on the mole began in May."),
         ],
         Force.DENIED: [
             ("The mayor denied that the bridge had been closed.", "The bridge had been closed."),
@@ -197,6 +204,9 @@ def test_what_evidence_does_not_assert_is_a_hard_fault_of_a_claim_that_asserts_i
         ("The ship sank in 1871 and may have carried silver.", "The ship sank in 1871."),
         ("She claimed the prize in 1990.", "She claimed the prize in 1990, at last."),
         ("There are no retries.", "There are zero retries."),
+        ("Growers expect the first frost in October.", "The first frost is expected in October."),
+        ("The tour was not cancelled, but moved to Friday.", "The tour moved to Friday."),
+        ("It is not true that the mill has shut: the mill grinds rye.", "The mill grinds rye."),
     ]  # fmt: skip
     assert [(evidence, answer) for evidence, answer in plain if any(forces(answer, evidence))] == []
 
@@ -347,3 +357,25 @@ def test_a_quote_stands_in_its_passage_and_its_edit_does_not_and_has_less_suppor
         assert edit.edited not in edit.passage
         quote, edited = (check_answer(text, [edit.passage]).support for text in (edit.quote, edit.edited))
         assert quote == 1.0 > edited
+
+
+def test_an_exception_and_an_order_told_by_dates_are_kept():
+    lines = (
+        "06:14 the points fail. 07:52 the points are reset. 08:03 the held train leaves. Every cabin but the last has a "
+        "heater. Goats need no permit unless they graze on the dyke. All passengers pay, except children under six."
+    )
+
+    def holds(answer):
+        found = check_answer(answer, [lines])
+        return found.support >= ENOUGH and not any(claim.hard for claim in found.claims)
+
+    cases = [
+        ("The held train leaves before the points are reset.", False),
+        ("The held train leaves after the points are reset.", True),
+        ("Every cabin has a heater.", False),
+        ("Every cabin but the last has a heater.", True),
+        ("All passengers pay.", False),
+        ("Goats need a permit if they graze on the dyke.", True),
+        ("Goats need a permit unless they graze on the dyke.", False),
+    ]  # fmt: skip
+    assert differing(holds, cases) == []
