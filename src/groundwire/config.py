@@ -111,7 +111,8 @@ class Settings(BaseSettings):
         600, description="Seconds to retry lookups at a failing host before review."
     )
     rebuild_derives: bool = Field(
-        default=True, description="`0`: rebuilds load decisions without deriving them, as they do sealed ones."
+        default=True,
+        description="`0`: rebuilds load decisions without deriving them, as they do sealed ones.",
     )
     review_ttl: Annotated[float, Field(gt=0, le=85)] = Field(
         60, description="Days until an unreviewed item expires."

@@ -58,7 +58,9 @@ _PLANNING: Final = _verbs(
 _ASKING_OF: Final = _verbs("ask urge request order instruct invite advise remind")
 _COPULAS: Final = words_of("is are was were")
 _WANTING: Final = _verbs("want wish seek propose consider")
-_SAYING: Final = _verbs("say tell state write report describe according explain testify brochure advertise tweet post")
+_SAYING: Final = _verbs(
+    "say tell state write report describe according explain testify brochure advertise tweet post"
+)
 _ATTITUDES: Final = words_in(__package__, "attitudes")
 _SCHEDULED: Final = words_of("set scheduled slated supposed meant")
 _PLANS: Final = words_in(__package__, "plans")

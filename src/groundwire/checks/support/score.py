@@ -195,7 +195,8 @@ def _is_replaced(said: Sequence[ValueToken], strange: set[int], there: Sequence[
     return any(
         (_run(texts, place, others, at, -1) + _run(texts, place, others, at, 1)) >= _SAME
         and _is_another(token, there[at - len(_EDGE)])
-        and [there[at - len(_EDGE)].text, "of"] != texts[place - _BESIDE : place - 1]  # "a sample of the resin"
+        and [there[at - len(_EDGE)].text, "of"]
+        != texts[place - _BESIDE : place - 1]  # "a sample of the resin"
         for place, token in enumerate(said, start=len(_EDGE))
         if token.start in strange
         for at in between.get((texts[place - 1], texts[place + 1]), ())
@@ -534,7 +535,9 @@ def _drops_restriction(atom: Atom, window: Sequence[Sentence]) -> bool:
 def _drops_exception(atom: Atom, window: Sequence[Sentence]) -> bool:
     """Return whether a claim says of all what its evidence says of all but some: "every page", of "except the last"."""
     texts, tokens = atom.statement.texts, atom.statement.tokens
-    at = next((place for place, text in enumerate(texts) if text in _EVERY or text == "everything"), len(texts))
+    at = next(
+        (place for place, text in enumerate(texts) if text in _EVERY or text == "everything"), len(texts)
+    )
     noun = next((token.stems for token in tokens[at + 1 : at + 4] if token.stems), ())
     if not (noun and window) or _excepts(texts):
         return False

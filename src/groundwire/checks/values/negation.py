@@ -182,11 +182,15 @@ class ClauseIndex:
             return False
         said = _sharing(self._said, clause.words)
         if clause.polarity:
-            nearest = max((_alike(clause, one) for one in said if not _excepts_alike(clause, one)), default=0.0)
+            nearest = max(
+                (_alike(clause, one) for one in said if not _excepts_alike(clause, one)), default=0.0
+            )
             same = max((_alike(clause, other) for other in denied), default=0.0)
         else:
             heads = (other for other in denied if other.head in clause.words)
-            nearest = max((_alike(one, clause) for one in heads if not _excepts_alike(clause, one)), default=0.0)
+            nearest = max(
+                (_alike(one, clause) for one in heads if not _excepts_alike(clause, one)), default=0.0
+            )
             same = max((_alike(clause, other) for other in said), default=0.0)
         return nearest >= _ALIKE and nearest > same
 

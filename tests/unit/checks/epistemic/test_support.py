@@ -361,8 +361,8 @@ def test_a_quote_stands_in_its_passage_and_its_edit_does_not_and_has_less_suppor
 
 def test_an_exception_and_an_order_told_by_dates_are_kept():
     lines = (
-        "06:14 the points fail. 07:52 the points are reset. 08:03 the held train leaves. Every cabin but the last has a "
-        "heater. Goats need no permit unless they graze on the dyke. All passengers pay, except children under six."
+        "06:14 the points fail. 07:52 the points are reset. 08:03 the held train leaves. Every cabin but the last has "
+        "a heater. Goats need no permit unless they graze on the dyke. All passengers pay, except children under six."
     )
 
     def holds(answer):
