@@ -93,6 +93,8 @@ def _transposes(atom: Atom, there: Sequence[ValueToken]) -> bool:
     moved = [at for at, (one, other) in enumerate(zip(order, sorted(order), strict=True)) if one != other]
     if len(moved) != _TWO or _is_list(own[said[moved[0]] + 1 : said[moved[1]]]):
         return False
+    if any(token.text == "by" for token in own) != any(token.text == "by" for token in there):
+        return False  # a passive
     # "from the disk to the vault" is "to the vault from the disk"
     roles = [(_role_before(own, said[at]), _role_before(there, order[at])) for at in moved]
     return roles[0] == roles[1] or any(one != other for one, other in roles)
