@@ -12,6 +12,7 @@ from typing import Final
 from groundwire.checks.values.binding import CLAUSE_ENDS
 from groundwire.checks.values.statements import NegationScope, ValueStatement
 from groundwire.checks.values.units import ValueToken
+from groundwire.text.clauses import AUXILIARIES, is_past
 from groundwire.text.lists import words_in
 from groundwire.text.negation import FULL, WEAK, negated_stems, negation_of, negations
 from groundwire.text.negation import denies as denies_next
@@ -38,6 +39,7 @@ _SAID_ONLY: Final = _stems("mention specify state describe discuss document indi
 _SAID_NOUNS: Final = _stems("information mention evidence indication detail")
 _NONE: Final = frozenset(("number 0",))
 _SUPPOSING: Final = words_of("if unless when whenever whether may might could")
+_ASIDES: Final = words_of("however though therefore indeed moreover then too")
 _EXCEPTING: Final = words_of("unless except save without doubt doubts")
 _COMPARED: Final = 3  # units of work that it takes to compare two clauses
 _ALIKE: Final = 0.75  # of the words of a denial, that what it reverses holds
@@ -75,6 +77,8 @@ def _clauses(statement: ValueStatement) -> Iterator[NegationScope]:
     for place in range(len(tokens) + 1):
         if place < len(tokens) and (tokens[place].value or tokens[place].text not in _ENDS):
             continue
+        if _is_aside(statement.texts, place):
+            continue
         said = tokens[start:place]
         if [token.text for token in tokens[max(0, start - 2) : start]] in (["with", "or"], ["whether", "or"]):
             said = said[1:]
@@ -86,6 +90,14 @@ def _clauses(statement: ValueStatement) -> Iterator[NegationScope]:
             clause.leads = not start
             yield clause
         start = place + 1
+
+
+def _is_aside(texts: Sequence[str], place: int) -> bool:
+    """Return whether a place is in an aside that ends no clause: "it did not, however, end"."""
+    return any(
+        texts[at : at + 1] == texts[at + 2 : at + 3] == [","] and texts[at + 1] in _ASIDES
+        for at in range(max(0, place - 2), place + 1)
+    )
 
 
 def _assertion(tokens: Sequence[ValueToken], statement: ValueStatement) -> NegationScope | None:
@@ -204,6 +216,14 @@ class ClauseIndex:
             if best and best + _WORD > said:
                 return ""
             same = [other for other in _sharing(self._said, clause.words) if clause.head in other.words]
+            if _contrasts(clause):  # "at pier C, not at pier F": is this said of F?
+                rest = clause.statement.words - clause.words
+                says = (
+                    len(rest & other.words) >= _PART * len(rest)
+                    for other in same
+                    if clause.words <= other.words
+                )
+                return OPPOSITE if any(says) else ""
             if any(_excepts_alike(clause, other) for other in same):
                 return ""
             return OPPOSITE if same else NOT_IN_SOURCES
@@ -266,6 +286,16 @@ def _excepts_alike(one: NegationScope, other: NegationScope) -> bool:
     texts, others = one.statement.texts, other.statement.texts
     excepts = not (_EXCEPTING.isdisjoint(texts) and _EXCEPTING.isdisjoint(others))
     return excepts and (len(_reversed(texts)) - len(_reversed(others))) % 2 == 0
+
+
+def _contrasts(clause: NegationScope) -> bool:
+    """Return whether a clause has no verb, but ends what it is part of: ", not at pier F", "and not the cook"."""
+    tokens = clause.statement.tokens
+    at = next(place for place, token in enumerate(tokens) if token is clause.first)
+    behind = [token.text for token in tokens[at + 1 :]]
+    end = next((place for place, text in enumerate(behind) if text in _ENDS), len(behind))
+    follows = at > 1 and clause.first.text == "not" and tokens[at - 1].text in {",", "and"}
+    return follows and AUXILIARIES.isdisjoint(behind[:end]) and not any(map(is_past, behind[:end]))
 
 
 def _reversed(texts: Sequence[str]) -> list[str]:
