@@ -72,6 +72,8 @@ log = structlog.get_logger()
 
 CHUNK: Final = 500
 
+_YIELD: Final = 10  # decisions that are derived between two turns of the event loop
+
 TELL_SECONDS: Final = 10.0
 
 LEFT_OUT: Final = frozenset({VerifyStatus.DIFFERS, VerifyStatus.CONTRADICTED})
@@ -518,9 +520,10 @@ class Prover:
         async with aclosing(self._reader.records_at(places, self._inside)) as records:
             async for record in records:
                 self._store.add_record(record, inside=False)
-        for value, decision in page.items():
+        for number, (value, decision) in enumerate(page.items()):
             # the same loop renews the rebuild's lock and the worker's group membership: after a large one, give it time
-            await asyncio.sleep(0.01 if len(value) >= LARGE else 0)
+            if len(value) >= LARGE or number % _YIELD == 0:
+                await asyncio.sleep(0.01 if len(value) >= LARGE else 0)
             finding = await self._verifier.verify(value, decision)
             try:
                 # what follows from its record is no forgery where the topic was copied and places have shifted

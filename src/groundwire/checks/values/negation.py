@@ -193,6 +193,8 @@ class ClauseIndex:
         ):
             return False
         said = _sharing(self._said, clause.words)
+        if clause.polarity and _contrasts(clause):
+            return False
         if clause.polarity:
             nearest = max(
                 (_alike(clause, one) for one in said if not _excepts_alike(clause, one)), default=0.0

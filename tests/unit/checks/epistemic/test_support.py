@@ -363,7 +363,7 @@ def test_an_exception_a_contrast_and_an_order_told_by_dates_are_kept():
     lines = (
         "06:14 the points fail. 07:52 the points are reset. 08:03 the held train leaves. Every cabin but the last has "
         "a heater. Goats need no permit unless they graze on the dyke. All passengers pay, except children under six. "
-        "The Arran berths at pier C; the Annan lies at pier F. The court did not, however, order a fine."
+        "The Arran berths at the mole; the Annan lies at the quay. The court did not, however, order a fine."
     )
 
     def holds(answer):
@@ -378,8 +378,8 @@ def test_an_exception_a_contrast_and_an_order_told_by_dates_are_kept():
         ("All passengers pay.", False),
         ("Goats need a permit if they graze on the dyke.", True),
         ("Goats need a permit unless they graze on the dyke.", False),
-        ("The Arran berths at pier C, not at pier F.", True),
-        ("The Arran berths at pier F, not at pier C.", False),
+        ("The Arran berths at the mole, not at the quay.", True),
+        ("The Arran berths at the quay, not at the mole.", False),
         ("The court did not order a fine.", True),
         ("The court ordered a fine.", False),
     ]  # fmt: skip
