@@ -174,28 +174,33 @@ def _is_dated_otherwise(own: Sequence[ValueToken], ranked: Iterable[int], eviden
     if mine is None:
         return False
     dated = [(part, when) for number in ranked for part in evidence.parts(number) if (when := _moment(part))]
-    first, last = (
-        max(
-            ((len(said & part.all) / len(said), when) for part, when in dated),
-            default=(0.0, ("", (0,))),
-        )
-        if (said := side - other)
-        else (0.0, ("", (0,)))
-        for side, other in (mine, (mine.later, mine.earlier))
-    )
-    near = min(first[0], last[0]) >= _SIDE
-    return near and first[1][0] == last[1][0] and first[1][1] > last[1][1]
+    first = _when(mine.earlier - mine.later, dated)
+    last = _when(mine.later - mine.earlier, dated)
+    return first is not None and last is not None and first.kind == last.kind and first.fields > last.fields
 
 
-def _moment(part: Part) -> tuple[str, tuple[int, ...]] | None:
-    """Return the only date or time of a part, with the fields that it gives; those of two kinds cannot be compared."""
+class _Moment(NamedTuple):
+    kind: str  # those of two kinds cannot be compared
+    fields: tuple[int, ...]
+
+
+def _when(event: frozenset[str], dated: Iterable[tuple[Part, _Moment]]) -> _Moment | None:
+    """Return the moment of the part that holds most of an event's words; None where none holds half of them."""
+    shares = ((len(event & part.all) / len(event), when) for part, when in dated) if event else ()
+    share, when = max(shares, default=(0.0, None))
+    return when if share >= _SIDE else None
+
+
+def _moment(part: Part) -> _Moment | None:
+    """Return the date or time of a part that gives one alone."""
     found = {key for token in part.tokens if token.value for key in token.value.keys if key[:5] in _MOMENTS}
     if len(found) != 1:
         return None
     kind, _, said = found.pop().partition(" ")
     fields = re.split(r"[.:]", said.lstrip("?"))
     given = "".join("x" if field else "-" for field in fields)
-    return f"{kind} {given} {said[:1] == '?'}", tuple(int(field) for field in fields if field.isdecimal())
+    kind = f"{kind} {given} {said[:1] == '?'}"
+    return _Moment(kind, tuple(int(field) for field in fields if field.isdecimal()))
 
 
 def _order(tokens: Sequence[ValueToken]) -> _Order | None:

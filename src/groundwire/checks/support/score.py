@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from groundwire.checks.support.atoms import LITTLE, NEAR, OPPOSITES, SPEAKER, STRONG, WEAK, Atom, Unit
 from groundwire.checks.support.evidence import Evidence, Sentence
 from groundwire.checks.values.answer import SOURCES_DIFFER, UnsupportedValue
-from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE
+from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE, excepts
 from groundwire.checks.values.statements import ValueStatement
 from groundwire.checks.values.units import ValueToken
 from groundwire.text.negation import negations
@@ -539,20 +539,14 @@ def _drops_exception(atom: Atom, window: Sequence[Sentence]) -> bool:
         (place for place, text in enumerate(texts) if text in _EVERY or text == "everything"), len(texts)
     )
     noun = next((token.stems for token in tokens[at + 1 : at + 4] if token.stems), ())
-    if not (noun and window) or _excepts(texts):
+    if not (noun and window) or excepts(texts):
         return False
     there = window[0].statement.tokens
     place = next((place for place, token in enumerate(there) if token.stems == noun), len(there))
     before = [token.text for token in there[:place]]
-    return _excepts([token.text for token in there[place:]]) or ("not", "all") in pairwise(before[-6:])
+    return excepts([token.text for token in there[place:]]) or ("not", "all") in pairwise(before[-6:])
 
 
-def _excepts(texts: Sequence[str]) -> bool:
-    return not _EXCEPTING.isdisjoint(texts) or not _EXCEPTING_TWO.isdisjoint(pairwise(texts))
-
-
-_EXCEPTING: Final = frozenset(("except", "excepting", "unless"))
-_EXCEPTING_TWO: Final = frozenset((("save", "where"), ("save", "that"), ("but", "the"), ("other", "than")))
 _EVERY: Final = frozenset(("all", "every", "any", "each"))
 _RESTRICTING: Final = frozenset(
     ("under", "over", "aged", "who", "that", "with", "without", "whose", "above", "below", "born")

@@ -6,7 +6,10 @@ A clause is negated when it holds an odd number of negations (`groundwire.text.n
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from operator import attrgetter
 from typing import Final
 
 from groundwire.checks.values.binding import CLAUSE_ENDS
@@ -40,7 +43,10 @@ _SAID_NOUNS: Final = _stems("information mention evidence indication detail")
 _NONE: Final = frozenset(("number 0",))
 _SUPPOSING: Final = words_of("if unless when whenever whether may might could")
 _ASIDES: Final = words_of("however though therefore indeed moreover then too")
-_EXCEPTING: Final = words_of("unless except save without doubt doubts")
+_EXCEPTING: Final = words_of("unless except excepting")
+_EXCEPTING_TWO: Final = frozenset((("save", "where"), ("save", "that"), ("but", "the"), ("other", "than")))
+_LACKING: Final = words_of("save without doubt doubts")
+"""Words that turn a sentence round, if it is compared as a whole."""
 _COMPARED: Final = 3  # units of work that it takes to compare two clauses
 _ALIKE: Final = 0.75  # of the words of a denial, that what it reverses holds
 _PART: Final = 0.5  # of the words of what is reversed, that the denial holds
@@ -285,23 +291,31 @@ def _denies_same(one: NegationScope, other: NegationScope) -> bool:
 
 def _excepts_alike(one: NegationScope, other: NegationScope) -> bool:
     """Return whether two sentences agree as a whole: "none needed unless it rains", "needed if it rains"."""
-    texts, others = one.statement.texts, other.statement.texts
-    excepts = not (_EXCEPTING.isdisjoint(texts) and _EXCEPTING.isdisjoint(others))
-    return excepts and (len(_reversed(texts)) - len(_reversed(others))) % 2 == 0
+    (turns, reversals), (others, theirs) = _turned(one.statement), _turned(other.statement)
+    return (turns or others) and reversals == theirs
 
 
 def _contrasts(clause: NegationScope) -> bool:
     """Return whether a clause has no verb, but ends what it is part of: ", not at pier F", "and not the cook"."""
     tokens = clause.statement.tokens
-    at = next(place for place, token in enumerate(tokens) if token is clause.first)
+    at = bisect_left(tokens, clause.first.start, key=attrgetter("start"))
     behind = [token.text for token in tokens[at + 1 :]]
     end = next((place for place, text in enumerate(behind) if text in _ENDS), len(behind))
     follows = at > 1 and clause.first.text == "not" and tokens[at - 1].text in {",", "and"}
     return follows and AUXILIARIES.isdisjoint(behind[:end]) and not any(map(is_past, behind[:end]))
 
 
-def _reversed(texts: Sequence[str]) -> list[str]:
-    return negations(texts) + ["save"] * texts.count("save")
+def _turned(statement: ValueStatement) -> tuple[bool, int]:
+    """Return whether a sentence excepts something, or lacks it, and whether an odd number of its words reverses it."""
+    if statement.turned is None:
+        texts = statement.texts
+        turns = excepts(texts) or not _LACKING.isdisjoint(texts)
+        statement.turned = turns, (len(negations(texts)) + texts.count("save")) % 2
+    return statement.turned
+
+
+def excepts(texts: Sequence[str]) -> bool:
+    return not _EXCEPTING.isdisjoint(texts) or not _EXCEPTING_TWO.isdisjoint(pairwise(texts))
 
 
 def _is_about_sources(clause: NegationScope) -> bool:

@@ -202,6 +202,7 @@ class ValueStatement:
     _values: list[Bound] | None = None
     clauses: list[NegationScope] | None = None  # cache of `negation.clauses`
     denies: bool | None = None  # cache of `negation.denies`
+    turned: tuple[bool, int] | None = None  # cache of what `negation` compares whole sentences by
     shown: tuple[int, Sequence[int], Sequence[int]] | None = None
     """Where it starts in what a reader sees, and where in the text each character of that starts and ends."""
 
