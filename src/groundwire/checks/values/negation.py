@@ -224,7 +224,7 @@ class ClauseIndex:
             if best and best + _WORD > said:
                 return ""
             same = [other for other in _sharing(self._said, clause.words) if clause.head in other.words]
-            if _contrasts(clause):  # "at pier C, not at pier F": is this said of F?
+            if same and _contrasts(clause):  # "at pier C, not at pier F": is this said of F?
                 rest = clause.statement.words - clause.words
                 says = (
                     len(rest & other.words) >= _PART * len(rest)
