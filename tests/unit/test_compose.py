@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,11 @@ def test_redis_takes_its_password_from_standard_input_and_answers_nobody_without
     options = ("--port", "0", "--unixsocket", str(socket), "--dir", str(tmp_path))
     running = subprocess.Popen([shell, *command, *options], env=environment, stdout=subprocess.DEVNULL)
     try:
-        client = redis.Redis(unix_socket_path=str(socket), retry=Retry(ConstantBackoff(0.1), 600))
+        while not socket.exists():
+            assert running.poll() is None
+            time.sleep(0.05)
+        # a refused password is an error of the connection too, and would be tried again as often
+        client = redis.Redis(unix_socket_path=str(socket), retry=Retry(ConstantBackoff(0.1), 5))
         with pytest.raises(redis.AuthenticationError):
             client.ping()
         assert redis.Redis(unix_socket_path=str(socket), password="6f3e").ping()
