@@ -368,8 +368,15 @@ def test_nodes_of_the_redis_cluster_persist_have_the_names_of_the_settings_and_o
     assert service["selector"] == spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
     head = (FOLDER / "components/redis-cluster/kustomization.yaml").read_text()
     (url,) = re.findall(r"redis-url=(\S+)", head)
-    hosts = [node.partition(":")[0] for node in url.removeprefix("redis+cluster://").split(",")]
+    hosts = [node.partition(":")[0] for node in url.removeprefix("redis+cluster://:PASSWORD@").split(",")]
     assert hosts == [f"groundwire-redis-{number}.{spec['serviceName']}" for number in range(3)]
+
+    # nodes take the password of the Secret, and so does who joins them
+    assert options["--requirepass"] == options["--masterauth"] == "$(REDISCLI_AUTH)"
+    job = cluster["Job", "groundwire-redis-join"]["spec"]["template"]
+    for pod in (spec["template"], job):
+        (login,) = [one for one in container(pod)["env"] if one["name"] == "REDISCLI_AUTH"]
+        assert login["valueFrom"]["secretKeyRef"] == {"name": "groundwire-redis", "key": "password"}
 
     # only workers and the nodes themselves reach it
     policy = cluster["NetworkPolicy", "groundwire-redis"]["spec"]
