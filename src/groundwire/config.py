@@ -112,7 +112,7 @@ class Settings(BaseSettings):
     )
     rebuild_derives: bool = Field(
         default=True,
-        description="`0`: rebuilds load decisions without deriving them, as they do sealed ones.",
+        description="`0`: rebuilds load decisions without deriving them, as where seals are required.",
     )
     review_ttl: Annotated[float, Field(gt=0, le=85)] = Field(
         60, description="Days until an unreviewed item expires."

@@ -56,6 +56,9 @@ _PLANNING: Final = _verbs(
     "envisage contemplate expect"
 )
 _ASKING_OF: Final = _verbs("ask urge request order instruct invite advise remind")
+_HABITUAL: Final = words_of("he she they i we and")
+"""In front of "would" they tell as often what was done, or was still to come."""
+_PURPOSES: Final = words_of("role purpose aim goal job task idea point function mission object duty way")
 _COPULAS: Final = words_of("is are was were")
 _WANTING: Final = _verbs("want wish seek propose consider")
 _SAYING: Final = _verbs(
@@ -123,8 +126,9 @@ _COUNTED: Final = words_of("doubled tripled trebled quadrupled halved")
 _ASSENT: Final = words_of("yes no yeah indeed certainly absolutely sure")
 _MODAL: Final = words_in(__package__, "modal")
 _NORM: Final = words_of("default normally usually generally ordinarily")
+_NO_VERB: Final = _BEFORE_NOUN | {"as", "in"}
 _PAST: Final = words_of("has had was were did went came")
-_UNDONE: Final = BE | words_of("will can could may might shall should would must to")
+_UNDONE: Final = BE | _BEFORE_NOUN | words_of("will can could may might shall should would must to")
 _COMING: Final = words_of("will 'll shall going")
 
 
@@ -171,7 +175,7 @@ _REACH: Final = 40  # words of a clause
 _COMMA: Final = frozenset((",",))
 _SENTENCE_ENDS: Final = words_of("; : but")
 _CONDITION_ENDS: Final = words_of(", ; : .")
-_ADVERBIAL: Final = 5  # words between a verb and the "that" of its clause
+_ADVERBIAL: Final = 5  # words behind a verb, among which is the link of its clause
 _NEAR: Final = 12  # words behind a verb, among which is that of its clause
 _READ: Final = 10  # units of work that reading a sentence takes, beside those of its tokens
 _TOKEN: Final = 8
@@ -264,10 +268,11 @@ def _force_of(statement: ValueStatement, place: int, *, disputed: bool) -> Force
     attitude = text in _ATTITUDES and takes and behind != "to"
     beside = texts[place + 2 : place + 5] if text == "according" else texts[max(0, place - 3) : place]
     says = base in _SAYING and before not in BE and (disputed or not _PARTIES.isdisjoint(beside))
-    unreal = text == "would"
+    unreal = text == "would" and (behind == "have" or before not in _HABITUAL)
     if asks or attitude or says or unreal or base in _BLAMING or _contends(statement, place):
         return Force.OPEN
-    coming = behind == "to" and (text in _COPULAS or (text in _SCHEDULED and before in BE))
+    planned = text in _COPULAS and _states_plan(texts, place)
+    coming = behind == "to" and (planned or (text in _SCHEDULED and before in BE))
     coming = coming or (base in _ASKING_OF and _leads_to(texts, place, "to"))
     plans = base in _PLANNING and (
         behind in {"that", "to"}
@@ -276,6 +281,12 @@ def _force_of(statement: ValueStatement, place: int, *, disputed: bool) -> Force
         or (base in _WANTING and behind in _BEFORE_NOUN and before not in BE)
     )
     return Force.PLANNED if coming or plans or (text in _PLANS and takes) else None
+
+
+def _states_plan(texts: Sequence[str], place: int) -> bool:
+    """Return whether "is to" leads to a verb, and says what will be done: not "is to the left", "its role is to"."""
+    behind = texts[place + 2] if place + 2 < len(texts) else ""
+    return behind not in _BEFORE_NOUN and _PURPOSES.isdisjoint(texts[_start(texts, place) : place])
 
 
 def _leads_to(texts: Sequence[str], place: int, link: str) -> bool:
@@ -491,7 +502,7 @@ def _own(atom: Atom) -> set[Force]:
 def _is_done(texts: Sequence[str]) -> bool:
     """Return whether a verb is in the past or the perfect."""
     return any(
-        text in _PAST or (is_past(text) and _UNDONE.isdisjoint(texts[max(0, place - 3) : place]))
+        text in _PAST or (place and is_past(text) and _UNDONE.isdisjoint(texts[max(0, place - 3) : place]))
         for place, text in enumerate(texts)
     )
 
@@ -500,7 +511,10 @@ def _attributes(texts: Sequence[str], place: int) -> bool:
     base, before = stem_of(texts[place]), texts[place - 1]
     if base in _SAYING:
         return before not in BE or texts[place] == "told"
-    return base in _ATTRIBUTING and before != "as" and not negations(texts[_start(texts, place) : place])
+    if base not in _ATTRIBUTING or before in _NO_VERB or negations(texts[_start(texts, place) : place]):
+        return False
+    expected = base in _PLANNING and before in BE
+    return expected or any(_leads_to(texts, place, link) for link in ("that", "to"))
 
 
 def _said(

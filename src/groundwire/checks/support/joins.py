@@ -21,7 +21,8 @@ from groundwire.text.work import spend
 _LOOKED: Final = 4  # sentences that hold most of a claim
 _ALL: Final = 0.9  # of a claim, that one sentence has to hold lest it is joined of two
 _MOST: Final = 0.6  # of a claim's words, that a sentence in another order has to hold
-_SIDE: Final = 0.5  # of the words of an event, that a part with a date has to hold
+_TOLD: Final = 0.5  # of the words of an event, that a part with a date has to hold
+_WITHIN: Final = 6  # hours, or months of no year, that two moments are apart at most
 _MOMENTS: Final = frozenset(("date ", "clock"))
 _DEED: Final = 2  # words of a deed
 _OPENING: Final = 3  # words with which a part says who
@@ -176,19 +177,24 @@ def _is_dated_otherwise(own: Sequence[ValueToken], ranked: Iterable[int], eviden
     dated = [(part, when) for number in ranked for part in evidence.parts(number) if (when := _moment(part))]
     first = _when(mine.earlier - mine.later, dated)
     last = _when(mine.later - mine.earlier, dated)
-    return first is not None and last is not None and first.kind == last.kind and first.fields > last.fields
+    if first is None or last is None or first.kind != last.kind or first.fields <= last.fields:
+        return False
+    # past midnight, or new year, the earlier one has the larger number
+    return first.has_year or first.fields[0] - last.fields[0] <= _WITHIN
 
 
 class _Moment(NamedTuple):
-    kind: str  # those of two kinds cannot be compared
+    kind: str  # date or clock, and the fields that it gives; those of two kinds cannot be compared
+    has_year: bool
     fields: tuple[int, ...]
 
 
 def _when(event: frozenset[str], dated: Iterable[tuple[Part, _Moment]]) -> _Moment | None:
     """Return the moment of the part that holds most of an event's words; None where none holds half of them."""
-    shares = ((len(event & part.all) / len(event), when) for part, when in dated) if event else ()
-    share, when = max(shares, default=(0.0, None))
-    return when if share >= _SIDE else None
+    shares = [(len(event & part.all) / len(event), when) for part, when in dated] if event else []
+    most = max((share for share, _ in shares), default=0.0)
+    found = {when for share, when in shares if share == most >= _TOLD}
+    return found.pop() if len(found) == 1 else None
 
 
 def _moment(part: Part) -> _Moment | None:
@@ -199,8 +205,12 @@ def _moment(part: Part) -> _Moment | None:
     kind, _, said = found.pop().partition(" ")
     fields = re.split(r"[.:]", said.lstrip("?"))
     given = "".join("x" if field else "-" for field in fields)
-    kind = f"{kind} {given} {said[:1] == '?'}"
-    return _Moment(kind, tuple(int(field) for field in fields if field.isdecimal()))
+    has_year = kind == "date" and fields[0] != ""
+    return _Moment(
+        f"{kind} {given} {said[:1] == '?'}",
+        has_year,
+        tuple(int(field) for field in fields if field.isdecimal()),
+    )
 
 
 def _order(tokens: Sequence[ValueToken]) -> _Order | None:

@@ -93,11 +93,18 @@ def _transposes(atom: Atom, there: Sequence[ValueToken]) -> bool:
     moved = [at for at, (one, other) in enumerate(zip(order, sorted(order), strict=True)) if one != other]
     if len(moved) != _TWO or _is_list(own[said[moved[0]] + 1 : said[moved[1]]]):
         return False
-    if any(token.text == "by" for token in own) != any(token.text == "by" for token in there):
-        return False  # a passive
+    if _is_passive(own) != _is_passive(there):
+        return False
     # "from the disk to the vault" is "to the vault from the disk"
     roles = [(_role_before(own, said[at]), _role_before(there, order[at])) for at in moved]
     return roles[0] == roles[1] or any(one != other for one, other in roles)
+
+
+def _is_passive(tokens: Sequence[ValueToken]) -> bool:
+    texts = [token.text for token in tokens]
+    return "by" in texts and not _PASSIVE.isdisjoint(
+        texts[max(0, texts.index("by") - _REACH) : texts.index("by")]
+    )
 
 
 def _role_before(tokens: Sequence[ValueToken], at: int) -> str:

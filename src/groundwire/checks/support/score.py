@@ -21,7 +21,8 @@ from typing import Final, NamedTuple
 from groundwire.checks.support.atoms import LITTLE, NEAR, OPPOSITES, SPEAKER, STRONG, WEAK, Atom, Unit
 from groundwire.checks.support.evidence import Evidence, Sentence
 from groundwire.checks.values.answer import SOURCES_DIFFER, UnsupportedValue
-from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE, excepts
+from groundwire.checks.values.binding import CLAUSE_ENDS
+from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE, exception
 from groundwire.checks.values.statements import ValueStatement
 from groundwire.checks.values.units import ValueToken
 from groundwire.text.negation import negations
@@ -170,7 +171,7 @@ _EDGE: Final = ("",) * 3
 """The start and the end of a sentence count as three words."""
 _PLACES: Final = 8  # between the same two words, that are looked at
 _BESIDE: Final = 3  # words in front of one that may be part of it
-_HE: Final = frozenset(("he", "she", "it", "they", "we", "this", "these"))
+_HE: Final = frozenset(("he", "she"))
 _ALIKE: Final = 4  # letters at the start of two words that are forms, or spellings, of one
 
 
@@ -535,18 +536,26 @@ def _drops_restriction(atom: Atom, window: Sequence[Sentence]) -> bool:
 def _drops_exception(atom: Atom, window: Sequence[Sentence]) -> bool:
     """Return whether a claim says of all what its evidence says of all but some: "every page", of "except the last"."""
     texts, tokens = atom.statement.texts, atom.statement.tokens
-    at = next(
-        (place for place, text in enumerate(texts) if text in _EVERY or text == "everything"), len(texts)
-    )
+    at = next((place for place, text in enumerate(texts) if text in _EVERY | _EVERYBODY), len(texts))
     noun = next((token.stems for token in tokens[at + 1 : at + 4] if token.stems), ())
-    if not (noun and window) or excepts(texts):
+    if not (noun and window) or exception(texts) >= 0:
         return False
-    there = window[0].statement.tokens
-    place = next((place for place, token in enumerate(there) if token.stems == noun), len(there))
-    before = [token.text for token in there[:place]]
-    return excepts([token.text for token in there[place:]]) or ("not", "all") in pairwise(before[-6:])
+    there, said = window[0].statement.tokens, window[0].statement.texts
+    place = next((place for place, token in enumerate(there) if token.stems == noun), -1)
+    if place < 0:
+        return False
+    excepted = exception(said, place)
+    between = said[place:excepted]
+    clause = between[:-1] if between[-1:] == [","] and said[excepted] != "but" else between
+    within = excepted >= 0 and CLAUSE_ENDS.isdisjoint(clause)
+    not_all = [*pairwise(said[:place])]
+    last = not_all.index(("not", "all")) + 2 if ("not", "all") in not_all else place + 1
+    return within or 0 <= exception(said) < _FRONT or (last <= place and _OF.issuperset(said[last:place]))
 
 
+_FRONT: Final = 2  # tokens, among which an exception of the whole sentence begins
+_OF: Final = frozenset((",", "of", "the"))
+_EVERYBODY: Final = frozenset(("everything", "everyone", "everybody"))
 _EVERY: Final = frozenset(("all", "every", "any", "each"))
 _RESTRICTING: Final = frozenset(
     ("under", "over", "aged", "who", "that", "with", "without", "whose", "above", "below", "born")

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from operator import attrgetter
 from typing import Final
 
 from groundwire.checks.values.binding import CLAUSE_ENDS
-from groundwire.checks.values.statements import NegationScope, ValueStatement
+from groundwire.checks.values.statements import Exempted, NegationScope, ValueStatement
 from groundwire.checks.values.units import ValueToken
-from groundwire.text.clauses import AUXILIARIES, is_past
+from groundwire.text.clauses import AUXILIARIES, is_past, read_clause
 from groundwire.text.lists import words_in
 from groundwire.text.negation import FULL, WEAK, negated_stems, negation_of, negations
 from groundwire.text.negation import denies as denies_next
@@ -43,10 +42,11 @@ _SAID_NOUNS: Final = _stems("information mention evidence indication detail")
 _NONE: Final = frozenset(("number 0",))
 _SUPPOSING: Final = words_of("if unless when whenever whether may might could")
 _ASIDES: Final = words_of("however though therefore indeed moreover then too")
-_EXCEPTING: Final = words_of("unless except excepting")
-_EXCEPTING_TWO: Final = frozenset((("save", "where"), ("save", "that"), ("but", "the"), ("other", "than")))
-_LACKING: Final = words_of("save without doubt doubts")
-"""Words that turn a sentence round, if it is compared as a whole."""
+_EXCEPTING: Final = words_of("unless except excepting excluding")
+_EXCEPTING_TWO: Final = frozenset(
+    (("save", "where"), ("save", "that"), ("but", "the"), ("other", "than"), ("apart", "from"))
+)
+_CONDITIONS: Final = words_of("if when where whenever")
 _COMPARED: Final = 3  # units of work that it takes to compare two clauses
 _ALIKE: Final = 0.75  # of the words of a denial, that what it reverses holds
 _PART: Final = 0.5  # of the words of what is reversed, that the denial holds
@@ -227,7 +227,7 @@ class ClauseIndex:
             if same and _contrasts(clause):  # "at pier C, not at pier F": is this said of F?
                 rest = clause.statement.words - clause.words
                 says = (
-                    len(rest & other.words) >= _PART * len(rest)
+                    len(rest & self._whole(other)) >= _PART * len(rest)
                     for other in same
                     if clause.words <= other.words
                 )
@@ -251,6 +251,15 @@ class ClauseIndex:
         best = max(_closeness(clause, other) for other in denials)
         said = max((_closeness(clause, other) for other in _sharing(self._said, clause.words)), default=0)
         return "" if said >= best else OPPOSITE
+
+    def _whole(self, clause: NegationScope) -> frozenset[str]:
+        """Return the words of a clause, with those that it leaves to another one: "and on Tuesday", "it also"."""
+        said = clause.statement
+        texts = [
+            token.text for token in said.tokens if clause.first.start <= token.start <= clause.last.start
+        ]
+        verbless = not read_clause(texts, len(texts), ()).verb
+        return clause.words | self._about.get(id(said), _NOTHING) | (said.words if verbless else _NOTHING)
 
 
 def _keep(index: dict[str, list[NegationScope]], words: Iterable[str], clause: NegationScope) -> None:
@@ -290,9 +299,13 @@ def _denies_same(one: NegationScope, other: NegationScope) -> bool:
 
 
 def _excepts_alike(one: NegationScope, other: NegationScope) -> bool:
-    """Return whether two sentences agree as a whole: "none needed unless it rains", "needed if it rains"."""
-    (turns, reversals), (others, theirs) = _turned(one.statement), _turned(other.statement)
-    return (turns or others) and reversals == theirs
+    """Return whether sentences agree as a whole but for an exception: "none unless it rains", "needed if it rains"."""
+    mine, theirs = _exempted(one.statement), _exempted(other.statement)
+    return (
+        mine.odd == theirs.odd
+        and (mine.excepts or theirs.excepts)
+        and not mine.words.isdisjoint(theirs.words)
+    )
 
 
 def _contrasts(clause: NegationScope) -> bool:
@@ -305,17 +318,28 @@ def _contrasts(clause: NegationScope) -> bool:
     return follows and AUXILIARIES.isdisjoint(behind[:end]) and not any(map(is_past, behind[:end]))
 
 
-def _turned(statement: ValueStatement) -> tuple[bool, int]:
-    """Return whether a sentence excepts something, or lacks it, and whether an odd number of its words reverses it."""
-    if statement.turned is None:
+def _exempted(statement: ValueStatement) -> Exempted:
+    if statement.exempted is None:
         texts = statement.texts
-        turns = excepts(texts) or not _LACKING.isdisjoint(texts)
-        statement.turned = turns, (len(negations(texts)) + texts.count("save")) % 2
-    return statement.turned
+        at = exception(texts)
+        excepts = at >= 0
+        at = (
+            at
+            if excepts
+            else next((place for place, text in enumerate(texts) if text in _CONDITIONS), len(texts))
+        )
+        words = frozenset(stem for token in statement.tokens[at:] for stem in token.stems)
+        odd = (len(negations(texts)) + (texts[at : at + 1] == ["save"])) % 2 == 1
+        statement.exempted = Exempted(excepts, odd, words)
+    return statement.exempted
 
 
-def excepts(texts: Sequence[str]) -> bool:
-    return not _EXCEPTING.isdisjoint(texts) or not _EXCEPTING_TWO.isdisjoint(pairwise(texts))
+def exception(texts: Sequence[str], start: int = 0) -> int:
+    """Return the place where a sentence says what it does not hold for: "unless", "but the"; -1 where it says none."""
+    for place in range(start, len(texts)):
+        if texts[place] in _EXCEPTING or (*texts[place : place + 2],) in _EXCEPTING_TWO:
+            return place
+    return -1
 
 
 def _is_about_sources(clause: NegationScope) -> bool:

@@ -202,7 +202,7 @@ class ValueStatement:
     _values: list[Bound] | None = None
     clauses: list[NegationScope] | None = None  # cache of `negation.clauses`
     denies: bool | None = None  # cache of `negation.denies`
-    turned: tuple[bool, int] | None = None  # cache of what `negation` compares whole sentences by
+    exempted: Exempted | None = None  # cache of `negation`
     shown: tuple[int, Sequence[int], Sequence[int]] | None = None
     """Where it starts in what a reader sees, and where in the text each character of that starts and ends."""
 
@@ -236,6 +236,14 @@ class ValueStatement:
     def near(self, bound: Bound) -> Sequence[Bound]:
         at = bound.place
         return self.values[max(0, at - _AROUND) : at + _AROUND + 1]
+
+
+class Exempted(NamedTuple):
+    """What a sentence does not hold for, or on which condition it does, and how often it is denied."""
+
+    excepts: bool
+    odd: bool  # an odd number of negations
+    words: frozenset[str]  # from the exception, or else the condition, on
 
 
 @dataclass(slots=True, eq=False)

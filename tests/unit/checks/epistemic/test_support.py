@@ -384,3 +384,58 @@ def test_an_exception_a_contrast_and_an_order_told_by_dates_are_kept():
         ("The court ordered a fine.", False),
     ]  # fmt: skip
     assert differing(holds, cases) == []
+
+
+def test_near_the_words_of_a_passage_no_fault_is_excused_and_none_invented():
+    def holds(passage, answer):
+        found = check_answer(answer, [passage])
+        return found.support >= ENOUGH and not any(claim.hard for claim in found.claims)
+
+    wrong = [
+        ("A tenant alleged that the bank charged the fee twice.", "The bank charged the fee twice."),
+        ("Acme plans to ship the order to Oslo.", "Acme shipped the order to Oslo."),
+        ("The union claims that the firm dismissed ten workers.", "The firm dismissed ten workers."),
+        ("The museum plans to open a wing in Torsby, free of charge.",
+            "The museum opened a wing in Torsby, free of charge."),
+        ("The clinic opens on Monday and on Tuesday.", "The clinic opens on Monday, not on Tuesday."),
+        ("The plan includes storage and support.", "The plan includes storage, not support."),
+        ("Refunds go to the card or cash.", "Refunds go to the card, not cash."),
+        ("The drug treats asthma. It also treats gout.", "The drug treats asthma, not gout."),
+        ("The drug is without doubt safe.", "The drug is not safe."),
+        ("There is no doubt that the pipe is blocked.", "The pipe is not blocked."),
+        ("Guests pay for breakfast, except members.", "Guests never pay for breakfast."),
+        ("Goats do not need a permit, without doubt.", "Goats do need a permit."),
+        ("Users can save and edit drafts.", "Users cannot edit drafts."),
+        ("Except for logs, all files are kept.", "All files are kept."),
+        ("Apart from logs, all files are kept.", "All files are kept."),
+        ("Nobody but the driver pays.", "Nobody pays."),
+        ("The Aurora is moored in Bergen. It has carried mail since 2015.", "Bergen has carried mail since 2015."),
+    ]  # fmt: skip
+    assert [(passage, answer) for passage, answer in wrong if holds(passage, answer)] == []
+    right = [
+        ("All rooms have wifi, but the signal is weak.", "All rooms have wifi."),
+        ("All members vote, but the chair counts the votes.", "All members vote."),
+        ("All staff get 30 days of leave, and unless agreed otherwise it must be taken by March.",
+            "All staff get 30 days of leave."),
+        ("Not all staff, but every nurse has a locker.", "Every nurse has a locker."),
+        ("The pump failed at 11:50 pm. The alarm rang at 12:10 am.", "The pump failed before the alarm rang."),
+        ("At 11:50 the pump failed. The alarm rang at 1:10.", "The pump failed before the alarm rang."),
+        ("The bill was passed on 30 December. The law was signed on 2 January.",
+            "The bill was passed before the law was signed."),
+        ("08:00 the pump failed. 09:00 the pump was reset. 10:00 the pump failed.",
+            "The pump failed before the pump was reset."),
+        ("She would die in Paris in 1903.", "She died in Paris in 1903."),
+        ("She was born in Oslo and would die in Rome.", "She was born in Oslo and died in Rome."),
+        ("Every morning he would walk the dog by the river.", "Every morning he walked the dog by the river."),
+        ("The role of the valve is to control pressure.", "The valve controls pressure."),
+        ("The purpose of the fund is to help farmers.", "The fund helps farmers."),
+        ("The chapel is to the left of the gate.", "The chapel is left of the gate."),
+        ("The label states the dose is 5 mg.", "The dose is 5 mg."),
+        ("Management said revenue rose to 5 million euros.", "Revenue rose to 5 million euros."),
+        ("Tenants report leaks within two days.", "Leaks are reported by tenants within two days."),
+        ("According to the tenant handbook, tenants pay the rent by the third day.",
+            "Tenants pay the rent by the third day."),
+        ("If parcels are damaged, they are replaced.", "Damaged parcels are replaced."),
+        ("If a booking is cancelled, it is refunded in full.", "A cancelled booking is refunded in full."),
+    ]  # fmt: skip
+    assert [(passage, answer) for passage, answer in right if not holds(passage, answer)] == []
