@@ -369,7 +369,7 @@ def score(
         _drops_restriction(atom, window) or _drops_exception(atom, window)
     )
     stronger = stronger or unrestricted
-    universal = stronger and not _UNIVERSALS.isdisjoint(atom.function)
+    universal = stronger and not _UNIVERSALS.isdisjoint(atom.statement.texts)
     cost += _OPPOSED * opposed + _STRONGER * stronger + _UNIVERSAL * universal + _NOTHING * (not any(bound))
     cost += (_OPPOSED * denials + _DIFFERS * differs) * alignment.covered**2
     if alignment.covered >= _NEAR:

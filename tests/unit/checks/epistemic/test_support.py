@@ -409,6 +409,7 @@ def test_near_the_words_of_a_passage_no_fault_is_excused_and_none_invented():
         ("Except for logs, all files are kept.", "All files are kept."),
         ("Apart from logs, all files are kept.", "All files are kept."),
         ("Nobody but the driver pays.", "Nobody pays."),
+        ("Everyone pays except the driver.", "Everyone pays."),
         ("The Aurora is moored in Bergen. It has carried mail since 2015.", "Bergen has carried mail since 2015."),
     ]  # fmt: skip
     assert [(passage, answer) for passage, answer in wrong if holds(passage, answer)] == []
