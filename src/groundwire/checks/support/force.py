@@ -173,6 +173,7 @@ def _bears_out(texts: Sequence[str]) -> bool:
 _UNREAL: Final = words_of("to must can could may might shall should will would cannot if whether unless")
 _REACH: Final = 40  # words of a clause
 _COMMA: Final = frozenset((",",))
+_LINK_ENDS: Final = _ENDS | _COMMA
 _SENTENCE_ENDS: Final = words_of("; : but")
 _CONDITION_ENDS: Final = words_of(", ; : .")
 _ADVERBIAL: Final = 5  # words behind a verb, among which is the link of its clause
@@ -292,7 +293,7 @@ def _states_plan(texts: Sequence[str], place: int) -> bool:
 def _leads_to(texts: Sequence[str], place: int, link: str) -> bool:
     """Return whether a clause begins with its link behind a verb, or behind when, where or to whom it was said."""
     between = texts[place + 1 : place + 1 + _ADVERBIAL]
-    return link in between and _ENDS.union(_COMMA).isdisjoint(between[: between.index(link)])
+    return link in between and _LINK_ENDS.isdisjoint(between[: between.index(link)])
 
 
 def _is_ing(texts: Sequence[str], place: int) -> bool:
@@ -535,15 +536,15 @@ def _said(
 
 def _only_weak(evidence: Evidence, number: int, atom: Atom, forces: AbstractSet[Force]) -> set[str]:
     tokens = evidence.sentences[number].statement.tokens
-    done = _is_done(atom.statement.texts)
+    texts = evidence.sentences[number].statement.texts
+    supposed = _is_done(atom.statement.texts) and not _is_done(texts)  # told as done
     inside = set[int]()
     for scope in _read(evidence, number):
         if scope.force not in forces:
             continue
         words = {stem for place in scope.condition if place < len(tokens) for stem in tokens[place].stems}
         words -= {stem for token in tokens[scope.first : scope.last] for stem in token.stems}
-        supposes = scope.condition and done and not _is_done([token.text for token in tokens])
-        if supposes or all(unit.keys.isdisjoint(words) for unit in atom.units):
+        if (scope.condition and supposed) or all(unit.keys.isdisjoint(words) for unit in atom.units):
             inside |= {*range(scope.first, scope.last)}
     if not inside:
         return set()

@@ -536,7 +536,7 @@ def _drops_restriction(atom: Atom, window: Sequence[Sentence]) -> bool:
 def _drops_exception(atom: Atom, window: Sequence[Sentence]) -> bool:
     """Return whether a claim says of all what its evidence says of all but some: "every page", of "except the last"."""
     texts, tokens = atom.statement.texts, atom.statement.tokens
-    at = next((place for place, text in enumerate(texts) if text in _EVERY | _EVERYBODY), len(texts))
+    at = next((place for place, text in enumerate(texts) if text in _EVERYTHING), len(texts))
     noun = next((token.stems for token in tokens[at + 1 : at + 4] if token.stems), ())
     if not (noun and window) or exception(texts) >= 0:
         return False
@@ -555,8 +555,8 @@ def _drops_exception(atom: Atom, window: Sequence[Sentence]) -> bool:
 
 _FRONT: Final = 2  # tokens, among which an exception of the whole sentence begins
 _OF: Final = frozenset((",", "of", "the"))
-_EVERYBODY: Final = frozenset(("everything", "everyone", "everybody"))
 _EVERY: Final = frozenset(("all", "every", "any", "each"))
+_EVERYTHING: Final = _EVERY | {"everything", "everyone", "everybody"}
 _RESTRICTING: Final = frozenset(
     ("under", "over", "aged", "who", "that", "with", "without", "whose", "above", "below", "born")
 )

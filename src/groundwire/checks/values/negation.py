@@ -323,11 +323,8 @@ def _exempted(statement: ValueStatement) -> Exempted:
         texts = statement.texts
         at = exception(texts)
         excepts = at >= 0
-        at = (
-            at
-            if excepts
-            else next((place for place, text in enumerate(texts) if text in _CONDITIONS), len(texts))
-        )
+        if not excepts:
+            at = next((place for place, text in enumerate(texts) if text in _CONDITIONS), len(texts))
         words = frozenset(stem for token in statement.tokens[at:] for stem in token.stems)
         odd = (len(negations(texts)) + (texts[at : at + 1] == ["save"])) % 2 == 1
         statement.exempted = Exempted(excepts, odd, words)
