@@ -18,12 +18,12 @@ from groundwire import __version__
 from groundwire.checks.entities import comparable, part
 from groundwire.checks.marks import marks
 from groundwire.checks.quotes import QuoteGrounding, validate_evidence_schema
+from groundwire.checks.reading.statements import read_statements
 from groundwire.checks.sources import canonical_file
 from groundwire.checks.support.score import ClaimCheck
 from groundwire.checks.support.verify import check_answer
 from groundwire.checks.values.answer import UnsupportedValue
 from groundwire.checks.values.negation import OPPOSITE
-from groundwire.checks.values.statements import read_statements
 from groundwire.console.words import (
     Places,
     TextMark,

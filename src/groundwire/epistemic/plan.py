@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 from pydantic import Field
 
 from groundwire.checks.marks import Citable, Mark, blanked, marks
+from groundwire.checks.reading.statements import StatementReader, read_statements
 from groundwire.checks.support.score import ClaimCheck
 from groundwire.checks.support.verify import answer_support, check_answer
-from groundwire.checks.values.statements import StatementReader, read_statements
 from groundwire.epistemic.claims import (
     Fact,
     ModelOpinion,

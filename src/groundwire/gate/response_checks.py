@@ -17,6 +17,7 @@ from groundwire.checks import ReportWarning, WarningType
 from groundwire.checks.entities import EntityGrounding, VersionConflicts, ground_entities, version_conflicts
 from groundwire.checks.marks import Citable, without_marks
 from groundwire.checks.quotes import QuoteGrounding, QuoteRules, ground_quotes, validate_evidence_schema
+from groundwire.checks.reading.statements import StatementReader, read_statements
 from groundwire.checks.relations import RelationIndex, RelationPreservation, preserve_relations
 from groundwire.checks.source_tags import TagReport, check_tags
 from groundwire.checks.sources import (
@@ -28,7 +29,6 @@ from groundwire.checks.sources import (
     verify_sources,
 )
 from groundwire.checks.values.answer import ValueReport, check_values
-from groundwire.checks.values.statements import StatementReader, read_statements
 from groundwire.epistemic.plan import (
     Plan,
     PlanStep,

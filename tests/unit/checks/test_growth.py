@@ -14,13 +14,13 @@ from groundwire.checks.extraction import extract_claims
 from groundwire.checks.hedges import HedgeDetector
 from groundwire.checks.marks import Citable
 from groundwire.checks.quote_text import comparison_form, standing
+from groundwire.checks.reading.force import scopes
+from groundwire.checks.reading.statements import statements
 from groundwire.checks.relations import preserve_relations
 from groundwire.checks.source_tags import check_tags, grounded_prompt
 from groundwire.checks.sources import FieldChecker, verify_sources
-from groundwire.checks.support.force import scopes
 from groundwire.checks.support.verify import check_answer
 from groundwire.checks.values.answer import check_values
-from groundwire.checks.values.statements import statements
 from groundwire.text.normalise import nfkc, normalise
 from groundwire.text.sentences import sentences
 from tests.unit.checks import growth

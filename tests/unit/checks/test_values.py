@@ -9,10 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from groundwire.checks import WarningType
+from groundwire.checks.reading.statements import scan
+from groundwire.checks.reading.units import _TOKEN, cut
 from groundwire.checks.values import answer
 from groundwire.checks.values.answer import check_values
-from groundwire.checks.values.statements import scan
-from groundwire.checks.values.units import _TOKEN, cut
 from tests.unit.checks.tables import differing, failing
 
 YAML = "api:\n  timeout: 30s\nworker:\n  timeout: 10s\n"

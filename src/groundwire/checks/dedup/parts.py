@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from groundwire.checks.dedup.notes import LABELS, head_at, is_of_entry, is_value, names_sole, stage_at
-from groundwire.checks.values.units import unit_readings
+from groundwire.checks.reading.units import unit_readings
 from groundwire.text.clauses import (
     ADVERBS,
     AUXILIARIES,

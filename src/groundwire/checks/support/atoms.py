@@ -13,8 +13,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
-from groundwire.checks.values.statements import ValueStatement
-from groundwire.checks.values.units import ValueToken
+from groundwire.checks.reading.statements import Statement
+from groundwire.checks.reading.units import ValueToken
 from groundwire.text.clauses import forms_of
 from groundwire.text.lists import tables, words_in
 from groundwire.text.negation import negations, opposite_words
@@ -139,14 +139,14 @@ class Atom:
     end: int
     units: list[Unit]
     function: list[str]
-    statement: ValueStatement
+    statement: Statement
     speaker: int
     pronouns: int
     first: bool = True
 
 
 def atoms(
-    answer: str, said: Iterable[ValueStatement], given: Given | None = None, *, declared: bool = False
+    answer: str, said: Iterable[Statement], given: Given | None = None, *, declared: bool = False
 ) -> Iterator[Atom]:
     found = [
         atom
@@ -173,7 +173,7 @@ class Given(Protocol):
         pass
 
 
-def _of_statement(answer: str, statement: ValueStatement) -> Iterator[Atom]:
+def _of_statement(answer: str, statement: Statement) -> Iterator[Atom]:
     spend(_READ + _TOKEN * len(statement.tokens))
     if says_nothing(answer[statement.start : statement.end]):
         return
@@ -260,7 +260,7 @@ def _size(tokens: Iterable[ValueToken]) -> int:
     return sum(bool(token.stems or token.value) for token in tokens)
 
 
-def _atom(tokens: list[ValueToken], statement: ValueStatement, *, first: bool) -> Atom | None:
+def _atom(tokens: list[ValueToken], statement: Statement, *, first: bool) -> Atom | None:
     units: list[Unit] = []
     function: list[str] = []
     for place, token in enumerate(tokens):

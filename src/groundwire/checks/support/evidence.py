@@ -8,24 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain, takewhile
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from groundwire.checks.marks import without_marks
+from groundwire.checks.reading.adjuncts import PART_ENDS
+from groundwire.checks.reading.force import Scope, scopes
+from groundwire.checks.reading.statements import Statement, StatementReader, scan
+from groundwire.checks.reading.units import ValueToken
 from groundwire.checks.support.atoms import KEPT, LIGHT, NEAR, SAME, Unit
 from groundwire.checks.values.answer import index_clauses
-from groundwire.checks.values.binding import CLAUSE_ENDS
 from groundwire.checks.values.postings import ValueIndex, ValueQuery, resolved
-from groundwire.checks.values.statements import StatementReader, ValueStatement, scan
-from groundwire.checks.values.units import ValueToken
 from groundwire.text.stems import words_of
 from groundwire.text.work import spend
 
-if TYPE_CHECKING:
-    from groundwire.checks.support.force import Scope
-
 _OWNERS: Final = words_of("his her its their")
 _OPENING: Final = 4  # words of a part that may name what it is about
-_ENDS: Final = CLAUSE_ENDS | words_of("( : if when unless which who whose where that as")
 
 
 Sides = tuple[frozenset[str], frozenset[str]]
@@ -69,7 +66,7 @@ def parts(tokens: Iterable[ValueToken]) -> Iterator[Part]:
     """Yield the parts of a statement; one with a single word or value belongs to the one before it."""
     kept: list[list[ValueToken]] = [[]]
     for token in tokens:
-        if token.value is None and token.text in _ENDS:
+        if token.value is None and token.text in PART_ENDS:
             named = token.text == "," and all(word.written[:1].isupper() for word in kept[-1])
             if _size(kept[-1]) > 1 and not named:  # "the captain, Ada Byron, commands": she does
                 kept.append([])
@@ -117,7 +114,7 @@ class Sentence(NamedTuple):
     passage: str
     follows: bool
     holds: frozenset[str]
-    statement: ValueStatement
+    statement: Statement
 
     @property
     def is_data(self) -> bool:
@@ -140,7 +137,7 @@ class Evidence:
     def __init__(
         self,
         texts: Mapping[str, str] | Sequence[str],
-        said: Sequence[ValueStatement],
+        said: Sequence[Statement],
         read: StatementReader,
         question: str = "",
     ) -> None:
@@ -153,7 +150,7 @@ class Evidence:
         self._begun: set[str] | None = None
         self._parts: dict[int, list[Part]] = {}
         self.sides: dict[tuple[int, int], Sides] = {}
-        self.forces: dict[int, Sequence[Scope]] = {}
+        self._scopes: dict[int, Sequence[Scope]] = {}
         self.postings: dict[str, list[int]] = {}
         asked = read(question)
         self.values = ValueIndex(ValueQuery(said), [found for _, found in passages], asked)
@@ -260,6 +257,13 @@ class Evidence:
                 *(part._replace(about=about) if part.is_open else part for part in found[1:]),
             ]
         return self._parts[number]
+
+    def scopes(self, number: int) -> Sequence[Scope]:
+        if number not in self._scopes:
+            following = self.sentences[number + 1] if number + 1 < len(self.sentences) else None
+            behind = following.statement if following and following.follows else None
+            self._scopes[number] = scopes(self.sentences[number].statement, behind)
+        return self._scopes[number]
 
     def asks_together(self, one: str, other: str) -> bool:
         return {one, other} <= self._asked

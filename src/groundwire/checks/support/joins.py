@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from groundwire.checks.reading.adjuncts import Kind
+from groundwire.checks.reading.statements import Statement
+from groundwire.checks.reading.units import ValueToken
 from groundwire.checks.support.atoms import LIGHT, Atom
 from groundwire.checks.support.evidence import Evidence, Part, same
 from groundwire.checks.support.roles import own_parts
-from groundwire.checks.values.units import ValueToken
 from groundwire.text.clauses import FUNCTION_WORDS
 from groundwire.text.stems import words_of
 from groundwire.text.work import spend
@@ -28,8 +30,6 @@ _DEED: Final = 2  # words of a deed
 _OPENING: Final = 3  # words with which a part says who
 _NOTHING: Final = frozenset[str]()
 _PRONOUNS: Final = words_of("it its this that these those he she they his her their him them such both")
-_BEFORE: Final = words_of("before until")
-_AFTER: Final = words_of("after once")
 _DETERMINERS: Final = words_of("the a an his her its their our my your this that")
 
 
@@ -38,13 +38,13 @@ def joins_apart(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> boo
     start, end = atom.units[0].start, atom.units[-1].start
     own = [token for token in atom.statement.tokens if start <= token.start <= end or token.text == "only"]
     ranked = sorted(masks, key=lambda number: (-masks[number].bit_count(), number))[:_LOOKED]
-    there = [evidence.sentences[number].statement.tokens for number in ranked]
-    spend(len(own) + sum(map(len, there)))
+    there = [evidence.sentences[number].statement for number in ranked]
+    spend(len(own) + sum(len(other.tokens) for other in there))
     return (
         _mixes_names(own, evidence)
-        or any(_moves_only(own, tokens) or _owned_by_another(own, tokens) for tokens in there)
-        or _reverses(atom.statement.tokens, there)
-        or _is_dated_otherwise(atom.statement.tokens, ranked, evidence)
+        or any(_moves_only(own, other.tokens) or _owned_by_another(own, other.tokens) for other in there)
+        or _reverses(atom.statement, there)
+        or _is_dated_otherwise(atom.statement, ranked, evidence)
         or _bridges(atom, masks, ranked, evidence)
         or _is_deed_of_another(atom, ranked, evidence)
     )
@@ -154,14 +154,14 @@ class _Order(NamedTuple):
     later: frozenset[str]
 
 
-def _reverses(own: Sequence[ValueToken], there: Iterable[Sequence[ValueToken]]) -> bool:
+def _reverses(own: Statement, there: Iterable[Statement]) -> bool:
     mine = _order(own)
     if mine is None:
         return False
     said = mine.earlier | mine.later
     for other in there:
         theirs = _order(other)
-        if theirs is None or len(said & _said(other)) < _MOST * len(said):
+        if theirs is None or len(said & _said(other.tokens)) < _MOST * len(said):
             continue
         first, last = theirs.earlier - theirs.later, theirs.later - theirs.earlier
         if not mine.earlier.isdisjoint(last) and not (mine.later and mine.later.isdisjoint(first)):
@@ -169,7 +169,7 @@ def _reverses(own: Sequence[ValueToken], there: Iterable[Sequence[ValueToken]]) 
     return False
 
 
-def _is_dated_otherwise(own: Sequence[ValueToken], ranked: Iterable[int], evidence: Evidence) -> bool:
+def _is_dated_otherwise(own: Statement, ranked: Iterable[int], evidence: Evidence) -> bool:
     """Return whether the evidence gives what a claim calls earlier a later date or time: "08:31 paid", "08:57 sent"."""
     mine = _order(own)
     if mine is None:
@@ -213,18 +213,15 @@ def _moment(part: Part) -> _Moment | None:
     )
 
 
-def _order(tokens: Sequence[ValueToken]) -> _Order | None:
+def _order(statement: Statement) -> _Order | None:
     """Return what a sentence says comes earlier and later: "A before B", "after A, B", "first A, then B"."""
-    texts = [token.text for token in tokens]
-    for at, text in enumerate(texts):
-        if text not in _BEFORE and text not in _AFTER:
+    tokens, texts = statement.tokens, statement.texts
+    for kind, link, words, main in statement.adjuncts:
+        if kind not in {Kind.BEFORE, Kind.AFTER}:
             continue
-        behind = texts[at + 1 :]
-        comma = at + 1 + behind.index(",") if "," in behind else len(texts)
-        one = _said(tokens[:at] if at else tokens[comma:])
-        other = _said(tokens[at + 1 : comma])
+        one, other = _said(tokens[main.start : main.stop]), _said(tokens[words.start : words.stop])
         if one and other:
-            late = text in _AFTER or (text == "until" and "not" in texts[:at])
+            late = kind is Kind.AFTER or (texts[link] == "until" and "not" in texts[:link])
             return _Order(other, one) if late else _Order(one, other)
     at = texts.index("first") if "first" in texts else -1
     if at == 0 or (at > 0 and texts[at - 1] not in _DETERMINERS):

@@ -17,9 +17,9 @@ from heapq import nsmallest
 from itertools import chain
 from typing import Final
 
+from groundwire.checks.reading.units import ValueToken, dimensions
 from groundwire.checks.support.atoms import LIGHT, Atom
 from groundwire.checks.support.evidence import Evidence, Part, Sides, parts
-from groundwire.checks.values.units import ValueToken, dimensions
 from groundwire.text.clauses import role_of
 from groundwire.text.lists import words_in
 from groundwire.text.stems import stem, words_of

@@ -18,13 +18,14 @@ from math import sqrt
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+from groundwire.checks.reading.adjuncts import EXCEPTIONS, PHRASE_ENDS
+from groundwire.checks.reading.force import Force
+from groundwire.checks.reading.statements import Statement
+from groundwire.checks.reading.units import ValueToken
 from groundwire.checks.support.atoms import LITTLE, NEAR, OPPOSITES, SPEAKER, STRONG, WEAK, Atom, Unit
 from groundwire.checks.support.evidence import Evidence, Sentence
 from groundwire.checks.values.answer import SOURCES_DIFFER, UnsupportedValue
-from groundwire.checks.values.binding import CLAUSE_ENDS
-from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE, exception
-from groundwire.checks.values.statements import ValueStatement
-from groundwire.checks.values.units import ValueToken
+from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE
 from groundwire.text.negation import negations
 from groundwire.text.stems import stem
 from groundwire.text.work import spend
@@ -219,7 +220,7 @@ def _run(one: Sequence[str], place: int, other: Sequence[str], at: int, step: in
     return _SIDE
 
 
-def _words(statement: ValueStatement) -> list[ValueToken]:
+def _words(statement: Statement) -> list[ValueToken]:
     return [token for token in statement.tokens if not token.mark]
 
 
@@ -263,13 +264,6 @@ _NO_SUPERLATIVES: Final = (
     "earnest", "everest", "budapest", "northwest", "southwest", "midwest", "behest", "bequest", "priest",
 )  # fmt: skip
 _NEAR: Final = 0.6  # of a claim, that a sentence must hold to be about the same thing
-
-
-class Force(StrEnum):
-    DENIED = "denied"  # "it is not true that", "denies that", "almost"
-    NEGATED = "negated"  # "does not"
-    OPEN = "open"  # attributed to a party, supposed, asked or conditional
-    PLANNED = "planned"
 
 
 class SupportVerdict(StrEnum):
@@ -538,19 +532,21 @@ def _drops_exception(atom: Atom, window: Sequence[Sentence]) -> bool:
     texts, tokens = atom.statement.texts, atom.statement.tokens
     at = next((place for place, text in enumerate(texts) if text in _EVERYTHING), len(texts))
     noun = next((token.stems for token in tokens[at + 1 : at + 4] if token.stems), ())
-    if not (noun and window) or exception(texts) >= 0:
+    if not (noun and window) or any(one.kind in EXCEPTIONS for one in atom.statement.adjuncts):
         return False
-    there, said = window[0].statement.tokens, window[0].statement.texts
-    place = next((place for place, token in enumerate(there) if token.stems == noun), -1)
+    statement = window[0].statement
+    said = statement.texts
+    place = next((place for place, token in enumerate(statement.tokens) if token.stems == noun), -1)
     if place < 0:
         return False
-    excepted = exception(said, place)
-    between = said[place:excepted]
-    clause = between[:-1] if between[-1:] == [","] and said[excepted] != "but" else between
-    within = excepted >= 0 and CLAUSE_ENDS.isdisjoint(clause)
+    links = [one.link for one in statement.adjuncts if one.kind in EXCEPTIONS]
+    behind = next((link for link in links if link >= place), 0)
+    clause = said[place : behind - (said[behind - 1] == "," and said[behind] != "but")]
+    within = behind > 0 and PHRASE_ENDS.isdisjoint(clause)
     not_all = [*pairwise(said[:place])]
     last = not_all.index(("not", "all")) + 2 if ("not", "all") in not_all else place + 1
-    return within or 0 <= exception(said) < _FRONT or (last <= place and _OF.issuperset(said[last:place]))
+    in_front = links[:1] != [] and links[0] < _FRONT
+    return within or in_front or (last <= place and _OF.issuperset(said[last:place]))
 
 
 _FRONT: Final = 2  # tokens, among which an exception of the whole sentence begins

@@ -15,15 +15,22 @@ from typing import Final
 
 from groundwire.checks.citations import CitationDetector
 from groundwire.checks.marks import Citable, without_marks
+from groundwire.checks.reading.force import Force
+from groundwire.checks.reading.statements import (
+    Bound,
+    Statement,
+    StatementReader,
+    read_statements,
+    statements,
+)
+from groundwire.checks.support.assertion import unasserted
 from groundwire.checks.support.atoms import Atom, atoms
 from groundwire.checks.support.evidence import Evidence
-from groundwire.checks.support.force import unasserted
 from groundwire.checks.support.joins import joins_apart
 from groundwire.checks.support.roles import cost_of_additions, misplaced, names_somebody_else
 from groundwire.checks.support.score import (
     ENOUGH,
     ClaimCheck,
-    Force,
     SupportVerdict,
     align,
     passages_of,
@@ -32,13 +39,6 @@ from groundwire.checks.support.score import (
 )
 from groundwire.checks.values.answer import SOURCES_DIFFER, UnsupportedValue, judge, with_swaps
 from groundwire.checks.values.negation import NOT_IN_SOURCES
-from groundwire.checks.values.statements import (
-    Bound,
-    StatementReader,
-    ValueStatement,
-    read_statements,
-    statements,
-)
 from groundwire.text.negation import negations
 from groundwire.text.refusals import lack_of
 from groundwire.text.stems import content_words
@@ -55,7 +55,7 @@ _SAME: Final = 0.6  # of a statement's words, that another one must say to be ab
 
 
 def conflicts(
-    answer: str, said: Iterable[ValueStatement], evidence: Evidence
+    answer: str, said: Iterable[Statement], evidence: Evidence
 ) -> dict[int, list[UnsupportedValue]]:
     """Return id of statement -> its values and negations that the passages do not support.
 
@@ -63,7 +63,7 @@ def conflicts(
     value of the same kind in a statement that says most of the same words.
     """
     found: dict[int, list[UnsupportedValue]] = {}
-    before: ValueStatement | None = None
+    before: Statement | None = None
     for statement in said:
         _, faults = judge(answer, statement, before, evidence.values, evidence.sayings)
         given = {value.start: value for value in statement.values} if faults else {}

@@ -21,7 +21,9 @@ from typing import Final, NamedTuple
 
 from groundwire.checks import ReportWarning, WarningType
 from groundwire.checks.marks import Citable, without_marks
-from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex, clauses, denies
+from groundwire.checks.reading.statements import Bound, Statement, StatementReader, read_statements
+from groundwire.checks.reading.units import DATE, NUMBER, VERSION, dimensions
+from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex
 from groundwire.checks.values.postings import (
     BESIDE,
     ValueIndex,
@@ -31,8 +33,6 @@ from groundwire.checks.values.postings import (
     label_of,
     resolved,
 )
-from groundwire.checks.values.statements import Bound, StatementReader, ValueStatement, read_statements
-from groundwire.checks.values.units import DATE, NUMBER, VERSION, dimensions
 from groundwire.text.refusals import lack_of
 
 LISTED: Final = 1_000
@@ -114,7 +114,7 @@ def check_values(
     sayings = index_clauses(said, there)
     found = left_out = 0
     listed: list[UnsupportedValue] = []
-    before: ValueStatement | None = None
+    before: Statement | None = None
     for statement in said:
         count, missing = judge(answer, statement, before, values, sayings, within=found < JUDGED)
         found += count
@@ -149,11 +149,11 @@ def with_swaps(listed: Sequence[UnsupportedValue]) -> list[UnsupportedValue]:
     return found
 
 
-def index_clauses(said: Sequence[ValueStatement], there: Sequence[ValueStatement]) -> ClauseIndex | None:
+def index_clauses(said: Sequence[Statement], there: Sequence[Statement]) -> ClauseIndex | None:
     """Return the clauses of passages that an answer may contradict; None where neither holds a negation."""
-    if not any(map(denies, chain(said, there))):
+    if not any(statement.denies for statement in chain(said, there)):
         return None
-    sayings = ClauseIndex(clause for statement in said for clause in clauses(statement))
+    sayings = ClauseIndex(clause for statement in said for clause in statement.clauses)
     for statement in there:
         sayings.add(statement)
     return sayings
@@ -161,8 +161,8 @@ def index_clauses(said: Sequence[ValueStatement], there: Sequence[ValueStatement
 
 def judge(
     answer: str,
-    statement: ValueStatement,
-    before: ValueStatement | None,
+    statement: Statement,
+    before: Statement | None,
     values: ValueIndex,
     sayings: ClauseIndex | None,
     *,
@@ -170,7 +170,7 @@ def judge(
 ) -> tuple[int, list[UnsupportedValue]]:
     """Return the number of values of a statement, and those that passages do not support, in text order."""
     found = sum(not value.implied for value in statement.given)
-    said = clauses(statement) if sayings else ()
+    said = statement.clauses if sayings else ()
     if values.says(statement):
         return found + sum(bool(clause.polarity) for clause in said), []
     missing: list[UnsupportedValue] = []
@@ -194,7 +194,7 @@ def judge(
     return found, sorted(missing, key=lambda value: value.start)
 
 
-def _why(value: Bound, before: ValueStatement | None, index: ValueIndex) -> tuple[str, bool]:
+def _why(value: Bound, before: Statement | None, index: ValueIndex) -> tuple[str, bool]:
     words = value.own or value.statement.words or (before.words if before else frozenset())
     equal = [other for other in index.equal(value, words) if not excluded(value, other)]
     if not equal:
@@ -373,7 +373,7 @@ def _is_next(value: Bound, other: Bound) -> bool:
 class _Fit(NamedTuple):
     said: int  # of the answer's words, those in its statement
     own: int  # those that belong to it
-    statement: ValueStatement
+    statement: Statement
 
 
 def _fit(words: frozenset[str], other: Bound) -> _Fit:
@@ -398,7 +398,7 @@ def excluded(one: Bound, other: Bound) -> bool:
     return {one.value.bound[:1], other.value.bound[:1]} == {"<", ">"}
 
 
-def alike(one: ValueStatement, other: ValueStatement) -> bool:
+def alike(one: Statement, other: Statement) -> bool:
     """Return whether two statements use nearly the same words, so that the places of their values compare."""
     common = len(one.words & other.words)
     return _ALIKE * (len(one.words) + len(other.words) - common) <= common

@@ -14,8 +14,8 @@ from fractions import Fraction
 from itertools import chain, dropwhile, islice, product, takewhile
 from typing import Final
 
-from groundwire.checks.values.statements import Bound, ValueStatement
-from groundwire.checks.values.units import (
+from groundwire.checks.reading.statements import Bound, Statement
+from groundwire.checks.reading.units import (
     DATE,
     NUMBER,
     VERSION,
@@ -39,7 +39,7 @@ INDEXED: Final = 100_000
 class ValueQuery:
     """The words and values of an answer; a passage's statements without any of them are not indexed."""
 
-    def __init__(self, statements: Iterable[ValueStatement]) -> None:
+    def __init__(self, statements: Iterable[Statement]) -> None:
         words: set[str] = set()
         keys: set[str] = set()
         for statement in statements:
@@ -49,7 +49,7 @@ class ValueQuery:
         self.words = frozenset(words)
         self.keys = frozenset(keys)
 
-    def __contains__(self, statement: ValueStatement) -> bool:
+    def __contains__(self, statement: Statement) -> bool:
         return not statement.words.isdisjoint(self.words) or any(
             not value.covers.isdisjoint(self.keys) for value in statement.given
         )
@@ -65,8 +65,8 @@ class ValueIndex:
     def __init__(
         self,
         wanted: ValueQuery,
-        there: Sequence[Sequence[ValueStatement]],
-        question: Iterable[ValueStatement] = (),
+        there: Sequence[Sequence[Statement]],
+        question: Iterable[Statement] = (),
     ) -> None:
         self._wanted = wanted
         asked = [bound for said in question for bound in said.values]
@@ -86,7 +86,7 @@ class ValueIndex:
         self._equal_about: dict[str, dict[str, list[Bound]]] = {}
         self._comparable: dict[str, dict[str, list[Bound]]] = {}
 
-    def says(self, statement: ValueStatement) -> bool:
+    def says(self, statement: Statement) -> bool:
         """Return whether a passage holds a statement word by word, under the same headings, by its hash."""
         if self._signatures is None:
             self._signatures = frozenset(hash(said.signature) for said in self._statements)
@@ -184,7 +184,7 @@ def _form(amount: Amount) -> str:
     return "rate" if amount.rate else "unit" if amount.readings else "bare"
 
 
-def label_of(row: ValueStatement) -> frozenset[str]:
+def label_of(row: Statement) -> frozenset[str]:
     """Return the words of the first cell of a row of a table, less those of the heads."""
     if not row.heads:
         return frozenset()
@@ -223,7 +223,7 @@ def is_strict(bound: str) -> bool:
     return bound in {"<", ">"}
 
 
-def resolved(said: Sequence[ValueStatement], there: Iterable[ValueStatement]) -> Sequence[ValueStatement]:
+def resolved(said: Sequence[Statement], there: Iterable[Statement]) -> Sequence[Statement]:
     """Return statements of an answer whose values say what passages give in their place too.
 
     That is a value that rounds to it or lies on the side of its bound, or one of two of which it is sum or difference.
@@ -231,13 +231,13 @@ def resolved(said: Sequence[ValueStatement], there: Iterable[ValueStatement]) ->
     if not any(value.amount for statement in said for value in statement.given):
         return said
     given = _Given([*there])
-    found: list[ValueStatement] = []
+    found: list[Statement] = []
     for statement in said:
         compares = not _COMPARING.isdisjoint(chain.from_iterable(map(str.split, statement.texts)))
         tokens = [_loose(token, given, compares=compares) for token in statement.tokens]
         if any(new is not token for new, token in zip(tokens, statement.tokens, strict=True)):
             says = statement.says.union(*(token.value.covers for token in tokens if token.value))
-            found.append(replace(statement, tokens=tokens, says=says, _values=None, clauses=None))
+            found.append(replace(statement, tokens=tokens, says=says))
         else:
             found.append(statement)
     return found
@@ -246,7 +246,7 @@ def resolved(said: Sequence[ValueStatement], there: Iterable[ValueStatement]) ->
 class _Given:
     """The numbers of passages by dimension, in ascending order, and what two of one or two statements add up to."""
 
-    def __init__(self, statements: Sequence[ValueStatement]) -> None:
+    def __init__(self, statements: Sequence[Statement]) -> None:
         numbers: dict[str, set[Fraction]] = {}
         self.derived: set[str] = set()
         before: list[tuple[str, Fraction, str]] = []

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groundwire.checks.reading.statements import read_statements
 from groundwire.checks.support.score import ENOUGH, TOLERATED, SupportVerdict, support_of
 from groundwire.checks.support.verify import check_answer
 from groundwire.checks.values.answer import check_values
-from groundwire.checks.values.statements import read_statements
 from tests.unit.checks.tables import differing, failing
 
 EVIDENCE = (

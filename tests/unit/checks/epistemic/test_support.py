@@ -9,7 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bench.quality.edits import edits
-from groundwire.checks.support.score import ENOUGH, Force
+from groundwire.checks.reading.force import Force
+from groundwire.checks.support.score import ENOUGH
 from groundwire.checks.support.verify import check_answer
 from groundwire.cli.main import main
 from groundwire.epistemic.plan import plan_response

@@ -8,15 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Final
 
-from groundwire.checks.values.units import CURRENCIES, TextValue, ValueToken, unit_readings
+from groundwire.checks.reading.adjuncts import PHRASE_ENDS
+from groundwire.checks.reading.units import CURRENCIES, TextValue, ValueToken, unit_readings
 from groundwire.text.lists import words_in
-from groundwire.text.stems import stem, words_of
+from groundwire.text.stems import stem
 
 OWN: Final = 12
 """Words that a value binds at most."""
 
-CLAUSE_ENDS: Final = words_of(", ; | · • ) . ? ! and but or while whereas although though because however —")
-"""Words and marks between clauses."""
 _LINKS: Final = frozenset((",", "and", "or", "/", "to", "-", "&"))
 _JOINTS: Final = frozenset((",", "and", "or", "/", "&"))
 _MEASURES: Final = words_in(__package__, "measures")
@@ -94,7 +93,7 @@ class Binder:
                 *heads,
                 *(stem for token in self._tokens[max(0, place - 4) : place] for stem in token.stems),
             )
-            if _PRICED.isdisjoint(said) or (behind and behind[0] not in CLAUSE_ENDS | {"}"}):
+            if _PRICED.isdisjoint(said) or (behind and behind[0] not in PHRASE_ENDS | {"}"}):
                 return value
             prices = (amount._replace(readings=unit_readings(one)[0]).keys for one in CURRENCIES)
             return value._replace(covers=value.covers.union(*prices))  # "price: 24.9" is told as "$24.90"
@@ -154,7 +153,7 @@ class Binder:
         bare: Sequence[int] = ()  # values that still want words
         done = 0
         ends = [
-            n for n, text in enumerate(self._texts) if text in CLAUSE_ENDS and self._tokens[n].value is None
+            n for n, text in enumerate(self._texts) if text in PHRASE_ENDS and self._tokens[n].value is None
         ]
         for start, end in list(zip([0, *(end + 1 for end in ends)], [*ends, len(self._tokens)], strict=True)):
             behind = bisect_left(self._values, end, done)

@@ -10,20 +10,33 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from enum import StrEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from groundwire.checks.hedges import built_in, is_month, may_begin
-from groundwire.checks.support.atoms import Atom
-from groundwire.checks.support.evidence import Evidence
-from groundwire.checks.support.score import Alignment, Force
-from groundwire.checks.values.statements import ValueStatement
+from groundwire.checks.reading.adjuncts import (
+    AFTER_COMMA,
+    CLAUSE_ENDS,
+    CONDITIONS,
+    SUBJECTS,
+    clause_end,
+    clause_start,
+    first_of,
+)
+from groundwire.checks.reading.statements import Statement
 from groundwire.text.clauses import AUXILIARIES, BE, FUNCTION_WORDS, is_past, read_clause, stem_of
 from groundwire.text.lists import words_in
 from groundwire.text.negation import FULL, denies, negated_stems, negation_of, negations
 from groundwire.text.stems import words_of
 from groundwire.text.work import spend
+
+
+class Force(StrEnum):
+    DENIED = "denied"  # "it is not true that", "denies that", "almost"
+    NEGATED = "negated"  # "does not"
+    OPEN = "open"  # attributed to a party, supposed, asked or conditional
+    PLANNED = "planned"
 
 
 class Scope(NamedTuple):
@@ -99,11 +112,6 @@ _HEARSAY: Final = re.compile(
     r"|\bby (?:his|her|their|(?:[\w']+ ){1,3}[\w']+'s) (?:own )?(?:account|reckoning|telling)\b"
     r"|\bunder (?:consideration|discussion)\b"
 )
-_CONDITIONS: Final = words_of("if unless provided providing assuming")
-_INVERTED: Final = words_of("had should were")
-_ENDS: Final = words_of("; : . ? ! ( ) so but although though whereas while because")
-_AFTER_COMMA: Final = words_in(__package__, "after_comma")
-_SUBJECTS: Final = words_in(__package__, "subjects")
 _NO_DENIAL: Final = words_in(__package__, "no_denial")
 _BEFORE_NOUN: Final = words_of("the a an this that these those his her its their our my your no any some of")
 _ATTRIBUTING: Final = _CONTENDING | _BLAMING | _DENYING | _PLANNING | _ASKING_OF
@@ -118,9 +126,7 @@ _GOVERNING: Final = _NOUNS.union(
     _ASKING_OF,
     words_of("almost nearly would is are was were"),
 )
-_RELATIVE: Final = words_of("which who whose")
 _IT: Final = words_of("it this that")
-_SUBORDINATE: Final = words_of("although though while whereas because after when since as")
 _ALMOST: Final = words_of("almost nearly")
 _COUNTED: Final = words_of("doubled tripled trebled quadrupled halved")
 _ASSENT: Final = words_of("yes no yeah indeed certainly absolutely sure")
@@ -132,13 +138,13 @@ _UNDONE: Final = BE | _BEFORE_NOUN | words_of("will can could may might shall sh
 _COMING: Final = words_of("will 'll shall going")
 
 
-def scopes(statement: ValueStatement, following: ValueStatement | None = None) -> list[Scope]:
+def scopes(statement: Statement, following: Statement | None = None) -> list[Scope]:
     texts = statement.texts
     spend(_READ + _TOKEN * len(texts))
-    first = next((text for text in texts if text.isalpha() and text not in _AFTER_COMMA), "")
+    first = next((text for text in texts if text.isalpha() and text not in AFTER_COMMA), "")
     if texts[-1:] == ["?"] and first in AUXILIARIES:
         answer = [text for text in following.texts[:4] if text[:1].isalpha()] if following else []
-        says = answer[1:] and answer[0] in _SUBJECTS and answer[1] in AUXILIARIES
+        says = answer[1:] and answer[0] in SUBJECTS and answer[1] in AUXILIARIES
         answered = says or (answer and answer[0] in _ASSENT)
         return [] if answered else [Scope(Force.OPEN, 0, len(texts))]
     if following and not _DISCREDITED.isdisjoint(following.texts) and not negations(following.texts):
@@ -171,47 +177,13 @@ def _bears_out(texts: Sequence[str]) -> bool:
 
 
 _UNREAL: Final = words_of("to must can could may might shall should will would cannot if whether unless")
-_REACH: Final = 40  # words of a clause
 _COMMA: Final = frozenset((",",))
-_LINK_ENDS: Final = _ENDS | _COMMA
+_LINK_ENDS: Final = CLAUSE_ENDS | _COMMA
 _SENTENCE_ENDS: Final = words_of("; : but")
-_CONDITION_ENDS: Final = words_of(", ; : .")
 _ADVERBIAL: Final = 5  # words behind a verb, among which is the link of its clause
 _NEAR: Final = 12  # words behind a verb, among which is that of its clause
 _READ: Final = 10  # units of work that reading a sentence takes, beside those of its tokens
 _TOKEN: Final = 8
-
-
-def _end(texts: Sequence[str], place: int) -> int:
-    """Return where the clause at a place ends; one that begins with its link ends at the next comma."""
-    start = _start(texts, place)
-    linked = start > 1 and texts[start - 1] in _RELATIVE and texts[start - 2] == ","
-    linked = linked or (texts[0] in _SUBORDINATE and start <= 1)
-    for at in range(place, _reach(texts, place)):
-        text = texts[at]
-        joins = text == "," and (linked or (at + 1 < len(texts) and texts[at + 1] in _AFTER_COMMA))
-        if joins or text in _ENDS:
-            return at
-    return _reach(texts, place)
-
-
-def _reach(texts: Sequence[str], place: int) -> int:
-    return min(len(texts), place + _REACH)
-
-
-def _first(texts: Sequence[str], place: int, marks: frozenset[str]) -> int:
-    reach = _reach(texts, place)
-    return next((at for at in range(place, reach) if texts[at] in marks), reach)
-
-
-def _start(texts: Sequence[str], place: int) -> int:
-    for at in range(min(place, len(texts)) - 1, max(0, place - _REACH) - 1, -1):
-        text = texts[at]
-        behind = texts[at + 1] if at + 1 < len(texts) else ""
-        joins = text == "and" and (behind in AUXILIARIES or behind in _SUBJECTS or is_past(behind))
-        if joins or text == "," or text in _ENDS or text in _RELATIVE:
-            return at + 1
-    return max(0, place - _REACH)
 
 
 def _framed(texts: Sequence[str]) -> Iterator[Scope]:
@@ -227,15 +199,15 @@ def _framed(texts: Sequence[str]) -> Iterator[Scope]:
             first, behind = bisect_left(starts, match.start()), bisect_left(starts, match.end())
             said = match[0]
             if force is Force.OPEN and said.startswith(("by", "under")):
-                yield Scope(force, _start(texts, first), _end(texts, behind))
+                yield Scope(force, clause_start(texts, first), clause_end(texts, behind))
             elif force is Force.DENIED and said.startswith(("contrary", "far", "instead", "rather")):
-                comma = _first(texts, behind, _COMMA)
-                yield Scope(force, behind, min(comma, _end(texts, behind)))
+                comma = first_of(texts, behind, _COMMA)
+                yield Scope(force, behind, min(comma, clause_end(texts, behind)))
             else:
-                yield Scope(force, behind, _first(texts, behind, _SENTENCE_ENDS))
+                yield Scope(force, behind, first_of(texts, behind, _SENTENCE_ENDS))
 
 
-def _governed(statement: ValueStatement, following: ValueStatement | None) -> Iterator[Scope]:
+def _governed(statement: Statement, following: Statement | None) -> Iterator[Scope]:
     texts = statement.texts
     others = [*texts, *(following.texts if following else ())]
     disputed = not _CONTESTED.isdisjoint(map(stem_of, others))
@@ -244,17 +216,17 @@ def _governed(statement: ValueStatement, following: ValueStatement | None) -> It
         if not (base in _GOVERNING or text in _GOVERNING):  # as most
             continue
         doubts = base in _DENYING or base == _DOUBT
-        if doubts and negations(texts[_start(texts, place) : place]):
+        if doubts and negations(texts[clause_start(texts, place) : place]):
             continue  # "nobody disputes that"
         before = texts[max(0, place - 2) : place]
         if text in _REVOKED and not BE.isdisjoint(before) and not negations(before):
-            start = _start(texts, place)
+            start = clause_start(texts, place)
             yield Scope(Force.DENIED, 0 if texts[start] in _IT else start, place)
         elif force := _force_of(statement, place, disputed=disputed):
-            yield Scope(force, place + 1, _end(texts, place + 1))
+            yield Scope(force, place + 1, clause_end(texts, place + 1))
 
 
-def _force_of(statement: ValueStatement, place: int, *, disputed: bool) -> Force | None:
+def _force_of(statement: Statement, place: int, *, disputed: bool) -> Force | None:
     texts = statement.texts
     text, base = texts[place], stem_of(texts[place])
     before = texts[place - 1] if place else ""
@@ -287,7 +259,7 @@ def _force_of(statement: ValueStatement, place: int, *, disputed: bool) -> Force
 def _states_plan(texts: Sequence[str], place: int) -> bool:
     """Return whether "is to" leads to a verb, and says what will be done: not "is to the left", "its role is to"."""
     behind = texts[place + 2] if place + 2 < len(texts) else ""
-    return behind not in _BEFORE_NOUN and _PURPOSES.isdisjoint(texts[_start(texts, place) : place])
+    return behind not in _BEFORE_NOUN and _PURPOSES.isdisjoint(texts[clause_start(texts, place) : place])
 
 
 def _leads_to(texts: Sequence[str], place: int, link: str) -> bool:
@@ -300,7 +272,7 @@ def _is_ing(texts: Sequence[str], place: int) -> bool:
     return place < len(texts) and texts[place].endswith("ing")
 
 
-def _contends(statement: ValueStatement, place: int) -> bool:
+def _contends(statement: Statement, place: int) -> bool:
     texts = statement.texts
     if stem_of(texts[place]) not in _CONTENDING or place + 2 >= len(texts):
         return False
@@ -310,12 +282,12 @@ def _contends(statement: ValueStatement, place: int) -> bool:
     if behind in {"that", "to"}:
         told = place > 0 and texts[place - 1] in BE
         return behind == "that" or told or texts[place].startswith(("claim", "purport"))
-    clause = texts[place + 1 : min(_end(texts, place + 1), place + _NEAR)]
+    clause = texts[place + 1 : min(clause_end(texts, place + 1), place + _NEAR)]
     return _begins(statement, place + 1) and read_clause(clause, len(clause), ()).verb > 0
 
 
-def _begins(statement: ValueStatement, place: int) -> bool:
-    return statement.texts[place] in _SUBJECTS or statement.tokens[place].written[:1].isupper()
+def _begins(statement: Statement, place: int) -> bool:
+    return statement.texts[place] in SUBJECTS or statement.tokens[place].written[:1].isupper()
 
 
 def _negated(texts: Sequence[str]) -> Iterator[Scope]:
@@ -323,14 +295,14 @@ def _negated(texts: Sequence[str]) -> Iterator[Scope]:
         full = negation_of(text) == FULL and not negated_stems(text) and text not in _NO_DENIAL
         if not (full or denies(texts, place)):
             continue
-        end = _end(texts, place + 1)
+        end = clause_end(texts, place + 1)
         rest = texts[place + 1 : end + 1]
         disputed = any(stem_of(word) in _DENYING or stem_of(word) == _DOUBT for word in rest)
         if (
             not disputed
             and _NO_DENIAL.isdisjoint(rest)
             and not negations(texts[place + 1 : end])
-            and not negations(texts[_start(texts, place) : place])
+            and not negations(texts[clause_start(texts, place) : place])
         ):
             yield Scope(Force.NEGATED, place + 1, end)
 
@@ -338,48 +310,24 @@ def _negated(texts: Sequence[str]) -> Iterator[Scope]:
 def _states(texts: Sequence[str]) -> bool:
     if "you" in texts or len(texts) < 2:
         return False
-    advises = texts[0] not in _SUBJECTS and texts[1] in _BEFORE_NOUN
-    finite = not AUXILIARIES.isdisjoint(texts[1:]) or texts[0] in _SUBJECTS
+    advises = texts[0] not in SUBJECTS and texts[1] in _BEFORE_NOUN
+    finite = not AUXILIARIES.isdisjoint(texts[1:]) or texts[0] in SUBJECTS
     return not advises and (finite or read_clause(texts, len(texts), ()).verb > 0)
 
 
-def _begins_condition(texts: Sequence[str], place: int) -> bool:
-    text, before = texts[place], texts[place - 1] if place else ""
-    behind = texts[place + 1] if place + 1 < len(texts) else "necessary"
-    if place == 0 and text in _INVERTED:
-        return True
-    begins = text in _CONDITIONS or (before, text) in {("in", "case"), ("only", "when")}
-    return begins and behind not in _NO_CONDITION
-
-
-_NO_CONDITION: Final = words_in(__package__, "no_condition")
-
-
-def _conditional(statement: ValueStatement) -> Iterator[Scope]:
+def _conditional(statement: Statement) -> Iterator[Scope]:
     texts = statement.texts
-    for place, text in enumerate(texts):
-        if not _begins_condition(texts, place):
+    for kind, link, words, main in statement.adjuncts:
+        if kind not in CONDITIONS:
             continue
-        if (
-            text == "if"
-            and place
-            and (stem_of(texts[place - 1]) in _ASKING or (place > 1 and stem_of(texts[place - 2]) in _ASKING))
-        ):
-            yield Scope(Force.OPEN, place + 1, _end(texts, place + 1))
-            continue
-        end = _first(texts, place + 1, _CONDITION_ENDS)
-        begin = place - 1 if text in {"case", "when"} else place
-        first, last = _start(texts, begin), begin
-        if first == begin:
-            first, last = end + 1, _end(texts, end + 1)
-        if not _states(texts[first:last]):
-            continue  # "if the tap drips, change the washer"
-        condition = range(place + 1, end)
-        yield Scope(Force.OPEN, place + 1, end, range(first, last))
-        yield Scope(Force.OPEN, first, last, condition)
+        if texts[link] == "if" and not _ASKING.isdisjoint(map(stem_of, texts[max(0, link - 2) : link])):
+            yield Scope(Force.OPEN, words.start, clause_end(texts, words.start))
+        elif _states(texts[main.start : main.stop]):  # not "if the tap drips, change the washer"
+            yield Scope(Force.OPEN, words.start, words.stop, main)
+            yield Scope(Force.OPEN, main.start, main.stop, words)
 
 
-def _hedged(statement: ValueStatement) -> Iterator[Scope]:
+def _hedged(statement: Statement) -> Iterator[Scope]:
     text = statement.reading.text
     if not may_begin(text):
         return
@@ -396,111 +344,40 @@ def _hedged(statement: ValueStatement) -> Iterator[Scope]:
         ):
             place = min(bisect_left(starts, hedge.start), len(starts) - 1)
             behind = bisect_left(starts, hedge.end)
-            yield Scope(Force.OPEN, _start(statement.texts, place), _end(statement.texts, max(place, behind)))
+            end = clause_end(statement.texts, max(place, behind))
+            yield Scope(Force.OPEN, clause_start(statement.texts, place), end)
 
 
 _HEDGES: Final = 60
 _HEDGED_TOKEN: Final = 10
 _HABITS: Final = words_in(__package__, "habits")
 
-_ENOUGH: Final = 0.6  # of a claim's weight, that one window has to hold
-_PLAIN: Final = 0.75  # of what the best window holds, that another one has to assert
-_WHOLE: Final = 0.7  # of a claim, that a sentence denies with "not"
-_MOST: Final = 0.8  # of that, which is left where a sentence does not deny a claim with "not"
-_ALL: Final = frozenset(Force)
-_LOOKED: Final = 12  # sentences that are looked at per claim
 
-
-def unasserted(atom: Atom, alignment: Alignment, evidence: Evidence) -> Force | None:
-    """Return with what weaker force the evidence says what a claim asserts; None where it asserts it, or lacks it."""
-    if alignment.covered < _ENOUGH or not _tells(atom):
-        return None
-    if _denies_told(atom, alignment, evidence):
-        return Force.DENIED
-    window = [number for number in (alignment.best, alignment.second) if number >= 0]
-    forces = {scope.force for number in window for scope in _read(evidence, number)}
-    forces -= _own(atom) if forces else set()
-    if alignment.covered < _WHOLE:
-        forces.discard(Force.NEGATED)
-    wanted = _PLAIN * alignment.covered * sum(unit.weight for unit in atom.units)
-    least = _MOST * wanted if forces == {Force.NEGATED} else wanted
-    windows = (
-        [(window, forces), *((other, _ALL) for other in _others(atom, alignment, evidence))] if forces else []
-    )
-    if any(_said(atom, other, alignment, evidence, weak) >= least for other, weak in windows):
-        return None
-    alone = (force for force in Force if _said(atom, window, alignment, evidence, {force} & forces) < least)
-    return next(alone, max(forces, default=None))
-
-
-def _others(atom: Atom, alignment: Alignment, evidence: Evidence) -> Iterator[Sequence[int]]:
-    weights = [unit.weight for unit in atom.units]
-    masks = alignment.masks
-    for number in sorted(
-        masks,
-        key=lambda number: (
-            -sum(weight for place, weight in enumerate(weights) if masks[number] >> place & 1),
-            number,
-        ),
-    )[:_LOOKED]:
-        yield (number,)
-        if number + 1 in masks and evidence.sentences[number + 1].follows:
-            yield number, number + 1
-
-
-def _denies_told(atom: Atom, alignment: Alignment, evidence: Evidence) -> bool:
-    texts = atom.statement.texts
-    whole = " ".join(texts)
-    if not (_UNTRUE.search(whole) or not _ALMOST.isdisjoint(texts)):
-        return False
-    denied = [scope for scope in scopes(atom.statement) if scope.force is Force.DENIED]
-    tokens = atom.statement.tokens
-    starts = {tokens[place].start for scope in denied for place in range(scope.first, scope.last)}
-    inside = [place for place, unit in enumerate(atom.units) if unit.start in starts]
-    mask = alignment.masks.get(alignment.best, 0)
-    told = bool(inside) and all(mask >> place & 1 for place in inside)
-    statement = evidence.sentences[alignment.best].statement
-    return told and not _read(evidence, alignment.best) and not negations(statement.texts)
-
-
-def _tells(atom: Atom) -> bool:
-    texts = [text for text in atom.statement.texts if text[:1].isalnum()]
-    if len(texts) < 2 or atom.statement.texts[-1] == "?":
-        return False
-    # "vaccines cause autism"
-    plural = texts[0].endswith("s") and len(texts) > 2 and texts[1] not in FUNCTION_WORDS
-    if not (plural or read_clause(texts, len(texts), ()).verb or any(map(is_past, texts))):
-        return False
-    first, second = texts[:2]
-    bare = first not in FUNCTION_WORDS and not first.endswith("s") and not is_past(first)
-    return not (bare and second in _BEFORE_NOUN | {"all", "each", "every"})
-
-
-def _read(evidence: Evidence, number: int) -> Sequence[Scope]:
-    if number not in evidence.forces:
-        following = evidence.sentences[number + 1] if number + 1 < len(evidence.sentences) else None
-        behind = following.statement if following and following.follows else None
-        evidence.forces[number] = scopes(evidence.sentences[number].statement, behind)
-    return evidence.forces[number]
-
-
-def _own(atom: Atom) -> set[Force]:
-    tokens, texts = atom.statement.tokens, atom.statement.texts
-    own = {scope.force for scope in scopes(atom.statement)}
+def own_forces(statement: Statement) -> set[Force]:
+    """Return the forces of what may support a claim of this force, beside what is asserted."""
+    texts = statement.texts
+    own = {scope.force for scope in scopes(statement)}
     says = any(_attributes(texts, place) for place in range(1, len(texts)))
-    modal = any(token.text in _MODAL and token.written != "May" for token in tokens) or not _NORM.isdisjoint(
-        texts
-    )
-    if says or modal or not own.isdisjoint({Force.OPEN, Force.PLANNED}):
+    modal = any(token.text in _MODAL and token.written != "May" for token in statement.tokens)
+    if says or modal or not _NORM.isdisjoint(texts) or not own.isdisjoint({Force.OPEN, Force.PLANNED}):
         own |= {Force.OPEN, Force.PLANNED}
-    if not _COMING.isdisjoint(texts) or negations(texts):  # what was planned did not happen
+    denies = bool(negations(texts))
+    if denies or not _COMING.isdisjoint(texts):  # what was planned did not happen
         own.add(Force.PLANNED)
-    if Force.DENIED in own or negations(texts) or any("number 0" in unit.keys for unit in atom.units):
+    if denies or Force.DENIED in own or any("number 0" in value.keys for value in statement.given):
         own |= {Force.NEGATED, Force.DENIED}
     return own
 
 
-def _is_done(texts: Sequence[str]) -> bool:
+def denied_by_frame(statement: Statement) -> Sequence[Scope]:
+    """Return what a statement denies as "it is not true that" and "almost" do."""
+    texts = statement.texts
+    if _ALMOST.isdisjoint(texts) and not _UNTRUE.search(" ".join(texts)):
+        return ()
+    return [scope for scope in scopes(statement) if scope.force is Force.DENIED]
+
+
+def is_done(texts: Sequence[str]) -> bool:
     """Return whether a verb is in the past or the perfect."""
     return any(
         text in _PAST or (place and is_past(text) and _UNDONE.isdisjoint(texts[max(0, place - 3) : place]))
@@ -512,44 +389,21 @@ def _attributes(texts: Sequence[str], place: int) -> bool:
     base, before = stem_of(texts[place]), texts[place - 1]
     if base in _SAYING:
         return before not in BE or texts[place] == "told"
-    if base not in _ATTRIBUTING or before in _NO_VERB or negations(texts[_start(texts, place) : place]):
+    if base not in _ATTRIBUTING or before in _NO_VERB or negations(texts[clause_start(texts, place) : place]):
         return False
     expected = base in _PLANNING and before in BE
     return expected or any(_leads_to(texts, place, link) for link in ("that", "to"))
 
 
-def _said(
-    atom: Atom, window: Sequence[int], alignment: Alignment, evidence: Evidence, forces: AbstractSet[Force]
-) -> float:
-    held = set[int]()
-    for number in window:
-        weak = _only_weak(evidence, number, atom, forces)
-        holds = evidence.sentences[number].holds - weak
-        mask = alignment.masks.get(number, 0)
-        held |= {
-            place
-            for place, unit in enumerate(atom.units)
-            if mask >> place & 1 and not unit.keys.isdisjoint(holds)
-        }
-    return sum(atom.units[place].weight for place in held)
-
-
-def _only_weak(evidence: Evidence, number: int, atom: Atom, forces: AbstractSet[Force]) -> set[str]:
-    tokens = evidence.sentences[number].statement.tokens
-    texts = evidence.sentences[number].statement.texts
-    supposed = _is_done(atom.statement.texts) and not _is_done(texts)  # told as done
-    inside = set[int]()
-    for scope in _read(evidence, number):
-        if scope.force not in forces:
-            continue
-        words = {stem for place in scope.condition if place < len(tokens) for stem in tokens[place].stems}
-        words -= {stem for token in tokens[scope.first : scope.last] for stem in token.stems}
-        if (scope.condition and supposed) or all(unit.keys.isdisjoint(words) for unit in atom.units):
-            inside |= {*range(scope.first, scope.last)}
-    if not inside:
-        return set()
-    weak, plain = set[str](), set[str]()
-    for place, token in enumerate(tokens):
-        said = (*token.stems, *(token.value.covers if token.value else ()))
-        (weak if place in inside else plain).update(said)
-    return weak - plain
+def tells(statement: Statement) -> bool:
+    """Return whether a statement is a sentence that says something: it has a verb, asks nothing and orders nothing."""
+    texts = [text for text in statement.texts if text[:1].isalnum()]
+    if len(texts) < 2 or statement.texts[-1] == "?":
+        return False
+    # "vaccines cause autism"
+    plural = texts[0].endswith("s") and len(texts) > 2 and texts[1] not in FUNCTION_WORDS
+    if not (plural or read_clause(texts, len(texts), ()).verb or any(map(is_past, texts))):
+        return False
+    first, second = texts[:2]
+    bare = first not in FUNCTION_WORDS and not first.endswith("s") and not is_past(first)
+    return not (bare and second in _BEFORE_NOUN | {"all", "each", "every"})

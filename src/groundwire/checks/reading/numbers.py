@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from groundwire.checks.values.units import (
+from groundwire.checks.reading.units import (
     DATE,
     NUMBER,
     Amount,

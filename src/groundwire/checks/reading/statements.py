@@ -11,12 +11,15 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, NamedTuple
 from unicodedata import normalize
 
-from groundwire.checks.values.binding import OWN, Binder, bound_of
-from groundwire.checks.values.numbers import clock, day_of, iso, named, number, quarter, slash, version, word
-from groundwire.checks.values.units import (
+from groundwire.checks.reading.adjuncts import Adjunct, Exempted, adjuncts, exempted
+from groundwire.checks.reading.binding import OWN, Binder, bound_of
+from groundwire.checks.reading.numbers import clock, day_of, iso, named, number, quarter, slash, version, word
+from groundwire.checks.reading.polarity import PolarClause, clauses, denies
+from groundwire.checks.reading.units import (
     RAISED,
     Amount,
     Cut,
@@ -161,28 +164,8 @@ _GAP: Final = re.compile(r"\s|[,;|)}\]](?!\d)")
 _COLUMN: Final = re.compile(r"(?<!\\)\|")
 
 
-@dataclass(slots=True, eq=False)
-class NegationScope:
-    """A clause, its words and values, and its polarity: "", "not" or "rarely".
-
-    `head` is the word that is negated; `first` and `last` are the words that negate it, else its first and last one.
-    `denies`: a word negates it that says nothing else, such as "not", unlike "invalid". `leads`: it is the first of its
-    statement, and so has a subject.
-    """
-
-    polarity: str
-    head: str
-    opening: str
-    words: frozenset[str]
-    first: ValueToken
-    last: ValueToken
-    statement: ValueStatement
-    denies: bool = False
-    leads: bool = True
-
-
-@dataclass(slots=True)
-class ValueStatement:
+@dataclass
+class Statement:
     """A statement of a text.
 
     `valued` are the places of tokens with a value, `words` what its words and those above it say, a bounded number, and
@@ -199,10 +182,6 @@ class ValueStatement:
     says: frozenset[str]
     reading: NormalisedText
     heads: tuple[tuple[str, ...], ...]
-    _values: list[Bound] | None = None
-    clauses: list[NegationScope] | None = None  # cache of `negation.clauses`
-    denies: bool | None = None  # cache of `negation.denies`
-    exempted: Exempted | None = None  # cache of `negation`
     shown: tuple[int, Sequence[int], Sequence[int]] | None = None
     """Where it starts in what a reader sees, and where in the text each character of that starts and ends."""
 
@@ -210,21 +189,38 @@ class ValueStatement:
     def given(self) -> Iterator[TextValue]:
         return (value for place in self.valued if (value := self.tokens[place].value))
 
-    @property
-    def values(self) -> list[Bound]:
-        """Its values with what they are bound to; found when they are first asked for."""
-        if self._values is None:
-            found: list[Bound] = []
-            binder = Binder(self.tokens, self.texts, self.valued, self.heads) if self.valued else None
-            for place in self.valued if binder else ():
-                token = self.tokens[place]
-                if binder and token.value:
-                    own, near = binder.bind(place)
-                    value = binder.named_unit(place, token.value)
-                    first, last = self.span(token.start, token.end)
-                    found.append(Bound(value, first, last, own, near, self, len(found)))
-            self._values = found
-        return self._values
+    @cached_property
+    def values(self) -> Sequence[Bound]:
+        """Its values with what they are bound to."""
+        if not self.valued:
+            return ()
+        binder = Binder(self.tokens, self.texts, self.valued, self.heads)
+        found: list[Bound] = []
+        for place in self.valued:
+            token = self.tokens[place]
+            if token.value:
+                own, near = binder.bind(place)
+                value = binder.named_unit(place, token.value)
+                first, last = self.span(token.start, token.end)
+                found.append(Bound(value, first, last, own, near, self, len(found)))
+        return found
+
+    @cached_property
+    def adjuncts(self) -> Sequence[Adjunct]:
+        return [*adjuncts(self.texts)]
+
+    @cached_property
+    def exempted(self) -> Exempted:
+        return exempted(self)
+
+    @cached_property
+    def denies(self) -> bool:
+        """Whether a word of it denies, whatever that reaches."""
+        return denies(self.texts)
+
+    @cached_property
+    def clauses(self) -> Sequence[PolarClause]:
+        return [*clauses(self)]
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         first, last = self.reading.span(start, end)
@@ -238,14 +234,6 @@ class ValueStatement:
         return self.values[max(0, at - _AROUND) : at + _AROUND + 1]
 
 
-class Exempted(NamedTuple):
-    """What a sentence does not hold for, or on which condition it does, and how often it is denied."""
-
-    excepts: bool
-    odd: bool  # an odd number of negations
-    words: frozenset[str]  # from the exception, or else the condition, on
-
-
 @dataclass(slots=True, eq=False)
 class Bound:
     value: TextValue
@@ -253,7 +241,7 @@ class Bound:
     end: int
     own: frozenset[str]
     near: tuple[str, str]
-    statement: ValueStatement
+    statement: Statement
     place: int  # among the values of its statement
 
 
@@ -264,11 +252,11 @@ class _ListLine(NamedTuple):
     heads: tuple[tuple[str, ...], ...] = ()  # of a table row: the words of each column's heading
 
 
-StatementReader = Callable[[str], Sequence[ValueStatement]]
+StatementReader = Callable[[str], Sequence[Statement]]
 """Reads a text's statements: `read_statements`, or a caching wrapper where several checks read one text."""
 
 
-def read_statements(text: str) -> list[ValueStatement]:
+def read_statements(text: str) -> list[Statement]:
     """Return the statements of a text as a reader sees it, with a letter for each raised digit and fraction.
 
     Folded, 10\u2079 would be 109, and 1\u00bd be 11/2. Positions are those of the original text.
@@ -285,7 +273,7 @@ def read_statements(text: str) -> list[ValueStatement]:
     ]
 
 
-def statements(text: str) -> Iterator[ValueStatement]:
+def statements(text: str) -> Iterator[Statement]:
     for line in _lines(text):
         blank = line.text
         if _MAY_STRESS.search(blank):
@@ -306,9 +294,7 @@ def statements(text: str) -> Iterator[ValueStatement]:
             says = every.union(*covers) if few else every.union(stems, *covers)
             start = line.start + offset
             end = start + len(piece)
-            yield ValueStatement(
-                start, end, signature, tokens, valued, texts, every, says, reading, line.heads
-            )
+            yield Statement(start, end, signature, tokens, valued, texts, every, says, reading, line.heads)
 
 
 def _shared(tokens: Iterable[ValueToken]) -> set[str]:

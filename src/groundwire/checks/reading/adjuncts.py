@@ -1,0 +1,139 @@
+"""What a sentence depends on: its conditions, exceptions and moments, and the clause that each belongs to.
+
+An adjunct begins with a link ("if", "unless", "before") and ends at the next comma. It belongs to the clause in front
+of it, or, at the start of a clause, to the one behind its comma. English only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from groundwire.text.clauses import AUXILIARIES, is_past
+from groundwire.text.lists import words_in
+from groundwire.text.negation import negations
+from groundwire.text.stems import words_of
+
+if TYPE_CHECKING:
+    from groundwire.checks.reading.statements import Statement
+
+
+class Kind(Enum):
+    CONDITION = auto()  # "if", "provided", "in case"
+    CASE = auto()  # "when", "where": a condition, or a time that is told
+    EXCEPTION = auto()  # "except", "but the"
+    UNLESS = auto()  # both an exception and a condition
+    BEFORE = auto()  # the clause is earlier than the adjunct
+    AFTER = auto()
+
+
+class Adjunct(NamedTuple):
+    kind: Kind
+    link: int  # place of its link, of the first word of one
+    words: range  # places of its own words
+    main: range  # places of the clause that depends on it
+
+
+EXCEPTIONS: Final = frozenset((Kind.EXCEPTION, Kind.UNLESS))
+CONDITIONS: Final = frozenset((Kind.CONDITION, Kind.UNLESS))
+
+
+_LINKS: Final[dict[str, Kind]] = {
+    link: kind
+    for kind, links in (
+        (Kind.CONDITION, "if;provided;providing;assuming;in case;only when"),
+        (Kind.CASE, "when;where;whenever"),
+        (Kind.EXCEPTION, "except;excepting;excluding;save where;save that;but the;other than;apart from"),
+        (Kind.UNLESS, "unless"),
+        (Kind.BEFORE, "before;until"),
+        (Kind.AFTER, "after;once"),
+    )
+    for link in links.split(";")
+}
+_FIRST_WORDS: Final = {link.partition(" ")[0] for link in _LINKS}
+_INVERTED: Final = words_of("had should were")
+"""At the start of a sentence: "Should it fail, ..."."""
+_NO_CONDITION: Final = words_in(__package__, "no_condition")
+_ENDS: Final = words_of(", ; : .")
+_BREAKS: Final = words_of("; ) . ? ! but while whereas although though because")
+CLAUSE_ENDS: Final = _BREAKS | words_of(": ( so")
+"""A clause ends here whatever it is joined with; at a comma or an "and", where a clause begins behind it."""
+PHRASE_ENDS: Final = _BREAKS | words_of(", | · • — and or however")
+PART_ENDS: Final = PHRASE_ENDS | words_of("if when unless which who that")
+"""What is between them is compared by itself."""
+AFTER_COMMA: Final = words_in(__package__, "after_comma")
+SUBJECTS: Final = words_in(__package__, "subjects")
+RELATIVE: Final = words_of("which who whose")
+_SUBORDINATE: Final = words_of("although though while whereas because after when since as")
+_REACH: Final = 40  # words of a clause
+
+
+def adjuncts(texts: Sequence[str]) -> Iterator[Adjunct]:
+    for place, text in enumerate(texts):
+        inverted = place == 0 and text in _INVERTED
+        if not (inverted or text in _FIRST_WORDS):  # as most
+            continue
+        both = " ".join(texts[place : place + 2])
+        link = both if both in _LINKS else text
+        if not (inverted or link in _LINKS):
+            continue
+        kind = Kind.CONDITION if inverted else _LINKS[link]
+        first = place + len(link.split())
+        if kind is Kind.CONDITION and not inverted and (first == len(texts) or texts[first] in _NO_CONDITION):
+            continue
+        end = first_of(texts, first, _ENDS)
+        start = clause_start(texts, place)
+        main = range(start, place) if start < place else range(end + 1, clause_end(texts, end + 1))
+        yield Adjunct(kind, place, range(first, end), main)
+
+
+class Exempted(NamedTuple):
+    """What a sentence does not hold for, or on which condition it does, and how often it is denied."""
+
+    excepts: bool
+    odd: bool  # an odd number of negations
+    words: frozenset[str]  # from the exception, or else the condition, on
+
+
+def exempted(statement: Statement) -> Exempted:
+    texts, found = statement.texts, statement.adjuncts
+    excepted = next((one.link for one in found if one.kind in EXCEPTIONS), None)
+    depends = (one.link for one in found if one.kind in {Kind.CONDITION, Kind.CASE})
+    at = next(depends, len(texts)) if excepted is None else excepted
+    words = frozenset(stem for token in statement.tokens[at:] for stem in token.stems)
+    odd = (len(negations(texts)) + (texts[at : at + 1] == ["save"])) % 2 == 1
+    return Exempted(excepted is not None, odd, words)
+
+
+def clause_start(texts: Sequence[str], place: int) -> int:
+    for at in range(min(place, len(texts)) - 1, max(0, place - _REACH) - 1, -1):
+        text = texts[at]
+        behind = texts[at + 1] if at + 1 < len(texts) else ""
+        joins = text == "and" and (behind in AUXILIARIES or behind in SUBJECTS or is_past(behind))
+        if joins or text == "," or text in CLAUSE_ENDS or text in RELATIVE:
+            return at + 1
+    return max(0, place - _REACH)
+
+
+def clause_end(texts: Sequence[str], place: int) -> int:
+    """Return where the clause at a place ends; one that begins with its link ends at the next comma."""
+    start = clause_start(texts, place)
+    linked = start > 1 and texts[start - 1] in RELATIVE and texts[start - 2] == ","
+    linked = linked or (texts[0] in _SUBORDINATE and start <= 1)
+    for at in range(place, reach(texts, place)):
+        text = texts[at]
+        joins = text == "," and (linked or (at + 1 < len(texts) and texts[at + 1] in AFTER_COMMA))
+        if joins or text in CLAUSE_ENDS:
+            return at
+    return reach(texts, place)
+
+
+def reach(texts: Sequence[str], place: int) -> int:
+    return min(len(texts), place + _REACH)
+
+
+def first_of(texts: Sequence[str], place: int, marks: frozenset[str]) -> int:
+    """Return the place of the first of some words in a clause, or where the clause may end at most."""
+    end = reach(texts, place)
+    return next((at for at in range(place, end) if texts[at] in marks), end)
