@@ -25,15 +25,18 @@ tb terabyte terabytes; pb petabyte petabytes; kib kibibyte kibibytes; mib mebiby
 gib gibibyte gibibytes; tib tebibyte tebibytes; kbit kbits; mbit mbits; gbit gbits;
 kbit/s kbps; mbit/s mbps; gbit/s gbps; /s rps qps tps; /min rpm;
 hz hertz; khz kilohertz; mhz megahertz; ghz gigahertz;
+nm nanometre nanometres nanometer nanometers; um µm μm micron microns;
 mm millimetre millimetres millimeter millimeters; cm centimetre centimetres centimeter centimeters;
 metre metres meter meters; km kilometre kilometres kilometer kilometers; inch inches in; ft foot feet;
-yd yard yards; mi mile miles; ml millilitre millilitres milliliter milliliters; l litre litres liter liters;
+yd yard yards; mi mile miles; ul µl μl; cl; dl; ml millilitre millilitres milliliter milliliters;
+l litre litres liter liters; ug µg μg mcg microgram micrograms;
 mg milligram milligrams; g gram grams; kg kilogram kilograms kilo kilos; t tonne tonnes ton tons;
 lb lbs pound pounds; oz ounce ounces; gal gallon gallons; pint pints; acre acres; ha hectare hectares;
 °c c celsius; °f f fahrenheit; kelvin; ° degree degrees;
 % percent pct; ‰ permille; pp; bp bps; x times; k; m; px pixel pixels; pt point points;
 usd $ dollar dollars; eur € euro euros; gbp £ sterling; jpy ¥ yen; inr ₹ rupee rupees; chf franc francs;
-cny yuan; cent cents; w watt watts; kw kilowatt kilowatts; kwh; v volt volts; a amp amps
+cny yuan; cent cents; w watt watts; kw kilowatt kilowatts; kwh; v volt volts; mv; kv; a amp amps;
+kpa; hpa; mpa; psi; ppm; ppb; mmol; kcal; kj
 """
 UNIT_NAMES: Final = {name: unit.split()[0] for unit in _UNIT_TABLE.split(";") for name in unit.split()}
 _CODES: Final = frozenset(("usd", "eur", "gbp", "jpy", "inr", "chf", "cny"))
@@ -58,7 +61,7 @@ _RATE_WORDS: Final = _PER | _RATES.keys() | {"a", "an", "in"}
 _OPENERS: Final = _NUMBER_WORDS | _RATE_WORDS
 
 _BOUNDS: Final = {
-    **dict.fromkeys((">", "more", "over", "above", "exceeding"), ">"),
+    **dict.fromkeys((">", "more", "over", "above", "exceeding", "exceeds", "exceeded"), ">"),
     **dict.fromkeys((">=", "≥", "least", "minimum", "min"), ">="),
     **dict.fromkeys(("<", "less", "fewer", "under", "below"), "<"),
     **dict.fromkeys(("<=", "≤", "most", "maximum", "max", "up"), "<="),
@@ -71,6 +74,7 @@ _HEAD: Final = re.compile(
     r"(?P<name>.*?)(?P<relation>[<>≤≥=:]*)(?P<sign>[-+]?)[^\w\s.<>≤≥=:+-]?(?P<point>\.?)", re.DOTALL
 )
 _HEAD_LENGTH: Final = 64  # characters before the digits that are read: the expression is quadratic
+_SCIENTIFIC: Final = re.compile(r"\d{1,6}(?:\.\d{1,6})?e[+-]?\d{1,2}")
 _THOUSANDS: Final = re.compile(r"(?<=\d)[,_](?=\d{3}(?!\d))")
 _PLAIN: Final = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
 _RUN: Final = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)*")
@@ -127,6 +131,11 @@ def may_count(token: str) -> bool:
     return any(word in _OPENERS or _DIGIT.search(word) for word in _words([token]))
 
 
+def is_scientific(token: str) -> bool:
+    """Return whether a number is written with an exponent: "1.5e6"."""
+    return _SCIENTIFIC.fullmatch(token) is not None
+
+
 def is_unit(token: str) -> bool:
     return bool(_units(token)) and token not in _ATTACHED_ONLY
 
@@ -136,6 +145,10 @@ def _number(words: Sequence[str], place: int) -> _Number | None:
     units: list[str] = []
     if word in _OTHERS:
         member = value = _OTHERS[word]
+        if word == "half" and {"a", "an"}.issuperset(words[place + 1 : place + 2]):  # "half a mg"
+            measured = _with_next(words, _Number(member, value, units, place + 2))
+            if measured.units:
+                return measured
     elif word in _NUMBER_WORDS:
         total = current = 0
         end = place
@@ -176,6 +189,7 @@ def _with_next(words: Sequence[str], number: _Number) -> _Number:
 
 @per_token
 def _digits(word: str) -> tuple[str, str, list[str]]:
+    word = format(Decimal(word), "f") if is_scientific(word) else word
     token = _TOKEN.fullmatch(word)
     head = token and _HEAD.fullmatch(token["head"][-_HEAD_LENGTH:])
     if not token or not head:  # cannot be: the expressions match every token with a digit

@@ -247,8 +247,8 @@ def test_keys_are_pinned_under_their_scheme_which_thresholds_and_methods_change(
     # keys are pinned under their scheme
     pins = ["4b1c1a64b9cb8863", "3a08b25c3baa84a0"]
     thresholds = Thresholds(9200, 8500)
-    assert scheme("minhash", thresholds) == "minhash-16x8-affine32-s1/words-2/signature-6/9200-8500"
-    assert scheme("partition", thresholds) == "partition-2/words-2/signature-6/9200-8500"
+    assert scheme("minhash", thresholds) == "minhash-16x8-affine32-s1/words-2/signature-7/9200-8500"
+    assert scheme("partition", thresholds) == "partition-2/words-2/signature-7/9200-8500"
     assert [
         key_function(method, thresholds).of(read_form(PINNED)).stored[-1].hex() for method in METHODS
     ] == pins

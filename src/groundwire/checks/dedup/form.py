@@ -69,6 +69,7 @@ from groundwire.text.quantities import (
     clock_times,
     dates,
     dates_at,
+    is_scientific,
     is_unit,
     is_year,
     may_be_time,
@@ -115,7 +116,7 @@ _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _NO_NAMES: Final = frozenset(("", "st", "nd", "rd", "th", "x", "v", "am", "pm"))
 _SYMMETRIC: Final = words_in(__package__, "symmetric")
 _NUMBERED: Final = re.compile(r"[a-z][a-z_.-]*\d[\w.-]*")
-_BOUNDS: Final = {"before": "<", "after": ">", "until": "<=", "till": "<=", "since": ">="}
+_BOUNDS: Final = {"before": "<", "after": ">", "until": "<=", "till": "<=", "by": "<=", "since": ">="}
 _REACH: Final = 6  # words behind a negation among which the one that it denies is looked for
 _BEFORE_AMOUNT: Final = 4  # words that bound a number: "up to", "at least a"
 _TRUE: Final = words_of("true false correct incorrect untrue wrong case fact")
@@ -183,7 +184,7 @@ def _name_in(token: str) -> str:
     """Return the letters of an identifier with digits: "vm" of "vm-12", nothing of "30ms"."""
     if not any(map(str.isdigit, token)) or dates([token]):
         return ""
-    letters = "-".join(_LETTERS.findall(token[:_LONGEST]))
+    letters = "-".join(_LETTERS.findall(token[:_LONGEST])) if not is_scientific(token) else ""
     return "" if letters in _NO_NAMES or is_unit(letters) else letters
 
 

@@ -70,7 +70,7 @@ def is_near(inter: int, union: int, points: int) -> bool:
     return union > 0 and WHOLE * inter >= points * union
 
 
-SIGNATURE: Final = "signature-6"
+SIGNATURE: Final = "signature-7"
 """Names format and rules in the dedup scheme. Whoever changes what `signature` returns changes this too."""
 
 _HEADER: Final = Struct("<BB4s4sII")
