@@ -141,7 +141,7 @@ class Process(faust.Worker):
         finally:
             log.info("stopped", seconds=self._stopped_after())
             if self._error is not None:
-                _refuse(self._error)
+                _refuse(self._error, self._settings)
 
     def install_signal_handlers(self) -> None:
         """SIGTERM and SIGINT end cleanly, SIGUSR1 prints stacks, SIGHUP toggles debug logs."""
@@ -183,6 +183,7 @@ def _toggle_debug() -> None:
 
 def run(role: str, *, declare_topics: bool = False) -> None:
     """Run a worker until SIGTERM; a wrong configuration ends the process with 2."""
+    settings: Settings | None = None
     try:
         settings = load_settings()
         configure_logs(settings.log_format, settings.log_level)
@@ -201,12 +202,15 @@ def run(role: str, *, declare_topics: bool = False) -> None:
         found = loop.run_until_complete(await_topics(settings, role, worker.health))
         loop.run_until_complete(worker.prepare(settings, found))
     except (UsageError, SchemeMismatch) as exc:
-        _refuse(exc)
+        _refuse(exc, settings)
     sys.setswitchinterval(_SWITCH)
     worker.add_tasks()
     Process(worker, settings, loop).execute_from_commandline()
 
 
-def _refuse(error: Exception) -> NoReturn:
-    click.echo(f"error: {error}", err=True)
+def _refuse(error: Exception, settings: Settings | None) -> NoReturn:
+    if settings is not None and settings.log_format == "json":
+        log.critical("failed", error=str(error))
+    else:
+        click.echo(f"error: {error}", err=True)
     sys.exit(2)

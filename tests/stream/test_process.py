@@ -130,11 +130,13 @@ async def test_an_output_topic_that_was_deleted_is_what_the_worker_says_it_waits
 
 
 async def test_of_two_workers_with_one_instance_id_one_ends_and_says_so(deployment: Deployment):
-    workers = [deployment.start_worker("claims", GROUNDWIRE_INSTANCE_ID="one") for _ in range(2)]
+    same = {"GROUNDWIRE_INSTANCE_ID": "one", "GROUNDWIRE_LOG_FORMAT": "json"}
+    workers = [deployment.start_worker("claims", **same) for _ in range(2)]
     await until(lambda: not all(worker.alive for worker in workers), "one of them ends")
     ended, _ = sorted(workers, key=lambda worker: worker.alive)
     assert await ended.ended() == 2
-    assert ended.text.count("GROUNDWIRE_INSTANCE_ID") == 1
+    lines = [json.loads(line) for line in ended.text.splitlines()]
+    assert [line["event"] for line in lines if "GROUNDWIRE_INSTANCE_ID" in str(line)] == ["failed"]
     await deployment.produce([good(number) for number in range(40)])
     await deployment.settled(40)
     assert_one_truth(deployment.decisions)
