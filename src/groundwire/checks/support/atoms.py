@@ -24,9 +24,6 @@ from groundwire.text.work import spend
 
 SPEAKER: Final = words_in(__package__, "speaker")
 """A statement about the speaker or the listener is not supported by evidence that speaks of neither."""
-PRONOUNS: Final = words_of("he she they it him her them his their theirs hers its")
-"""They refer to a name that the claim does not say."""
-
 INTERJECTIONS: Final = words_in(__package__, "interjections")
 """Courtesy and assent: nothing that evidence could support."""
 ASSENT: Final = words_of("yes yeah yea yep nope")
@@ -72,7 +69,7 @@ OPPOSITES: Final = _opposites()
 """Stems, and some function words, with what contradicts them in the same place."""
 MARKERS: Final = STRONG | WEAK | _BARE
 """Function words that a window keeps, as their stems are empty."""
-KEPT: Final = frozenset(chain(MARKERS, SPEAKER, PRONOUNS))
+KEPT: Final = frozenset(chain(MARKERS, SPEAKER))
 
 
 def _groups(*names: str) -> dict[str, frozenset[str]]:
@@ -129,20 +126,13 @@ class Unit(NamedTuple):
 
 @dataclass(slots=True)
 class Atom:
-    """An atomic claim: its content words and values in text order, its other words in lower case.
-
-    `speaker` and `pronouns` are numbers of words about who speaks, and for a name not said. `first`: it is the
-    statement's first clause.
-    """
+    """An atomic claim: its content words and values in text order, its other words in lower case."""
 
     start: int
     end: int
     units: list[Unit]
     function: list[str]
     statement: Statement
-    speaker: int
-    pronouns: int
-    first: bool = True
 
 
 def atoms(
@@ -281,9 +271,7 @@ def _atom(tokens: list[ValueToken], statement: Statement, *, first: bool) -> Ato
     if not units and not any(word in SPEAKER for word in function):
         return None
     start, end = statement.span((words or tokens)[0].start, tokens[-1].end)
-    speaker = sum(word in SPEAKER for word in function)
-    pronouns = sum(word in PRONOUNS for word in function)
-    return Atom(start, end, units, function, statement, speaker, pronouns, first)
+    return Atom(start, end, units, function, statement)
 
 
 def _acts(tokens: Sequence[ValueToken]) -> bool:

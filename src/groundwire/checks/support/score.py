@@ -36,7 +36,6 @@ _ALIGNED: Final = (
     60  # units of work that scoring a claim takes, beside those of each sentence that holds a word of it
 )
 _WINDOW: Final = 5
-_TWO: Final = 0.9  # of what one sentence counts that holds the same
 
 
 class Alignment(NamedTuple):
@@ -123,14 +122,13 @@ def _windows(
         for other in (number - 1, number + 1):
             beside = masks.get(other, 0)
             both = mask | beside
-            # where either sentence holds all that both do, it is firmer alone
             if both in (mask, beside) or (mask, both) in seen:
                 continue
             if sentences[max(number, other)].follows:
                 seen.add((mask, both))
                 if both not in shares:
                     shares[both] = sum([weights[place] for place in _places(both)])
-                yield _TWO * shares[both], alone, -number, other, mask
+                yield shares[both], alone, -number, other, mask
 
 
 def _masks(units: Sequence[Unit], evidence: Evidence) -> dict[int, int]:
@@ -234,8 +232,6 @@ ENOUGH: Final = 0.7
 # Divided by the root of the claim's weight:
 _FUNCTION: Final = 0.3  # a function word, or a yes, that no passage holds
 _SPEAKER: Final = 1.5  # a word about who speaks, the same
-_PRONOUN: Final = 0.2  # a name left open
-_NO_VALUE: Final = 1.0  # beside its weight, a value that no passage holds
 # As much in a long claim as in a short one:
 _INVENTED: Final = 0.8  # a value that no passage holds, and a name, however many
 _DENIED: Final = 1.0  # a denial that no passage makes
@@ -245,7 +241,6 @@ _REPLACED: Final = 3.5  # a word put for another in what is otherwise a quotatio
 _STRONGER: Final = 1.0  # "must" where the evidence says "should"; a superlative that it lacks
 _UNIVERSAL: Final = 1.0  # beside that, "all" where it says "some"
 _SHARE: Final = 1.5  # the square of the share that no passage holds: half of a short claim is much
-_NOTHING: Final = 1.0  # none of the words occurs in the evidence
 TOLERATED: Final = 1.1
 """Cost at which support is `ENOUGH`.
 
@@ -355,16 +350,15 @@ def score(
     cost += sum(
         _SPEAKER if word in SPEAKER else _FUNCTION for word in atom.function if word not in evidence.words
     )
-    cost = (cost + _PRONOUN * atom.pronouns) / sqrt(max(1.0, weight))
+    cost /= sqrt(max(1.0, weight))
     kinds = any(unit.value for unit in unbound) + any(unit.name for unit in unbound)
-    cost += _INVENTED * kinds + _DENIED * denied
-    cost += _SHARE * (1 - held) ** 2
+    cost += _INVENTED * kinds + _DENIED * denied + _SHARE * (1 - held) ** 2
     unrestricted = alignment.covered >= _NEAR and (
         _drops_restriction(atom, window) or _drops_exception(atom, window)
     )
     stronger = stronger or unrestricted
     universal = stronger and not _UNIVERSALS.isdisjoint(atom.statement.texts)
-    cost += _OPPOSED * opposed + _STRONGER * stronger + _UNIVERSAL * universal + _NOTHING * (not any(bound))
+    cost += _OPPOSED * opposed + _STRONGER * stronger + _UNIVERSAL * universal
     cost += (_OPPOSED * denials + _DIFFERS * differs) * alignment.covered**2
     if alignment.covered >= _NEAR:
         cost += replaced(atom, window)
@@ -404,7 +398,7 @@ def _lack(unit: Unit, share: float, evidence: Evidence) -> float:
     if share:
         # the eighth root: a claim drawn from several sentences keeps most of its credit
         return unit.weight * (1 - sqrt(sqrt(sqrt(share))))
-    return lacking(unit, evidence) + (_NO_VALUE if unit.value and not evidence.asks_of(unit) else 0)
+    return lacking(unit, evidence)
 
 
 def _denies(atom: Atom, unit: Unit, fault: UnsupportedValue) -> bool:
