@@ -44,6 +44,7 @@ class PolarClause:
 _WORDS: Final = 24  # words of a clause that count
 _EMPTY_BEFORE: Final = words_in(__package__, "empty_before")
 _SWITCHES: Final = frozenset(map(stem, words_of("enabled enable enables true active yes on off")))
+_NO_MORE: Final = words_of("longer more")
 _ASIDES: Final = words_of("however though therefore indeed moreover then too")
 _UNTRUE: Final = words_of("falsely wrongly mistakenly supposedly")
 
@@ -118,11 +119,16 @@ def _clause(tokens: Sequence[ValueToken], statement: Statement) -> PolarClause |
             stems = negated_stems(token.text)
         if token.text in _UNTRUE or (following and denies_next((token.text, following), 0)):
             found, stems = FULL, ()
-        if found and following not in _EMPTY_BEFORE and not (token.text == "nor" and marks):
+        compares = following in _EMPTY_BEFORE
+        if token.text == "no" and following in _NO_MORE:
+            compares = [one.text for one in tokens[place + 2 : place + 3]] == ["than"]
+        if found and not compares and not (token.text == "nor" and marks):
             marks.append(token)
             weak = found == WEAK
             affixed = affixed or bool(stems and negated_stems(token.text))
         kept = [word for word in stems if word not in _SWITCHES]
+        if token.text in _NO_MORE and tokens[place - 1].text == "no":
+            kept = []  # "no longer polls" denies the polling
         for word in kept:
             words[word] = None
         if marks and not head and kept:
