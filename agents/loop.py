@@ -21,6 +21,7 @@ from agents.book import PartitionBook
 from agents.health import Health
 from agents.hooks import Batch, Decider, Hook, LookUp
 from agents.lease import LeaseLost, PartitionLease
+from agents.observability import sender_of
 from agents.outputs import followers, outputs
 from agents.publisher import ProducerBroken, Publisher
 from agents.recovery import StateReconciler, StateRecovery
@@ -281,7 +282,7 @@ class PartitionLoop:
         for entry in prepared:
             user = _user_of(entry)
             if user is not None and partition_of(*user, partitions) != self.tp.partition:
-                metrics.MISPLACED.labels(role.topic).inc()
+                metrics.MISPLACED.labels(role.topic, *sender_of(entry.record)).inc()
                 if services.state.is_cluster and role.topic is TopicName.CLAIMS:
                     placed.append(Deferred(entry.record, record_key(*user)))
                     continue

@@ -176,15 +176,20 @@ class BatchMetrics(Hook):
                 case DeadLetter(record=record, error=error):
                     metrics.DEAD_LETTERS.labels(error.code).inc()
                     if error.code in _BROKEN:
-                        tenant = (record.key or b"").partition(b":")[0].decode("utf-8", "replace")
-                        senders = (header(record.headers, name) for name in ("client-id", "ce_source"))
-                        metrics.count_broken_input(tenant, next(filter(None, senders), ""))
+                        metrics.BROKEN_INPUT.labels(*sender_of(record)).inc()
                     self._letters.note(record, error)
         for labels, number in decisions.items():
             _decisions(*labels).inc(number)
         for outcome, found in checks.items():
             for check, number in found.items():
                 _checks(check.partition(":")[0], outcome).inc(number)  # what follows the name is text
+
+
+def sender_of(record: InboundRecord) -> tuple[str, str]:
+    """Return labels for the tenant of a record's key and the producer that its headers name."""
+    tenant = (record.key or b"").partition(b":")[0].decode("utf-8", "replace")
+    names = (header(record.headers, name) for name in ("client-id", "ce_source"))
+    return metrics.sender_labels(tenant, next(filter(None, names), ""))
 
 
 @dataclass(slots=True)

@@ -37,8 +37,8 @@ RECORDS_LOST = Counter(
 MISKEYED = Counter("groundwire_miskeyed", "Records whose key is not {tenant_id}:{user_id}.")
 MISPLACED = Counter(
     "groundwire_misplaced_records",
-    "Records on another partition than that of {tenant_id}:{user_id}.",
-    ["input"],
+    "Records on another partition than that of {tenant_id}:{user_id}: senders as of broken input.",
+    ["input", "tenant", "producer"],
 )
 FUTURE = Counter(
     "groundwire_future", "Records decided whose timestamp is later than this worker's clock by 5 s."
@@ -187,14 +187,14 @@ _SENDERS: Final = 100
 _senders: Final = set[tuple[str, str]]()
 
 
-def count_broken_input(tenant: str, producer: str) -> None:
-    """Count a record by its sender; after a hundred senders all others are one, as anybody may invent names."""
+def sender_labels(tenant: str, producer: str) -> tuple[str, str]:
+    """Return labels for a sender; after a hundred senders all others are one, as anybody may invent names."""
     tenant, producer = (name if _SENDER.fullmatch(name) else "unknown" for name in (tenant, producer))
     sender = tenant, producer
     if sender not in _senders and len(_senders) >= _SENDERS:
         sender = "other", "other"
     _senders.add(sender)
-    BROKEN_INPUT.labels(*sender).inc()
+    return sender
 
 
 # A counter whose first value is 1 has no increase that anybody could be told of: what alerts look at begins at 0.

@@ -155,7 +155,10 @@ def _watched_policy(path: Path | None) -> Callable[[], Policy]:
         log.error("policy.refused", error=str(error), kept=before.sha256)
         return before
 
-    return WatchedFile(path, load, broken=refused, every=EVERY).current
+    def taken(policy: Policy) -> None:
+        log.info("policy.changed", version=policy.version, sha256=policy.sha256)
+
+    return WatchedFile(path, load, broken=refused, taken=taken, every=EVERY).current
 
 
 def _watched_notices(path: Path) -> Callable[[], Mapping[str, Notices]]:

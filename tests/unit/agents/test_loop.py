@@ -198,14 +198,15 @@ async def test_a_record_on_another_partition_is_counted_and_in_a_cluster_a_claim
         ("responses", "llm-responses", True),
         ("deferred", "deferred", True),
     ):
-        bench, before = Bench(role, partitions_of=lambda _topic: 4), sample("misplaced_records", input=topic)
+        sender = {"input": topic, "tenant": "unknown", "producer": "unknown"}
+        bench, before = Bench(role, partitions_of=lambda _topic: 4), sample("misplaced_records", **sender)
         bench.is_cluster = is_cluster
         await bench.run(
             *[replace(record(at, user), key=b"wrong t:" + user.encode()) for at, user in enumerate(users)]
         )
         results = [result for batch in bench.published for result in batch]
         sent = [result.key.decode() for result in results if isinstance(result, Deferred)]
-        found = len(results), sent, sample("misplaced_records", input=topic) - before
+        found = len(results), sent, sample("misplaced_records", **sender) - before
         expected = [f"t:{user}" for user in elsewhere] if is_cluster and role == "claims" else []
         assert found == (40, expected, len(elsewhere) if role != "deferred" else 0)
 
