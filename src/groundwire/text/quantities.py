@@ -52,6 +52,7 @@ _MEASURES: Final = frozenset(
 _COUNTED: Final = frozenset(("once", "twice", "thrice", "times"))
 
 _SMALL: Final = ONES | TENS
+_BEFORE_AND: Final = SCALES.keys() - {"dozen"}
 _LARGEST: Final = 10**15  # no higher: "million million ..." must not grow without end
 _OTHERS: Final = {"half": "0.5", "once": "1", "twice": "2", "double": "2", "thrice": "3", "triple": "3"}
 _OTHERS.update(noon="12 0", midnight="0 0")
@@ -154,6 +155,9 @@ def _number(words: Sequence[str], place: int) -> _Number | None:
         end = place
         while end < len(words):  # the words that continue it
             word, before = words[end], words[end - 1] if end > place else "hundred"
+            if end > place and continues_number(words, end):
+                end += 1
+                word = words[end]
             if word in _SMALL and (before in SCALES or (before in TENS and 0 < _SMALL[word] < 10)):
                 current += _SMALL[word]
             elif word in SCALES and max(current, 1) * SCALES[word] <= _LARGEST:
@@ -177,6 +181,13 @@ def _number(words: Sequence[str], place: int) -> _Number | None:
     if place and words[place - 1] in _CODES:
         units.append(words[place - 1])
     return _with_next(words, _Number(member, value, units, place + 1))
+
+
+def continues_number(words: Sequence[str], place: int) -> bool:
+    """Return whether a word is the "and" of "three hundred and ten", not of "two hundred and five hundred"."""
+    joins = words[place] == "and" and words[place - 1] in _BEFORE_AND
+    behind = words[place + 1 : place + 3]
+    return joins and behind != [] and behind[0].partition("-")[0] in _SMALL and behind[1:] != ["hundred"]
 
 
 def _with_next(words: Sequence[str], number: _Number) -> _Number:

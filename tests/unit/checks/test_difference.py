@@ -377,6 +377,7 @@ def test_notes_of_another_release_ticket_count_entry_or_day_are_no_conflict():
         ("Port: 8080", "The port is 8080."), ("The import is done.", "The import is completed."),
         ("The mill cost $5 million.", "The mill cost $5,000,000."), ("It made 5e3 kg.", "It made 5 t."),
         ("The dose is 5000 µg.", "The dose is 5 mg."), ("The dose is 500 µg.", "The dose is 0.5 mg."),
+        ("It made three hundred and ten kg.", "It made 310 kg."),
         ("The mill cost 5 million dollars.", "The mill cost $5,000,000."),
         ("The office of Acme is in the U.S.A.", "The office of Acme is in the USA"),
         ("Do not forget to lock the mill.", "Lock the mill."),

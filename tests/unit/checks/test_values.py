@@ -78,6 +78,9 @@ def test_a_value_said_of_the_same_thing_is_supported_however_it_is_put():
             "The service has existed since March 2021, for roughly $1.2M.",
             "Addresses aren't stored. You cannot use labels after 90 days.",
         )),
+        # numbers and money in words
+        ("It has three hundred and ten berths.", "It has 310 berths."), ("The fee is ten pounds.", "The fee is £10."),
+        ("From two hundred and five hundred metres.", "From 200 and 500 metres."),
         # what is repeated as it is
         *((text + " [Source:1, 2]", text) for text in (
             "In 2023 revenue was 5. In 2024 revenue was 7.", "Version 2 waits 5 s. Version 3 waits 7 s.",

@@ -23,7 +23,7 @@ from groundwire.checks.reading.units import (
     version_key,
 )
 from groundwire.text.lists import words_in
-from groundwire.text.quantities import quantities
+from groundwire.text.quantities import continues_number, quantities
 from groundwire.text.stems import CARDINALS, IMPLIED, ONES, ORDINALS, words_of
 
 _MONTH_NAMES: Final = (
@@ -411,6 +411,8 @@ def _spelled(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
     last = place
     tokens = raw.tokens
     while last < len(tokens) and len(words) < 12:
+        if words and continues_number([token.text for token in tokens[last - 1 : last + 3]], 1):
+            last += 1
         parts = tokens[last].text.split("-")
         if not CARDINALS.issuperset(parts):
             break

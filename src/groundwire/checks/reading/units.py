@@ -68,8 +68,9 @@ _OTHERS: Final = {
     **dict.fromkeys(("fortnight", "fortnights"), (("time", Fraction(14 * 86400)),)),
     **dict.fromkeys(("p", "penny", "pence"), (("gbp", Fraction(1, 100)),)),
     **dict.fromkeys(("cent", "cents"), (("usd", Fraction(1, 100)), ("eur", Fraction(1, 100)))),
+    **dict.fromkeys(("pound", "pounds"), (("gbp", Fraction(1)), ("mass", Fraction("453592.37")))),
 }
-"""Units that deduplication does not compare."""
+"""Units that deduplication does not compare, or reads in one way alone."""
 _ALIASES: Final = {"deg": "degree", "degs": "degree", "percentage": "percent"}
 _FRACTION_PART: Final = re.compile(r"\d+(?:/\d+)?|[\u16aa-\u16b0]")
 _MAX_UNIT: Final = 24  # characters; no unit is longer
