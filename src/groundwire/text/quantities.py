@@ -62,7 +62,7 @@ _RATE_WORDS: Final = _PER | _RATES.keys() | {"a", "an", "in"}
 _OPENERS: Final = _NUMBER_WORDS | _RATE_WORDS
 
 _BOUNDS: Final = {
-    **dict.fromkeys((">", "more", "over", "above", "exceeding", "exceeds", "exceeded"), ">"),
+    **dict.fromkeys((">", "more", "over", "above", "exceeding"), ">"),
     **dict.fromkeys((">=", "≥", "least", "minimum", "min"), ">="),
     **dict.fromkeys(("<", "less", "fewer", "under", "below"), "<"),
     **dict.fromkeys(("<=", "≤", "most", "maximum", "max", "up"), "<="),
@@ -75,7 +75,7 @@ _HEAD: Final = re.compile(
     r"(?P<name>.*?)(?P<relation>[<>≤≥=:]*)(?P<sign>[-+]?)[^\w\s.<>≤≥=:+-]?(?P<point>\.?)", re.DOTALL
 )
 _HEAD_LENGTH: Final = 64  # characters before the digits that are read: the expression is quadratic
-_SCIENTIFIC: Final = re.compile(r"\d{1,6}(?:\.\d{1,6})?e[+-]?\d{1,2}")
+_SCIENTIFIC: Final = re.compile(r"\d(?:\.\d{1,6})?e[+-]?\d{1,2}")
 _THOUSANDS: Final = re.compile(r"(?<=\d)[,_](?=\d{3}(?!\d))")
 _PLAIN: Final = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
 _RUN: Final = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)*")
@@ -200,7 +200,7 @@ def _with_next(words: Sequence[str], number: _Number) -> _Number:
 
 @per_token
 def _digits(word: str) -> tuple[str, str, list[str]]:
-    word = format(Decimal(word), "f") if is_scientific(word) else word
+    word = format(Decimal(word).normalize(), "f") if is_scientific(word) else word
     token = _TOKEN.fullmatch(word)
     head = token and _HEAD.fullmatch(token["head"][-_HEAD_LENGTH:])
     if not token or not head:  # cannot be: the expressions match every token with a digit

@@ -148,8 +148,7 @@ def test_in_what_two_sentences_differ():
             ],
             Difference.DATE: [
                 ("Due 2024-01-05.", "Due 2024-05-01."), ("Due on 4 May 2024.", "Due on 2024-05-14."),
-                ("It ends on Monday.", "It ends on Friday."), ("It opens at 5:00.", "It opens by 5:00."),
-                ("It began in 2023.", "It began in 2024."),
+                ("It ends on Monday.", "It ends on Friday."), ("It began in 2023.", "It began in 2024."),
             ],
             Difference.NUMBER: [
                 ("Retention is 30 days.", "Retention is 365 days."),
@@ -360,6 +359,7 @@ def test_notes_of_another_release_ticket_count_entry_or_day_are_no_conflict():
         ("Created tag `v1.2.2`.", "Created tag `v1.2.3`."),
         ("The job pushed tag `2.1.7`.", "The job pushed tag `2.1.8`."),
         ("Bump `lib` from 1.2 to 1.3.", "Bump `lib` from 1.3 to 1.4."), ("BUG-12: fixed.", "BUG-13: fixed."),
+        ("Ticket cl-310 blocks the release.", "Ticket dl-310 blocks the release."),
         ("- [x] Phase 1 done", "- [x] Phase 2 done"), ("Option 1: keep Redis.", "Option 2: keep Redis."),
         ("Reviewed PR 12.", "Reviewed PR 13."), ("State: good. 13/13 tests pass.", "State: good. 81/81 tests pass."),
         ("All 12 tests pass.", "All 13 tests pass."), ("See `a/1.md`.", "See `a/2.md`."),

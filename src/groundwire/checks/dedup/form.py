@@ -113,10 +113,11 @@ class ClaimForm(NamedTuple):
 _SENTENCE_END: Final = re.compile(r"[\n.!?;\u2026](?:(?<=\n)|(?<!\s\w.)(?<!\b[DMS][rst].)\s)")
 _NAME: Final = re.compile(r"[A-Z](?<!\w.)[\w'-]*")
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
+_PREFIXED: Final = re.compile(r"[a-z]+-\d")
 _NO_NAMES: Final = frozenset(("", "st", "nd", "rd", "th", "x", "v", "am", "pm"))
 _SYMMETRIC: Final = words_in(__package__, "symmetric")
 _NUMBERED: Final = re.compile(r"[a-z][a-z_.-]*\d[\w.-]*")
-_BOUNDS: Final = {"before": "<", "after": ">", "until": "<=", "till": "<=", "by": "<=", "since": ">="}
+_BOUNDS: Final = {"before": "<", "after": ">", "until": "<=", "till": "<=", "since": ">="}
 _REACH: Final = 6  # words behind a negation among which the one that it denies is looked for
 _BEFORE_AMOUNT: Final = 4  # words that bound a number: "up to", "at least a"
 _TRUE: Final = words_of("true false correct incorrect untrue wrong case fact")
@@ -185,7 +186,8 @@ def _name_in(token: str) -> str:
     if not any(map(str.isdigit, token)) or dates([token]):
         return ""
     letters = "-".join(_LETTERS.findall(token[:_LONGEST])) if not is_scientific(token) else ""
-    return "" if letters in _NO_NAMES or is_unit(letters) else letters
+    measures = is_unit(letters) and not _PREFIXED.match(token)  # "30ms", not "ms-30"
+    return "" if letters in _NO_NAMES or measures else letters
 
 
 # What may be a unit, a part of a date or a denial, depending on its neighbours, is never looked for.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from groundwire.text.clauses import AUXILIARIES, is_past
+from groundwire.text.clauses import AUXILIARIES, is_past, read_clause
 from groundwire.text.lists import words_in
 from groundwire.text.negation import negations
 from groundwire.text.stems import words_of
@@ -80,12 +80,20 @@ def adjuncts(texts: Sequence[str]) -> Iterator[Adjunct]:
             continue
         kind = Kind.CONDITION if inverted else _LINKS[link]
         first = place + len(link.split())
-        if kind is Kind.CONDITION and not inverted and (first == len(texts) or texts[first] in _NO_CONDITION):
+        behind = texts[first] if first < len(texts) else ""
+        if kind in CONDITIONS and not inverted and (not behind or behind in _NO_CONDITION):
             continue
         end = first_of(texts, first, _ENDS)
-        start = clause_start(texts, place)
-        main = range(start, place) if start < place else range(end + 1, clause_end(texts, end + 1))
-        yield Adjunct(kind, place, range(first, end), main)
+        yield Adjunct(kind, place, range(first, end), _main(texts, place, end))
+
+
+def _main(texts: Sequence[str], place: int, end: int) -> range:
+    start = clause_start(texts, place)
+    if start == place > 1 and texts[place - 1] == ",":  # "the match is off, if it rains"
+        front = clause_start(texts, place - 1)
+        if read_clause(texts[front : place - 1], place - 1 - front, ()).verb:
+            return range(front, place - 1)
+    return range(start, place) if start < place else range(end + 1, clause_end(texts, end + 1))
 
 
 class Exempted(NamedTuple):

@@ -10,6 +10,7 @@ from groundwire.checks.reading.force import Force, denied_by_frame, is_done, own
 from groundwire.checks.support.atoms import Atom
 from groundwire.checks.support.evidence import Evidence
 from groundwire.checks.support.score import Alignment
+from groundwire.text.negation import negations
 
 _ENOUGH: Final = 0.6  # of a claim's weight, that one window has to hold
 _PLAIN: Final = 0.75  # of what the best window holds, that another one has to assert
@@ -64,9 +65,8 @@ def _denies_told(atom: Atom, alignment: Alignment, evidence: Evidence) -> bool:
     inside = [place for place, unit in enumerate(atom.units) if unit.start in starts]
     mask = alignment.masks.get(alignment.best, 0)
     told = bool(inside) and all(mask >> place & 1 for place in inside)
-    return told and not (
-        evidence.scopes(alignment.best) or evidence.sentences[alignment.best].statement.denies
-    )
+    texts = evidence.sentences[alignment.best].statement.texts
+    return told and not (evidence.scopes(alignment.best) or negations(texts))
 
 
 def _said(

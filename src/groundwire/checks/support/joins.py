@@ -219,7 +219,8 @@ def _order(statement: Statement) -> _Order | None:
     for kind, link, words, main in statement.adjuncts:
         if kind not in {Kind.BEFORE, Kind.AFTER}:
             continue
-        one, other = _said(tokens[main.start : main.stop]), _said(tokens[words.start : words.stop])
+        front = tokens[:link] if link else tokens[main.start : main.stop]
+        one, other = _said(front), _said(tokens[words.start : words.stop])
         if one and other:
             late = kind is Kind.AFTER or (texts[link] == "until" and "not" in texts[:link])
             return _Order(other, one) if late else _Order(one, other)

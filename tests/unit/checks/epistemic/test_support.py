@@ -154,6 +154,7 @@ def test_what_evidence_does_not_assert_is_a_hard_fault_of_a_claim_that_asserts_i
             ("Has the roof been insured against hail?", "The roof has been insured against hail."),
             ("Auditors examine whether the clinic billed patients twice.", "The clinic billed patients twice."),
             ("The concert will move indoors unless the rain stops.", "The concert will move indoors."),
+            ("The match is off, if it rains.", "The match is off."),
             ("Had the sluice been opened, the town would have stayed dry.", "The town stayed dry."),
             ("The clerk alleged last week that the vault had been emptied.", "The vault had been emptied."),
             ("According to the union, fitters work in unlit shafts.", "Fitters work in unlit shafts."),
@@ -174,6 +175,7 @@ def test_what_evidence_does_not_assert_is_a_hard_fault_of_a_claim_that_asserts_i
             ("The reactor was shut down in 1998.", "It is not true that the reactor was shut down in 1998."),
             ("The reactor was shut down in 1998.", "There is no evidence that the reactor was shut down in 1998."),
             ("The reactor was shut down in 1998.", "The reactor was almost shut down in 1998."),
+            ("The guard wrongly opened the gate.", "It is not true that the guard opened the gate."),
         ],
         Force.NEGATED: [
             ("The surcharge does not apply to weekend stays.", "The surcharge applies to weekend stays."),
@@ -411,6 +413,7 @@ def test_near_the_words_of_a_passage_no_fault_is_excused_and_none_invented():
         ("Apart from logs, all files are kept.", "All files are kept."),
         ("Nobody but the driver pays.", "Nobody pays."),
         ("Everyone pays except the driver.", "Everyone pays."),
+        ("The mayor spoke, but only after the council voted.", "The council voted after the mayor spoke."),
         ("The Aurora is moored in Bergen. It has carried mail since 2015.", "Bergen has carried mail since 2015."),
     ]  # fmt: skip
     assert [(passage, answer) for passage, answer in wrong if holds(passage, answer)] == []
