@@ -81,6 +81,9 @@ def test_a_value_said_of_the_same_thing_is_supported_however_it_is_put():
         # numbers and money in words
         ("It has three hundred and ten berths.", "It has 310 berths."), ("The fee is ten pounds.", "The fee is £10."),
         ("From two hundred and five hundred metres.", "From 200 and 500 metres."),
+        # units of one kind
+        ("The dose is 0.5 mg.", "The dose is 500 µg."), ("The can holds 0.2 l.", "The can holds 20 cl."),
+        ("The gas is at 5 kPa.", "The gas is at 50 hPa."), ("The line has 5 kV.", "The line has 5,000 V."),
         # what is repeated as it is
         *((text + " [Source:1, 2]", text) for text in (
             "In 2023 revenue was 5. In 2024 revenue was 7.", "Version 2 waits 5 s. Version 3 waits 7 s.",

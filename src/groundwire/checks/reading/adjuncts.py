@@ -1,7 +1,7 @@
 """What a sentence depends on: its conditions, exceptions and moments, and the clause that each belongs to.
 
-An adjunct begins with a link ("if", "unless", "before") and ends at the next comma. It belongs to the clause in front
-of it, or, at the start of a clause, to the one behind its comma. English only.
+An adjunct begins with a link ("if", "unless", "before") and ends at the next comma, semicolon, colon or full stop. It
+belongs to the clause in front of it, or, at the start of a clause, to the one behind it. English only.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from groundwire.checks.reading.statements import Statement
 
 
-class Kind(Enum):
+class AdjunctKind(Enum):
     CONDITION = auto()  # "if", "provided", "in case"
-    CASE = auto()  # "when", "where": a condition, or a time that is told
+    WHEN = auto()  # "when", "where": a condition, or a time that is told
     EXCEPTION = auto()  # "except", "but the"
     UNLESS = auto()  # both an exception and a condition
     BEFORE = auto()  # the clause is earlier than the adjunct
@@ -29,25 +29,28 @@ class Kind(Enum):
 
 
 class Adjunct(NamedTuple):
-    kind: Kind
+    kind: AdjunctKind
     link: int  # place of its link, of the first word of one
     words: range  # places of its own words
     main: range  # places of the clause that depends on it
 
 
-EXCEPTIONS: Final = frozenset((Kind.EXCEPTION, Kind.UNLESS))
-CONDITIONS: Final = frozenset((Kind.CONDITION, Kind.UNLESS))
+EXCEPTIONS: Final = frozenset((AdjunctKind.EXCEPTION, AdjunctKind.UNLESS))
+CONDITIONS: Final = frozenset((AdjunctKind.CONDITION, AdjunctKind.UNLESS))
 
 
-_LINKS: Final[dict[str, Kind]] = {
+_LINKS: Final[dict[str, AdjunctKind]] = {
     link: kind
     for kind, links in (
-        (Kind.CONDITION, "if;provided;providing;assuming;in case;only when"),
-        (Kind.CASE, "when;where;whenever"),
-        (Kind.EXCEPTION, "except;excepting;excluding;save where;save that;but the;other than;apart from"),
-        (Kind.UNLESS, "unless"),
-        (Kind.BEFORE, "before;until"),
-        (Kind.AFTER, "after;once"),
+        (AdjunctKind.CONDITION, "if;provided;providing;assuming;in case;only when"),
+        (AdjunctKind.WHEN, "when;where;whenever"),
+        (
+            AdjunctKind.EXCEPTION,
+            "except;excepting;excluding;save where;save that;but the;other than;apart from",
+        ),
+        (AdjunctKind.UNLESS, "unless"),
+        (AdjunctKind.BEFORE, "before;until"),
+        (AdjunctKind.AFTER, "after;once"),
     )
     for link in links.split(";")
 }
@@ -70,7 +73,10 @@ _REACH: Final = 40  # words of a clause
 
 
 def adjuncts(texts: Sequence[str]) -> Iterator[Adjunct]:
+    done = 0
     for place, text in enumerate(texts):
+        if place < done:
+            continue
         inverted = place == 0 and text in _INVERTED
         if not (inverted or text in _FIRST_WORDS):  # as most
             continue
@@ -78,12 +84,12 @@ def adjuncts(texts: Sequence[str]) -> Iterator[Adjunct]:
         link = both if both in _LINKS else text
         if not (inverted or link in _LINKS):
             continue
-        kind = Kind.CONDITION if inverted else _LINKS[link]
+        kind = AdjunctKind.CONDITION if inverted else _LINKS[link]
         first = place + len(link.split())
         behind = texts[first] if first < len(texts) else ""
         if kind in CONDITIONS and not inverted and (not behind or behind in _NO_CONDITION):
             continue
-        end = first_of(texts, first, _ENDS)
+        done, end = first, first_of(texts, first, _ENDS)
         yield Adjunct(kind, place, range(first, end), _main(texts, place, end))
 
 
@@ -93,7 +99,9 @@ def _main(texts: Sequence[str], place: int, end: int) -> range:
         front = clause_start(texts, place - 1)
         if read_clause(texts[front : place - 1], place - 1 - front, ()).verb:
             return range(front, place - 1)
-    return range(start, place) if start < place else range(end + 1, clause_end(texts, end + 1))
+    if start < place:
+        return range(start, place)
+    return range(end + 1, max(end + 1, clause_end(texts, end + 1)))
 
 
 class Exempted(NamedTuple):
@@ -107,7 +115,7 @@ class Exempted(NamedTuple):
 def exempted(statement: Statement) -> Exempted:
     texts, found = statement.texts, statement.adjuncts
     excepted = next((one.link for one in found if one.kind in EXCEPTIONS), None)
-    depends = (one.link for one in found if one.kind in {Kind.CONDITION, Kind.CASE})
+    depends = (one.link for one in found if one.kind is AdjunctKind.WHEN or texts[one.link] == "if")
     at = next(depends, len(texts)) if excepted is None else excepted
     words = frozenset(stem for token in statement.tokens[at:] for stem in token.stems)
     odd = (len(negations(texts)) + (texts[at : at + 1] == ["save"])) % 2 == 1

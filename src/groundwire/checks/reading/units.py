@@ -91,12 +91,12 @@ def _scales() -> dict[str, tuple[tuple[str, Fraction], ...]]:
     for dimension, factors in (
         (
             "length",
-            "nm 1/1000000 um 1/1000 mm 1 cm 10 metre 1000 km 1000000 inch 25.4 ft 304.8 yd 914.4 mi 1609344",
+            "um 1/1000 mm 1 cm 10 metre 1000 km 1000000 inch 25.4 ft 304.8 yd 914.4 mi 1609344",
         ),
         ("mass", "ug 1/1000 mg 1 g 1000 kg 1000000 t 1000000000 lb 453592.37 oz 28349.523125"),
         ("volume", "ul 1/1000 ml 1 cl 10 dl 100 l 1000"),
-        ("voltage", "mv 1 v 1000 kv 1000000"),
-        ("pressure", "hpa 1 kpa 10 mpa 10000"),
+        ("voltage", "v 1 kv 1000"),
+        ("pressure", "hpa 1 kpa 10"),
     ):
         pairs = factors.split()
         for unit, size in zip(pairs[::2], pairs[1::2], strict=True):

@@ -22,6 +22,7 @@ from groundwire.text.stems import words_of
 from groundwire.text.work import spend
 
 _OWNERS: Final = words_of("his her its their")
+_ENDS: Final = PART_ENDS | words_of("( : whose where as")
 _OPENING: Final = 4  # words of a part that may name what it is about
 
 
@@ -66,7 +67,7 @@ def parts(tokens: Iterable[ValueToken]) -> Iterator[Part]:
     """Yield the parts of a statement; one with a single word or value belongs to the one before it."""
     kept: list[list[ValueToken]] = [[]]
     for token in tokens:
-        if token.value is None and token.text in PART_ENDS:
+        if token.value is None and token.text in _ENDS:
             named = token.text == "," and all(word.written[:1].isupper() for word in kept[-1])
             if _size(kept[-1]) > 1 and not named:  # "the captain, Ada Byron, commands": she does
                 kept.append([])

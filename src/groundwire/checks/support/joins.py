@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from groundwire.checks.reading.adjuncts import Kind
+from groundwire.checks.reading.adjuncts import AdjunctKind
 from groundwire.checks.reading.statements import Statement
 from groundwire.checks.reading.units import ValueToken
 from groundwire.checks.support.atoms import LIGHT, Atom
@@ -217,12 +217,12 @@ def _order(statement: Statement) -> _Order | None:
     """Return what a sentence says comes earlier and later: "A before B", "after A, B", "first A, then B"."""
     tokens, texts = statement.tokens, statement.texts
     for kind, link, words, main in statement.adjuncts:
-        if kind not in {Kind.BEFORE, Kind.AFTER}:
+        if kind not in {AdjunctKind.BEFORE, AdjunctKind.AFTER}:
             continue
         front = tokens[:link] if link else tokens[main.start : main.stop]
         one, other = _said(front), _said(tokens[words.start : words.stop])
         if one and other:
-            late = kind is Kind.AFTER or (texts[link] == "until" and "not" in texts[:link])
+            late = kind is AdjunctKind.AFTER or (texts[link] == "until" and "not" in texts[:link])
             return _Order(other, one) if late else _Order(one, other)
     at = texts.index("first") if "first" in texts else -1
     if at == 0 or (at > 0 and texts[at - 1] not in _DETERMINERS):

@@ -1,7 +1,6 @@
 """Finds clauses of an answer that deny what its passages state, or state what they deny.
 
-A clause is negated when it holds an odd number of negations (`groundwire.text.negation`), so that "not disabled" is
-"enabled". "Not only", "no more than 5" and the like negate nothing. Opposites ("allows", "blocks") are not compared.
+Opposites ("allows", "blocks") are not compared.
 """
 
 from __future__ import annotations

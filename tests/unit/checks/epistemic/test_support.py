@@ -414,6 +414,9 @@ def test_near_the_words_of_a_passage_no_fault_is_excused_and_none_invented():
         ("Nobody but the driver pays.", "Nobody pays."),
         ("Everyone pays except the driver.", "Everyone pays."),
         ("The mayor spoke, but only after the council voted.", "The council voted after the mayor spoke."),
+        ("A permit is needed and is provided at the lake.", "No permit is needed unless the lake is frozen."),
+        ("Bob Stone wrote the report as Ada Byron led the mill.",
+            "Ada Byron wrote the report as Bob Stone led the mill."),
         ("The Aurora is moored in Bergen. It has carried mail since 2015.", "Bergen has carried mail since 2015."),
     ]  # fmt: skip
     assert [(passage, answer) for passage, answer in wrong if holds(passage, answer)] == []
