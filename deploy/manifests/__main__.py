@@ -28,7 +28,7 @@ _ABOUT: Final = {
     "network": "Who asks for metrics, where Kafka and Redis are (ipBlock if outside), who asks the console.",
     "model": "Responses ask a language model too; its key is `model-key` of the Secret `groundwire`.",
     "keda": "Workers by lag; needs KEDA.",
-    "monitoring": "Alerts, dashboard and PodMonitor; needs the Prometheus operator and Grafana's sidecar.",
+    "monitoring": "For the Prometheus operator and Grafana's sidecar; `runbooks` is your address in front of docs/run.",
     "redisCluster": "State in a Redis Cluster beside the workers.",
 }
 

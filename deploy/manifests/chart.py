@@ -44,7 +44,7 @@ def templates(monitoring: Sequence[Manifest]) -> dict[str, str]:
         found_there = resolve(FOLDER / "components" / component, resolve(FOLDER / "base"))
         added = {_key(one): one for one in found_there if _key(one) not in known}
         if component == "monitoring":
-            added |= {_key(one): one for one in monitoring}
+            added |= {_key(one): _with_address(one) for one in monitoring}
         text = "---\n".join(_template(_scaling(one)) for one in added.values())
         found[component] = f"{{{{- if .Values.{value}.enabled }}}}\n{text}{{{{- end }}}}\n"
     return {f"{name}.yaml": _HEAD + text for name, text in found.items()}
@@ -79,6 +79,7 @@ def default_values() -> dict[str, Any]:
         },
         "model": {"enabled": False, "api": "anthropic"},
         **{value: {"enabled": False} for value in _COMPONENTS.values() if value != "model"},
+        "monitoring": {"enabled": False, "runbooks": ""},
     }
 
 
@@ -131,6 +132,16 @@ def _scaling(manifest: Manifest) -> Manifest:
         for key, setting in (("topic", "TOPIC"), ("consumerGroup", "GROUP")):
             own, name = trigger[key][: len("groundwire.")], trigger[key][len("groundwire.") :]
             trigger[key] = f'«.Values.settings.GROUNDWIRE_{setting}_PREFIX | default "{own}"»{name}'
+    return manifest
+
+
+def _with_address(manifest: Manifest) -> Manifest:
+    """Put the address of the runbooks in front of each alert's path."""
+    for group in manifest.get("spec", {}).get("groups", ()):
+        for rule in group["rules"]:
+            notes = rule.get("annotations", {})
+            if "runbook" in notes:
+                notes["runbook"] = f"«.Values.monitoring.runbooks»{notes['runbook']}"
     return manifest
 
 

@@ -270,7 +270,10 @@ def test_helm_finds_nothing_wrong_and_the_chart_renders_what_kustomize_builds(tm
         settings={"GROUNDWIRE_BROKERS": "b:9092", "GROUNDWIRE_PARTITIONS": "16"},
         keda=on,
         console={"args": ["--one-time-link"]},
+        monitoring=on | {"runbooks": "https://git.example/gate/"},
     )
+    (alert, *_) = changed["PrometheusRule", "groundwire"]["spec"]["groups"][0]["rules"]
+    assert alert["annotations"]["runbook"].startswith("https://git.example/gate/docs/run/operating.md#")
     assert changed["ConfigMap", "groundwire-settings"]["data"]["GROUNDWIRE_BROKERS"] == "b:9092"
     scaled = changed["ScaledObject", "groundwire-claims"]["spec"]
     assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (5, 16)
