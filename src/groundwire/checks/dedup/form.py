@@ -183,9 +183,9 @@ def _bare_stem(token: str) -> str:
 
 def _name_in(token: str) -> str:
     """Return the letters of an identifier with digits: "vm" of "vm-12", nothing of "30ms"."""
-    if not any(map(str.isdigit, token)) or dates([token]):
+    if not any(map(str.isdigit, token)) or dates([token]) or is_scientific(token):
         return ""
-    letters = "-".join(_LETTERS.findall(token[:_LONGEST])) if not is_scientific(token) else ""
+    letters = "-".join(_LETTERS.findall(token[:_LONGEST]))
     measures = is_unit(letters) and not _PREFIXED.match(token)  # "30ms", not "ms-30"
     return "" if letters in _NO_NAMES or measures else letters
 

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from groundwire.text.clauses import AUXILIARIES, is_past, read_clause
 from groundwire.text.lists import words_in
-from groundwire.text.negation import negations
 from groundwire.text.stems import words_of
-
-if TYPE_CHECKING:
-    from groundwire.checks.reading.statements import Statement
 
 
 class AdjunctKind(Enum):
@@ -37,7 +33,6 @@ class Adjunct(NamedTuple):
 
 EXCEPTIONS: Final = frozenset((AdjunctKind.EXCEPTION, AdjunctKind.UNLESS))
 CONDITIONS: Final = frozenset((AdjunctKind.CONDITION, AdjunctKind.UNLESS))
-
 
 _LINKS: Final[dict[str, AdjunctKind]] = {
     link: kind
@@ -67,7 +62,7 @@ PART_ENDS: Final = PHRASE_ENDS | words_of("if when unless which who that")
 """What is between them is compared by itself."""
 AFTER_COMMA: Final = words_in(__package__, "after_comma")
 SUBJECTS: Final = words_in(__package__, "subjects")
-RELATIVE: Final = words_of("which who whose")
+_RELATIVE: Final = words_of("which who whose")
 _SUBORDINATE: Final = words_of("although though while whereas because after when since as")
 _REACH: Final = 40  # words of a clause
 
@@ -104,30 +99,12 @@ def _main(texts: Sequence[str], place: int, end: int) -> range:
     return range(end + 1, max(end + 1, clause_end(texts, end + 1)))
 
 
-class Exempted(NamedTuple):
-    """What a sentence does not hold for, or on which condition it does, and how often it is denied."""
-
-    excepts: bool
-    odd: bool  # an odd number of negations
-    words: frozenset[str]  # from the exception, or else the condition, on
-
-
-def exempted(statement: Statement) -> Exempted:
-    texts, found = statement.texts, statement.adjuncts
-    excepted = next((one.link for one in found if one.kind in EXCEPTIONS), None)
-    depends = (one.link for one in found if one.kind is AdjunctKind.WHEN or texts[one.link] == "if")
-    at = next(depends, len(texts)) if excepted is None else excepted
-    words = frozenset(stem for token in statement.tokens[at:] for stem in token.stems)
-    odd = (len(negations(texts)) + (texts[at : at + 1] == ["save"])) % 2 == 1
-    return Exempted(excepted is not None, odd, words)
-
-
 def clause_start(texts: Sequence[str], place: int) -> int:
     for at in range(min(place, len(texts)) - 1, max(0, place - _REACH) - 1, -1):
         text = texts[at]
         behind = texts[at + 1] if at + 1 < len(texts) else ""
         joins = text == "and" and (behind in AUXILIARIES or behind in SUBJECTS or is_past(behind))
-        if joins or text == "," or text in CLAUSE_ENDS or text in RELATIVE:
+        if joins or text == "," or text in CLAUSE_ENDS or text in _RELATIVE:
             return at + 1
     return max(0, place - _REACH)
 
@@ -135,21 +112,21 @@ def clause_start(texts: Sequence[str], place: int) -> int:
 def clause_end(texts: Sequence[str], place: int) -> int:
     """Return where the clause at a place ends; one that begins with its link ends at the next comma."""
     start = clause_start(texts, place)
-    linked = start > 1 and texts[start - 1] in RELATIVE and texts[start - 2] == ","
+    linked = start > 1 and texts[start - 1] in _RELATIVE and texts[start - 2] == ","
     linked = linked or (texts[0] in _SUBORDINATE and start <= 1)
-    for at in range(place, reach(texts, place)):
+    for at in range(place, _reach(texts, place)):
         text = texts[at]
         joins = text == "," and (linked or (at + 1 < len(texts) and texts[at + 1] in AFTER_COMMA))
         if joins or text in CLAUSE_ENDS:
             return at
-    return reach(texts, place)
+    return _reach(texts, place)
 
 
-def reach(texts: Sequence[str], place: int) -> int:
+def _reach(texts: Sequence[str], place: int) -> int:
     return min(len(texts), place + _REACH)
 
 
 def first_of(texts: Sequence[str], place: int, marks: frozenset[str]) -> int:
     """Return the place of the first of some words in a clause, or where the clause may end at most."""
-    end = reach(texts, place)
+    end = _reach(texts, place)
     return next((at for at in range(place, end) if texts[at] in marks), end)

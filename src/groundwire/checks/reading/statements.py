@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 from unicodedata import normalize
 
-from groundwire.checks.reading.adjuncts import Adjunct, Exempted, adjuncts, exempted
+from groundwire.checks.reading.adjuncts import EXCEPTIONS, Adjunct, AdjunctKind, adjuncts
 from groundwire.checks.reading.binding import OWN, Binder, bound_of
 from groundwire.checks.reading.numbers import clock, day_of, iso, named, number, quarter, slash, version, word
 from groundwire.checks.reading.polarity import PolarClause, clauses, denies
@@ -30,6 +30,7 @@ from groundwire.checks.reading.units import (
     shown,
     unit_readings,
 )
+from groundwire.text.negation import negations
 from groundwire.text.normalise import NormalisedText, normalise
 from groundwire.text.sentences import sentences
 from groundwire.text.stems import PARTICLES
@@ -164,6 +165,14 @@ _GAP: Final = re.compile(r"\s|[,;|)}\]](?!\d)")
 _COLUMN: Final = re.compile(r"(?<!\\)\|")
 
 
+class Exempted(NamedTuple):
+    """What a sentence does not hold for, or on which condition it does, and how often it is denied."""
+
+    excepts: bool
+    odd: bool  # an odd number of negations
+    words: frozenset[str]  # from the exception, or else the condition, on
+
+
 @dataclass
 class Statement:
     """A statement of a text.
@@ -211,7 +220,13 @@ class Statement:
 
     @cached_property
     def exempted(self) -> Exempted:
-        return exempted(self)
+        texts, found = self.texts, self.adjuncts
+        excepted = next((one.link for one in found if one.kind in EXCEPTIONS), None)
+        depends = (one.link for one in found if one.kind is AdjunctKind.WHEN or texts[one.link] == "if")
+        at = next(depends, len(texts)) if excepted is None else excepted
+        words = frozenset(stem for token in self.tokens[at:] for stem in token.stems)
+        odd = (len(negations(texts)) + (texts[at : at + 1] == ["save"])) % 2 == 1
+        return Exempted(excepted is not None, odd, words)
 
     @cached_property
     def denies(self) -> bool:

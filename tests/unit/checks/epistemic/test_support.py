@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bench.quality.edits import edits
+from groundwire.checks.reading.adjuncts import adjuncts
 from groundwire.checks.reading.force import Force
 from groundwire.checks.support.score import ENOUGH
 from groundwire.checks.support.verify import check_answer
@@ -24,6 +25,51 @@ VERBS = ["praise", "follow", "photograph", "fear"]
 
 def is_hard(answer, evidence, **options):
     return any(claim.hard for claim in check_answer(answer, evidence, **options).claims)
+
+
+LINKS = [
+    "if",
+    "unless",
+    "in",
+    "case",
+    "only",
+    "when",
+    "should",
+    "except",
+    "but",
+    "the",
+    "before",
+    "after",
+    ",",
+    ".",
+    "it",
+]
+
+
+@given(st.lists(st.sampled_from(LINKS), max_size=30))
+def test_an_adjunct_and_its_clause_are_apart_and_within_the_sentence(texts):
+    for _, link, own, clause in adjuncts(texts):
+        assert link < own.start <= own.stop <= len(texts)
+        assert clause.start <= clause.stop
+        assert clause.stop <= len(texts) or not clause
+        assert set(clause).isdisjoint(own)
+
+
+def test_an_adjunct_belongs_to_the_clause_in_front_or_to_the_one_behind_its_comma():
+    cases = [
+        ("the match is off if it rains", "it rains", "the match is off"),
+        ("the match is off , if it rains", "it rains", "the match is off"),
+        ("if it rains , the match is off", "it rains", "the match is off"),
+        ("in case it rains , the match is off .", "it rains", "the match is off"),
+        ("the shop opens apart from sundays", "sundays", "the shop opens"),
+    ]
+
+    def read(sentence):
+        texts = sentence.split()
+        ((_, _, own, clause),) = adjuncts(texts)
+        return " ".join(texts[at] for at in own), " ".join(texts[at] for at in clause)
+
+    assert [sentence for sentence, *told in cases if read(sentence) != tuple(told)] == []
 
 
 @given(st.permutations(NOUNS), st.sampled_from(VERBS))
